@@ -1,1 +1,1 @@
-"""The consumer coordinator: it shares partitions out among the consumers of a group."""
+"""The consumer coordinator: it assigns partitions to the consumers of a group."""

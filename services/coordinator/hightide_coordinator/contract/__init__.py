@@ -1,1 +1,1 @@
-"""Where protobuf messages and the coordinator's own dataclasses meet."""
+"""Conversion between protobuf messages and the coordinator's own dataclasses."""

@@ -1,6 +1,6 @@
-"""The only place where the coordinator's dataclasses and protobuf messages meet: the stream of a consumer.
+"""Conversion between the coordinator's dataclasses and protobuf messages, for the stream of a consumer.
 
-`convert_requests` is its half for the other RPCs.
+`convert_requests` does it for the other RPCs. No other module knows both.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ERROR_CODES: Final[Mapping[Refusal, ErrorCode.ValueType]] = {
     refusal: ErrorCode.Value(f"ERROR_CODE_{refusal.name}") for refusal in Refusal
 }
 
-#: What a consumer says on its stream after its registration.
+#: The messages of a consumer on its stream after its registration.
 Answer: TypeAlias = ev.PingAnswered | ev.FetchersStopped | ev.FetchersStarted | ev.ConsumerLeft
 
 _OFFSET_RESETS: Final[Mapping[int, OffsetReset]] = {
@@ -59,7 +59,7 @@ _OFFSET_RESETS: Final[Mapping[int, OffsetReset]] = {
 
 
 def error_of(refusal: Refusal, message: str, metadata: Mapping[str, str]) -> ServiceError:
-    """A refusal of the core as the error that its caller gets."""
+    """The error that a caller gets for a refusal of the core."""
     return ServiceError(ERROR_CODES[refusal], message, metadata)
 
 
@@ -67,7 +67,7 @@ def error_of(refusal: Refusal, message: str, metadata: Mapping[str, str]) -> Ser
 
 
 def message_in(data: bytes) -> pb.RegisterConsumerRequest:
-    """One message of a consumer. Raises ServiceError (INVALID_REQUEST) where the bytes are none."""
+    """One message of a consumer. Raises ServiceError (INVALID_REQUEST) if the bytes are none."""
     try:
         return pb.RegisterConsumerRequest.FromString(data)
     except DecodeError as error:
@@ -75,9 +75,9 @@ def message_in(data: bytes) -> pb.RegisterConsumerRequest:
 
 
 def registration_in(message: pb.RegisterConsumerRequest, peer: str) -> Registration:
-    """The first message of a stream. Raises ServiceError where it is no registration, or contradicts itself.
+    """The first message of a stream. Raises ServiceError if it is no registration, or contradicts itself.
 
-    What needs the group to be judged, and every limit, is the core's.
+    The core checks limits, and everything that depends on the group.
     """
     if message.WhichOneof("message") != "registration":
         said = message.WhichOneof("message") or "nothing"
@@ -111,7 +111,7 @@ def registration_in(message: pb.RegisterConsumerRequest, peer: str) -> Registrat
 
 
 def answer_in(message: pb.RegisterConsumerRequest, connection_id: int) -> Answer:
-    """A later message of a stream. Raises ServiceError where it is a second registration, or says nothing."""
+    """A later message of a stream. Raises ServiceError if it is a second registration, or empty."""
     fence = (connection_id, message.sequence, message.coordinator_epoch, message.generation)
     match message.WhichOneof("message"):
         case "ping":
@@ -165,7 +165,7 @@ def registered_out(effect: ef.SendRegistered) -> bytes:
 
 
 def stop_fetcher_out(effect: ef.SendStopFetcher, traceparent: str = "") -> bytes:
-    """The order to stop some partitions; with the trace of the rebalance that gives it."""
+    """The order to stop some partitions, with the trace of its rebalance."""
     order = pb.StopFetcher(partitions=owned_out(effect.partitions))
     return _response(effect, effect.sequence, traceparent, stop_fetcher=order)
 
@@ -173,8 +173,8 @@ def stop_fetcher_out(effect: ef.SendStopFetcher, traceparent: str = "") -> bytes
 def start_fetcher_out(
     effect: ef.SendStartFetcher, listener: Listener = Listener.INTERNAL, traceparent: str = ""
 ) -> bytes:
-    """The order to read more partitions, by stream; to a consumer that came in through this listener. With
-    the trace of the rebalance that gives it."""
+    """The order to read more partitions, by stream, for a consumer that came in through this listener; with
+    the trace of its rebalance."""
     streams: dict[int, list[pb.StartPartition]] = {}
     for start in effect.partitions:
         streams.setdefault(start.stream, []).append(
@@ -195,7 +195,7 @@ def start_fetcher_out(
 
 
 def owned_out(partitions: Iterable[OwnedPartition]) -> list[pb.OwnedPartition]:
-    """Partitions with the generation in which they were given."""
+    """Partitions with the generation in which their owner got them."""
     return [
         pb.OwnedPartition(topic=each.name.topic, partition=each.name.partition, generation=each.generation)
         for each in partitions
@@ -203,8 +203,8 @@ def owned_out(partitions: Iterable[OwnedPartition]) -> list[pb.OwnedPartition]:
 
 
 def endpoint_out(endpoint: ev.Endpoint, listener: Listener | None = None) -> metadata_pb2.Endpoint:
-    """A broker or coordinator, as it is reached by who came in through this listener, or else through the
-    current one."""
+    """A broker or coordinator, with its address for clients that came in through this listener, or through
+    the current one."""
     told = address_told(endpoint, listener)
     return metadata_pb2.Endpoint(id=endpoint.id, host=told.host, port=told.port)
 
@@ -230,8 +230,8 @@ def _response(
 
 
 class PingTemplate:
-    """The Pings of one group and moment, which differ in their sequence alone: spliced, and byte for byte
-    what protobuf would write. Most messages of a coordinator are Pings, most of them retry 0."""
+    """The Pings of one group and moment, which differ only in their sequence. They are spliced, byte for byte
+    as protobuf would write them. Most messages of a coordinator are Pings, and most Pings have retry 0."""
 
     __slots__ = ("_head",)
 

@@ -70,7 +70,7 @@ def partitions_in(partitions: Iterable[pb.GroupPartition]) -> tuple[TopicPartiti
 
 
 def cursor_in(request: pb.FetchOffsetsRequest) -> TopicPartition | None:
-    """Where the page that a FetchOffsets asks for begins; None: with the first partition."""
+    """Where the requested page of a FetchOffsets begins; None: with the first partition."""
     cursor = request.cursor
     return TopicPartition(cursor.topic, cursor.partition) if request.HasField("cursor") else None
 
@@ -94,7 +94,7 @@ def _offset_in(commit: pb.OffsetCommit) -> ev.Commit:
 
 
 def results_of_commit_out(answer: ef.AnswerCommit) -> list[pb.OffsetCommitResult]:
-    """What became of each commit, in the order of the request."""
+    """The outcome of each commit, in the order of the request."""
     return [
         pb.OffsetCommitResult(
             topic=outcome.name.topic,
@@ -107,7 +107,7 @@ def results_of_commit_out(answer: ef.AnswerCommit) -> list[pb.OffsetCommitResult
 
 
 def results_of_reset_out(answer: ef.AnswerReset) -> list[pb.OffsetResetResult]:
-    """What became of each reset, in the order of the request."""
+    """The outcome of each reset, in the order of the request."""
     return [
         pb.OffsetResetResult(
             topic=outcome.name.topic,

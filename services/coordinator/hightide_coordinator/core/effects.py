@@ -43,7 +43,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class SendRegistered:
-    """The registration is accepted: the first message on the stream."""
+    """Accept the registration: the first message on the stream."""
 
     connection_id: int
     coordinator_epoch: int
@@ -57,7 +57,7 @@ class SendRegistered:
 
 @dataclass(frozen=True, slots=True)
 class Ping:
-    """Pings for many consumers of one group: all the same but for what `sequences` says.
+    """Pings for many consumers of one group, which differ only in `sequences`.
 
     `connections` are (connection id, sequence, retry count).
     """
@@ -80,7 +80,7 @@ class SendStopFetcher:
 
 @dataclass(frozen=True, slots=True)
 class StartPartition:
-    """A partition to read, and from where; offset -1: nothing is committed, and the consumer wants an
+    """A partition to read, and its first offset; -1: there is no committed offset, and the consumer wants an
     error."""
 
     name: TopicPartition
@@ -105,7 +105,8 @@ class SendStartFetcher:
 
 @dataclass(frozen=True, slots=True)
 class CloseConnection:
-    """End the stream: with OK where there is no refusal (a goodbye was carried out), else with this error."""
+    """End the stream: with OK if there is no refusal (a goodbye was carried out), otherwise with this
+    error."""
 
     connection_id: int
     refusal: Refusal | None = None
@@ -140,7 +141,7 @@ class StoreGroup:
 
 @dataclass(frozen=True, slots=True)
 class ReadGroup:
-    """Read a group again, as often as it takes; answered by GroupRead."""
+    """Read a group again, as often as necessary; answered by GroupRead."""
 
     group: str
 
@@ -155,8 +156,8 @@ class LookUpOffsets:
 
 @dataclass(frozen=True, slots=True)
 class WatchTopics:
-    """Topics that concern some group from now on, so that their partitions are to be watched (§6), and those
-    that concern none any more. A new coordinator begins with none."""
+    """Topics to watch because they concern a group from now on (§6), and topics that concern none any more. A
+    new coordinator begins with none."""
 
     more: frozenset[str]
     fewer: frozenset[str] = frozenset()
@@ -167,7 +168,7 @@ class WatchTopics:
 
 @dataclass(frozen=True, slots=True)
 class ItemOutcome:
-    """What became of one partition of a request; no refusal: it is durable."""
+    """The outcome of one partition of a request; without a refusal it is durable."""
 
     name: TopicPartition
     refusal: Refusal | None = None
@@ -193,14 +194,15 @@ class AnswerReset:
 
 @dataclass(frozen=True, slots=True)
 class AnswerDelete:
-    """The group is gone."""
+    """Answer a deletion: the group is gone."""
 
     request_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerDeleteOffsets:
-    """The answer to DeleteOffsetsRequested: so many partitions had an offset, and have none any more."""
+    """The answer to DeleteOffsetsRequested: the number of partitions that had an offset, and have none any
+    more."""
 
     request_id: int
     deleted_count: int
@@ -208,7 +210,7 @@ class AnswerDeleteOffsets:
 
 @dataclass(frozen=True, slots=True)
 class RefuseRequest:
-    """The whole request is refused."""
+    """Refuse the whole request."""
 
     request_id: int
     refusal: Refusal
@@ -224,7 +226,7 @@ class Resign:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Log a sentence for operators: what began a rebalance, how it ended, who was declared dead."""
+    """Log a sentence for operators: the cause of a rebalance, its end, members that were declared dead."""
 
     message: str
     is_warning: bool = False

@@ -51,20 +51,20 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A broker or coordinator, and where it is reached."""
+    """A broker or coordinator, and its addresses."""
 
     id: int
     host: str
     port: int
     external_host: str = ""
-    """Where clients from outside reach it; empty: nowhere."""
+    """The address for clients from outside; empty: none."""
     external_port: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Elected:
-    """This process is the active coordinator of the shard, with all that ZooKeeper holds about its groups and
-    about all topics (§5 coordinatorStartup, §10)."""
+    """This process is the active coordinator of the shard. It has everything that ZooKeeper holds about the
+    shard's groups and about all topics (§5 coordinatorStartup, §10)."""
 
     coordinator_epoch: int
     groups: Mapping[str, StoredGroup]
@@ -75,20 +75,20 @@ class Elected:
 @dataclass(frozen=True, slots=True)
 class Deposed:
     """This process is not the active coordinator (any more): its session expired, or another one was elected.
-    Everything is forgotten (§10 handleNewSession)."""
+    It forgets everything (§10 handleNewSession)."""
 
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorSeen:
-    """Who is active elsewhere, None: nobody. For refusals that name it."""
+    """Another process is active; None: no process is. For refusals that name it."""
 
     coordinator: Endpoint | None
 
 
 @dataclass(frozen=True, slots=True)
 class TopicsChanged:
-    """Topics were created, deleted (None) or changed (§6). A full list where `is_full`: what is not named is
-    gone."""
+    """Topics were created, deleted (None) or changed (§6). If `is_full`, it is the full list: other topics
+    are gone."""
 
     topics: Mapping[str, Topic | None]
     is_full: bool = False
@@ -185,7 +185,7 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class CommitRequested:
-    """CommitOffsets, from a member, or from nobody (member_id empty)."""
+    """CommitOffsets, from a member, or from a caller that is no member (member_id empty)."""
 
     request_id: int
     group: str
@@ -233,18 +233,16 @@ class StoreCommitted:
 
 @dataclass(frozen=True, slots=True)
 class StoreRefused:
-    """Some writes of a StoreGroup found ZooKeeper otherwise than expected (a hand was there); others of it
-    may
-    have been done. The group has to be read again."""
+    """Some writes of a StoreGroup did not find ZooKeeper as expected, because an operator changed it. Others
+    may have been done. The group has to be read again."""
 
     store_id: int
 
 
 @dataclass(frozen=True, slots=True)
 class StoreUnknown:
-    """The connection broke: each write of a StoreGroup may or may not have been done, or may yet be. The
-    group
-    has to be read again, once ZooKeeper answers."""
+    """The connection broke: each write of a StoreGroup may have been done or not, or may still be done. The
+    group has to be read again, once ZooKeeper answers."""
 
     store_id: int
 
@@ -258,7 +256,7 @@ class StoreFenced:
 
 @dataclass(frozen=True, slots=True)
 class GroupRead:
-    """The answer to ReadGroup: the group as it stands after all stores sent before. None: it is not there."""
+    """The answer to ReadGroup: the group after all stores sent before. None: it does not exist."""
 
     group: str
     stored: StoredGroup | None
@@ -266,7 +264,8 @@ class GroupRead:
 
 @dataclass(frozen=True, slots=True)
 class OffsetsLookedUp:
-    """The answer to LookUpOffsets: offsets found at the leaders, and why others were not."""
+    """The answer to LookUpOffsets: offsets found at the leaders, and the reasons why others were not
+    found."""
 
     look_up_id: int
     found: Mapping[TopicPartition, Committed] = field(default_factory=dict)

@@ -1,4 +1,5 @@
-"""What must hold of a ShardState between any two events. Tests check it after each; O(total)."""
+"""Invariants of a ShardState that hold between any two events. Tests check them after each event;
+O(total)."""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ __all__ = ["check"]
 
 
 def check(state: ShardState) -> None:
-    """Raise AssertionError naming what does not hold."""
+    """Raise AssertionError that names the violated invariant."""
     if state.role is not Role.ACTIVE:
         assert not state.groups
         assert not state.connections
@@ -120,7 +121,7 @@ def _check_steps(state: ShardState, group: Group) -> None:
 
 
 def _check_progress(state: ShardState, group: Group) -> None:
-    """Something will come that makes the group go on: nothing waits for nothing."""
+    """Check that every group that waits will get an event."""
     store = group.store
     waiting = [*group.commits, *(store.commits if store is not None else ())]
     assert group.offsets_waiting == sum(len(request.commits) for request in waiting)

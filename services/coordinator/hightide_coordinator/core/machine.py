@@ -1,10 +1,11 @@
-"""The one door into the coordinator's core: `step` takes an event and the time, and gives back the effects.
+"""The entry of the coordinator's core: `step` takes an event and the time, and returns the effects.
 
-1. `step` is the only way in which a ShardState changes. 2. No clock, no I/O, no logging, no chance.
-3. Effects are in order (see effects.py): the shell performs them one after the other.
-4. The state is changed in place, as the controller's is, since a shard has thousands of members: there is
-no way back to the state before a step. (The broker's core returns the next state, and leaves the one before
-as it was.)
+1. A ShardState changes only in `step`.
+2. There is no clock, no I/O, no logging and no randomness.
+3. Effects are in order (see effects.py): the shell performs them one after another.
+4. The state is changed in place, like the controller's, because a shard has thousands of members: there is no
+   way back to the state before a step. (The broker's core returns the next state, and leaves the one before
+   as it was.)
 """
 
 from __future__ import annotations
@@ -60,12 +61,12 @@ _STORE_OUTCOMES: Final = (ev.StoreCommitted, ev.StoreRefused, ev.StoreUnknown, e
 
 
 def new_state(limits: GroupLimits) -> ShardState:
-    """What a coordinator knows of a shard when its process starts: nothing; it is a standby until Elected."""
+    """The state of a shard when its process starts: empty, and a standby until Elected."""
     return ShardState(limits=limits)
 
 
 def next_deadline_ms(state: ShardState) -> int | None:
-    """When `step` wants to be told that time has passed (Ticked); None: it waits for nothing."""
+    """When `step` needs the next Ticked; None: it waits for nothing."""
     return state.wheel.next_due_ms()
 
 
@@ -89,7 +90,8 @@ def step(state: ShardState, event: ev.Event, now_ms: int) -> tuple[Effect, ...]:
 
 
 def _refuse(state: ShardState, event: ev.Event) -> None:
-    """A standby has no groups; what it is told of stores and topics was begun before it resigned."""
+    """Refuse events on a standby, which has no groups. Outcomes of stores and news of topics are from before
+    its resignation."""
     refused = not_active(state)
     assert refused is not None, state.role
     if isinstance(event, _REQUESTS):
@@ -151,7 +153,7 @@ def _on_store_answered(
     state: ShardState, event: ev.StoreCommitted | ev.StoreRefused | ev.StoreUnknown | ev.StoreFenced
 ) -> None:
     if event.store_id not in state.stores:
-        return  # Of an earlier term of this process.
+        return  # From an earlier term of this process.
     match event:
         case ev.StoreCommitted():
             on_store_committed(state, event)

@@ -20,12 +20,12 @@ EPOCH_MAX: Final = (1 << 31) - 1
 MEMBER_ID_CHARACTERS_MAX: Final = 249
 METADATA_CHARACTERS_MAX: Final = 4_096
 METADATA_BYTES_MAX: Final = 1 << 20
-"""Of all commits of one request: it is held in memory, written down and told again altogether."""
+"""Bytes of all commits of one request, which are held in memory, stored and sent together."""
 OWNED_MAX: Final = 100_000
 
 
 def check_registration(limits: GroupLimits, registration: Registration) -> QuestionRefused | None:
-    """Why a registration cannot be accepted whatever the group's members are; None: it can."""
+    """The reason why a registration is refused, whatever the group's members are; None: it is not."""
     refused = _check_names(registration)
     if refused is not None:
         return refused
@@ -103,7 +103,7 @@ def check_positions(positions: tuple[ConsumerPosition, ...]) -> str:
 
 
 def check_commits(limits: GroupLimits, group: str, commits: tuple[Commit, ...]) -> QuestionRefused | None:
-    """Why a CommitOffsets or ResetOffsets is refused as a whole; None: its items are looked at."""
+    """The reason why a CommitOffsets or ResetOffsets is refused as a whole; None: its items are checked."""
     metadata = {"group": group[:250]}
     if not is_legal_topic_name(group):
         message = f"group {group[:250]!r} is not 1 to 249 characters of [a-zA-Z0-9._-]"
@@ -133,7 +133,7 @@ def check_commits(limits: GroupLimits, group: str, commits: tuple[Commit, ...]) 
 
 
 def check_offset_deletion(limits: GroupLimits, group: str, topics: tuple[str, ...]) -> QuestionRefused | None:
-    """Why a DeleteOffsets is refused; None: it is not, as far as can be seen without the group."""
+    """The reason why a DeleteOffsets is refused; None: it is not, as far as can be seen without the group."""
     metadata = {"group": group[:250]}
     if not is_legal_topic_name(group):
         message = f"group {group[:250]!r} is not 1 to 249 characters of [a-zA-Z0-9._-]"

@@ -1,4 +1,4 @@
-"""Becoming the active coordinator of the shard, and not being it any more (§5, §10; C5)."""
+"""Becoming the active coordinator of the shard, and ceasing to be it (§5, §10; C5)."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from hightide_coordinator.core.values.registration import Owner, Registration, S
 __all__ = ["on_coordinator_seen", "on_deposed", "on_elected", "resign"]
 
 SESSION_TIMEOUT_DEFAULT_MS = Registration(group="").session_timeout_ms
-"""Of a group whose znode does not say: it was written by hand."""
+"""The session timeout of a group whose znode has none, because an operator wrote it."""
 
 
 def on_elected(state: ShardState, event: Elected) -> None:
-    """§5 coordinatorStartup with all that ZooKeeper holds; wait for the members that it tells of (§10)."""
+    """§5 coordinatorStartup with everything that ZooKeeper holds; then wait for the members in it (§10)."""
     if state.role is Role.ACTIVE:
         resign(state, "it was elected again")
     _forget(state)
@@ -70,8 +70,8 @@ def _load(state: ShardState, name: str, stored: StoredGroup) -> None:
 
 
 def _latest_owners(group: Group) -> list[Owner]:
-    """One for each consumer. Two members with one identity: a store was cut off while one replaced the other;
-    the later generation is the one that lives."""
+    """One owner for each consumer. If two members have one identity, a store was interrupted while one
+    replaced the other; the one of the later generation is alive."""
     latest: dict[str, Owner] = {}
     for owner in group.owners.values():
         identity = identity_of(owner.consumer_id, owner.instance_id)
@@ -84,7 +84,7 @@ def _latest_owners(group: Group) -> list[Owner]:
 
 
 def _expect(state: ShardState, group: Group, owner: Owner, timeout_ms: int) -> None:
-    """It owns something, and has its session timeout to say that it is alive."""
+    """Wait for an owner: it has its session timeout to report."""
     member = Member(
         group=group.name,
         member_id=owner.member_id,
@@ -103,17 +103,17 @@ def _expect(state: ShardState, group: Group, owner: Owner, timeout_ms: int) -> N
 
 
 def on_coordinator_seen(state: ShardState, event: CoordinatorSeen) -> None:
-    """Whom refusals name."""
+    """Set the coordinator that refusals name."""
     state.active_elsewhere = event.coordinator
 
 
 def on_deposed(state: ShardState, event: Deposed) -> None:
-    """§10 handleNewSession: another one was elected, or this one's session is over."""
+    """§10 handleNewSession: another coordinator was elected, or this one's session is over."""
     resign(state, "it is not the active coordinator any more")
 
 
 def resign(state: ShardState, why: str) -> None:
-    """Forget everything; whatever is still on its way to ZooKeeper is fenced there (C5)."""
+    """Forget everything; writes that are still on their way to ZooKeeper are fenced there (C5)."""
     if state.role is Role.ACTIVE:
         state.do(Report(f"resigned from coordinator epoch {state.coordinator_epoch}: {why}"))
         state.do(Resign())

@@ -1,4 +1,4 @@
-"""How the partitions of a group are shared out among its streams: pure functions, by name."""
+"""Assigning the partitions of a group to its streams: pure functions, by name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEFAULT_ASSIGNOR: Final = "sticky"
 ASSIGNORS: Final[Mapping[str, Assignor]] = MappingProxyType(
     {"range": assign_ranges, "roundrobin": assign_round_robin, "sticky": assign_sticky}
 )
-"""What a consumer may name when it registers."""
+"""The names that a consumer may give when it registers."""
 
 
 def chosen_assignor(votes: Mapping[str, int]) -> str:

@@ -1,4 +1,4 @@
-"""Ranges: each topic by itself is cut into runs of partitions, one a stream."""
+"""Ranges: the partitions of each topic are cut into runs, one for each stream."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ def assign_ranges(
     partitions: Mapping[str, int],
     current: Mapping[TopicPartition, StreamId],
 ) -> dict[TopicPartition, StreamId]:
-    """Equal numbers of equally read topics go to the same stream, so that such topics can be joined.
+    """Partitions with the same number of topics that are read alike go to the same stream, so that such
+    topics can be joined.
 
-    The streams of a topic differ by one partition at most; over several topics that adds up, since the same
-    streams get the longer runs each time. Called by the core with the group's name for it, `range`.
+    The streams of a topic differ by one partition at most. Over several topics this adds up, because the same
+    streams get the longer runs each time. The group's name for it is `range`.
     """
     target: dict[TopicPartition, StreamId] = {}
     for topic, streams in streams_by_topic(consumers, partitions).items():
         shortest, longer = divmod(partitions[topic], len(streams))
         if not shortest:
-            streams = streams[:longer]  # All others get nothing.
+            streams = streams[:longer]  # The others get nothing.
         lengths = {stream: shortest + (rank < longer) for rank, stream in enumerate(streams)}
         first = 0
         for stream in sorted(streams):

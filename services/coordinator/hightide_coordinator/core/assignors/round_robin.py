@@ -1,4 +1,4 @@
-"""Round robin: all partitions of all topics are dealt out in turn."""
+"""Round robin: all partitions of all topics are assigned in turn."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ def assign_round_robin(
     partitions: Mapping[str, int],
     current: Mapping[TopicPartition, StreamId],
 ) -> dict[TopicPartition, StreamId]:
-    """The turn passes over streams that do not read the topic. Streams differ by one partition at most where
-    all read the same. Called by the core with the group's name for it, `roundrobin`.
-    """
+    """Streams that do not read a topic are skipped. Streams differ by one partition at most if all read the
+    same topics. The group's name for it is `roundrobin`."""
     by_topic = streams_by_topic(consumers, partitions)
     distinct = {id(streams): streams for streams in by_topic.values()}
     circle = sorted({stream for streams in distinct.values() for stream in streams}, key=_turn)

@@ -1,9 +1,9 @@
-"""Sticky: whoever reads a partition goes on reading it, as far as balance allows (C7, KIP-54).
+"""Sticky: a stream keeps its partitions, as far as balance allows (C7, KIP-54).
 
-Topics that share readers are solved together. Where all of them have the same readers, which is the usual
-case, the answer is exact: streams differ by one partition at most, so do consumers with equally many streams,
-and no other such answer moves fewer partitions. Where readers differ (`uneven`), no single move
-would improve the balance any more.
+Topics that share readers are solved together. If all of them have the same readers, which is the usual case,
+the answer is exact: streams differ by one partition at most, so do consumers with equally many streams, and
+no other such answer moves fewer partitions. If readers differ (`uneven`), no single move would improve the
+balance any more.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def assign_sticky(
     partitions: Mapping[str, int],
     current: Mapping[TopicPartition, StreamId],
 ) -> dict[TopicPartition, StreamId]:
-    """Called by the core with the group's name for it, `sticky`; the assignor of groups that name none."""
+    """The group's name for it is `sticky`; groups that name no assignor use it."""
     readers = streams_by_topic(consumers, partitions)
     target: dict[TopicPartition, StreamId] = {}
     for topics in _topics_with_shared_readers(readers):
@@ -85,10 +85,10 @@ def _share_evenly(
 
 
 def _quotas(streams: list[StreamId], held: Mapping[StreamId, int], count: int) -> dict[StreamId, int]:
-    """How many partitions each stream gets: `count` over all, rounded down, or one more.
+    """How many partitions each stream gets: `count` divided by all streams, rounded down, or one more.
 
-    The ones more are given to consumers in rounds, one a consumer each. In the last, incomplete, round they
-    go to those who hold something that they would otherwise have to give away.
+    The extra ones go to consumers in rounds, one for each consumer. In the last, incomplete, round they go to
+    consumers that would otherwise have to give something away.
     """
     base, extras = divmod(count, len(streams))
     quotas = dict.fromkeys(streams, base)

@@ -1,4 +1,4 @@
-"""Who reads what: all that an assignor knows of the members of a group."""
+"""The members of a group and the topics that they read: all that an assignor knows."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ __all__ = ["Assignor", "StreamId", "Subscriber", "streams_by_topic"]
 
 
 class StreamId(NamedTuple):
-    """One stream (thread) of a consumer, from 0. Assignors sort by this and nothing else, so that the same
-    consumers are given the same after a failover."""
+    """One stream (thread) of a consumer, from 0. Assignors sort by this only, so that the same consumers get
+    the same partitions after a failover."""
 
     consumer_id: str
     stream: int
@@ -22,18 +22,18 @@ class StreamId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Subscriber:
-    """A member of a group, and with how many streams it reads each topic ("topic count", §7)."""
+    """A member of a group, and the number of streams with which it reads each topic ("topic count", §7)."""
 
     consumer_id: str
     streams: Mapping[str, int]
-    """Topic → number of streams, at least 1. Topics that do not exist are passed over."""
+    """Topic → number of streams, at least 1. Topics that do not exist are ignored."""
 
 
 _TURN: Final = itemgetter(1, 0)
 
 
 class Assignor(Protocol):
-    """Shares partitions out among the streams of a group (§9 step 1.3). Pure: the same arguments, in whatever
+    """Assigns partitions to the streams of a group (§9 step 1.3). Pure: the same arguments, in whatever
     order, give the same answer."""
 
     def __call__(
@@ -42,22 +42,22 @@ class Assignor(Protocol):
         partitions: Mapping[str, int],
         current: Mapping[TopicPartition, StreamId],
     ) -> dict[TopicPartition, StreamId]:
-        """The whole target.
+        """Return the whole target.
 
-        `partitions` is topic → number of partitions, `current` is whose each partition is now; what it says
-        of streams and partitions that are gone counts for nothing. Each partition of a topic that somebody
-        subscribes to is in the answer; the others are not. Consumer ids are unique.
+        `partitions` is topic → number of partitions. `current` is the current stream of each partition;
+        streams and partitions that are gone are ignored. The answer has each partition of a topic with a
+        subscriber, and no others. Consumer ids are unique.
         """
 
 
 def streams_by_topic(
     consumers: Sequence[Subscriber], partitions: Mapping[str, int]
 ) -> dict[str, list[StreamId]]:
-    """The streams that read each existing topic, by (stream, consumer id): whoever deals in this order gives
-    each consumer one before it gives any a second. Topics are in order of their names.
+    """The streams that read each existing topic, by (stream, consumer id). An assignor that goes in this
+    order gives each consumer one partition before any gets a second. Topics are in order of their names.
 
-    Topics that are read alike have one list, not to be changed: of thousands of consumers, most subscribe to
-    the same, and a pattern may match thousands of topics.
+    Topics that are read alike share one list, which must not be changed: most of thousands of consumers
+    subscribe to the same topics, and a pattern may match thousands of topics.
     """
     assert len({each.consumer_id for each in consumers}) == len(consumers), "a consumer id stands twice"
     alike: dict[frozenset[tuple[str, int]], list[str]] = {}

@@ -1,4 +1,4 @@
-"""How topics are shared out whose readers are not the same: by small steps, each towards balance."""
+"""Assigning topics whose readers are not the same: by small steps, each of which improves the balance."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hightide_coordinator.core.values.topic_partition import TopicPartition
 __all__ = ["share_unevenly"]
 
 ROUNDS_MAX: Final = 20
-"""Each round goes through all pools and ends earlier where nothing moves."""
+"""Each round goes through all pools. The rounds end earlier if nothing moves."""
 
 
 def share_unevenly(
@@ -20,8 +20,8 @@ def share_unevenly(
     readers: Mapping[str, list[StreamId]],
     current: Mapping[TopicPartition, StreamId],
 ) -> dict[TopicPartition, StreamId]:
-    """Everything stays where it is; what is nobody's goes to the stream with the least; then partitions move
-    from streams with more to streams with less, as long as that evens out."""
+    """Every partition stays where it is, and those without a stream go to the stream with the fewest. Then
+    partitions move from streams with more to streams with fewer, as long as that improves the balance."""
     pools: dict[int, _Pool] = {}
     pool_of = {}
     for topic, streams in readers.items():
@@ -49,7 +49,7 @@ def share_unevenly(
 
 
 class _Pool:
-    """Topics that the same streams read: their partitions are all alike."""
+    """Topics that the same streams read, so that their partitions are all alike."""
 
     __slots__ = ("held", "homeless", "members", "streams")
 
@@ -80,7 +80,7 @@ def _house(
 def _even_out(
     streams: list[StreamId], held: dict[StreamId, list[TopicPartition]], loads: dict[StreamId, int]
 ) -> int:
-    """Move partitions of one pool while a stream that holds some has two more than another reader of it.
+    """Move partitions of one pool while a stream that has some has two more than another reader of the pool.
     Returns how many moved."""
     most = max((loads[stream] for stream, names in held.items() if names), default=0)
     if most - min(map(loads.__getitem__, streams)) <= 1:

@@ -1,1 +1,1 @@
-"""What is committed, by whom it may be, and how it becomes durable."""
+"""Committed offsets: which member may commit which, and how commits become durable."""

@@ -1,4 +1,4 @@
-"""Who may commit what (C2): the owner of a partition in its generation, forward, for a topic that exists."""
+"""Checking commits (C2): by the owner of a partition in its generation, forward, for a topic that exists."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ __all__ = ["not_known", "refusal_of"]
 def not_known(state: ShardState, commits: Iterable[Commit]) -> Iterator[str]:
     """The topics of commits that a shard does not know, or not with such a partition.
 
-    Asked by the shell before it puts commits to the core: who has just created a topic is sooner here than
-    the watch that tells of it.
+    Called by the shell before it feeds commits to the core: a client that has just created a topic may be
+    faster than the watch that reports the topic.
     """
     for commit in commits:
         topic = state.topics.get(commit.name.topic)
@@ -28,8 +28,8 @@ def not_known(state: ShardState, commits: Iterable[Commit]) -> Iterator[str]:
 def refusal_of(
     state: ShardState, group: Group, request: CommitWaiting, commit: Commit, previous_offset: int
 ) -> tuple[Refusal, str] | None:
-    """Why one commit is not accepted, in a sentence; None: it is. Looked at when the store is built that it
-    is to be part of, so that no owner changes in between."""
+    """The reason why one commit is refused, in a sentence; None: it is accepted. Called when its store is
+    built, so that no owner changes in between."""
     name = commit.name
     where = f"{name.topic}/{name.partition}"
     topic = state.topics.get(name.topic)
@@ -48,7 +48,7 @@ def refusal_of(
 
 
 def _stranger_refusal(group: Group, request: CommitWaiting, commit: Commit) -> tuple[Refusal, str] | None:
-    """Only the owner commits, or anybody where the group has no members (C2)."""
+    """Refuse commits of others than the owner, unless the group has no members (C2)."""
     if request.is_reset:
         return None
     if request.member_id:
@@ -65,7 +65,7 @@ def _stranger_refusal(group: Group, request: CommitWaiting, commit: Commit) -> t
 def _back_refusal(
     group: Group, request: CommitWaiting, commit: Commit, previous_offset: int
 ) -> tuple[Refusal, str] | None:
-    """What is committed only goes forward, except where it is said that it goes back (C2)."""
+    """Refuse an offset that goes back, unless the commit says that it does (C2)."""
     if request.is_reset or commit.is_reset or commit.offset >= previous_offset:
         return None
     message = (

@@ -1,7 +1,7 @@
-"""DeleteOffsets: forgetting what a group has committed of topics that nobody in it reads (KIP-496).
+"""DeleteOffsets: deleting committed offsets of topics that no member of the group reads (KIP-496).
 
-It waits for the group's next store like a commit, and is looked at again when that is built: a member may
-have subscribed meanwhile. It comes after the commits of the same store.
+It waits for the group's next store like a commit, and is checked again when that store is built, because a
+member may have subscribed meanwhile. It comes after the commits of the same store.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["answer_offset_deletions", "delete_offsets", "on_delete_offsets_reque
 
 
 def on_delete_offsets_requested(state: ShardState, event: DeleteOffsetsRequested) -> None:
-    """Refused where a member reads one of the topics; else it waits for the group's next store."""
+    """Refuse it if a member reads one of the topics; otherwise let it wait for the group's next store."""
     refused = not_active(state) or check_offset_deletion(state.limits, event.group, event.topics)
     group = state.groups.get(event.group)
     if refused is None and group is None:
@@ -41,7 +41,7 @@ def on_delete_offsets_requested(state: ShardState, event: DeleteOffsetsRequested
 
 
 def delete_offsets(state: ShardState, group: Group, store: StoreInFlight) -> None:
-    """Make what waits part of a store."""
+    """Add waiting deletions to a store."""
     group.offset_deletions, waiting = [], group.offset_deletions
     for request in waiting:
         refused = _read_by_members(group, request.topics)
@@ -57,13 +57,13 @@ def delete_offsets(state: ShardState, group: Group, store: StoreInFlight) -> Non
             del group.positions[name]
         for name in _of_topics(group.owners, request.topics):
             store.owners.setdefault(name, None)
-        # An earlier try of this store may have done it without anybody hearing of it.
+        # An earlier attempt of this store may have done it, and the answer was lost.
         request.deleted_count = max(request.deleted_count, len(names))
         store.offset_deletions.append(request)
 
 
 def answer_offset_deletions(state: ShardState, requests: list[OffsetDeletionWaiting]) -> None:
-    """Nothing of it is there any more, durably."""
+    """Answer deletions that are durable."""
     for request in requests:
         state.do(AnswerDeleteOffsets(request.request_id, request.deleted_count))
 

@@ -1,10 +1,11 @@
-"""Offsets beyond the end of their partition: found out before they are written down.
+"""Finding offsets beyond the end of their partition before they are stored.
 
-Theory of operation. A committed offset goes forward only, so one that lies beyond the log's end stands in the
-way of all true ones. A coordinator knows no ends; brokers do, and asking takes some milliseconds. So it asks
-where that is worth it: whoever is no member is asked about each step forward, a member about a leap, which is
-more records than one reads between two commits. Where an end cannot be found, because its leader is away, a
-leap is refused until it can, and a mere step is taken: a group must be able to commit during a failover.
+Theory of operation. A committed offset only goes forward, so an offset beyond the log's end blocks all true
+ones. A coordinator does not know the ends; brokers do, and asking takes some milliseconds. So it asks where
+that is worth it: for a caller that is no member, about each step forward; for a member, about a leap, which
+is more records than a consumer reads between two commits. If an end cannot be found because its leader is
+away, a leap is refused until it can, and a smaller step is accepted: a group must be able to commit during a
+failover.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from hightide_coordinator.core.values.topic_partition import TopicPartition
 __all__ = ["LEAP_RECORDS", "check_position", "doubtful", "is_leap", "latest_offset", "position_found"]
 
 LEAP_RECORDS: Final = 1 << 24
-"""A member that reads a million records a second in one partition takes 17 s for so many; it commits, or
-tells where it is, each few seconds."""
+"""A member that reads a million records a second in one partition takes 17 s for so many. It commits, or
+reports its position, every few seconds."""
 
 
 def latest_offset(group: Group, name: TopicPartition) -> int:
-    """The highest offset that is durable, on its way or to be written; -1: none."""
+    """The highest offset that is durable, being written, or waiting; -1: none."""
     latest = group.positions.get(name)
     if latest is None and group.store is not None:
         latest = group.store.offsets.get(name)
@@ -38,17 +39,18 @@ def latest_offset(group: Group, name: TopicPartition) -> int:
 
 
 def is_leap(offset: int, latest: int) -> bool:
-    """Whether it is further on than a member reads at a time."""
+    """Whether the offset is further on than a member reads between two commits."""
     return offset - max(0, latest) > LEAP_RECORDS
 
 
 def doubtful(
     state: ShardState, group: Group | None, member_id: str, commits: Iterable[Commit]
 ) -> dict[TopicPartition, OffsetReset]:
-    """The partitions whose ends are to be looked up before these commits are judged, with what to ask for."""
+    """The partitions whose ends have to be looked up before these commits are judged, with what identifies
+    them."""
     names: dict[TopicPartition, OffsetReset] = {}
     if group is not None and group.members and not member_id:
-        return names  # It will be refused, wherever they end.
+        return names  # It will be refused, whatever their ends are.
     for commit in commits:
         topic = state.topics.get(commit.name.topic)
         if topic is None or not 0 <= commit.name.partition < topic.partition_count:
@@ -62,8 +64,8 @@ def doubtful(
 def check_position(
     state: ShardState, group: Group, member: Member, position: ConsumerPosition, sequence: int | None
 ) -> None:
-    """A position that leaps is held back until its partition's end is known; the next answer tells it again.
-    One that was found to lie beyond is not asked for again."""
+    """Hold back a position that leaps until its partition's end is known; the next answer reports it again.
+    One that was found to be beyond the end is not looked up again."""
     if group.leaps.get(position.name) == position.offset:
         return
     if len(state.leaps) >= state.limits.leaps_checked_max:
@@ -77,8 +79,8 @@ def check_position(
 def position_found(
     state: ShardState, group: Group, checking: PositionChecking, event: OffsetsLookedUp
 ) -> bool:
-    """Whether the position that was held back lies in its partition. Where the end was not found, it is asked
-    for again with the next answer; where it lies beyond, operators are told, once."""
+    """Whether a held-back position is within its partition. If the end was not found, it is looked up again
+    with the next answer. If the position is beyond it, operators get one report."""
     position = checking.position
     end = event.found.get(position.name)
     if end is not None and position.offset > end.offset:

@@ -1,4 +1,4 @@
-"""Positions that consumers tell with their answers (consumer coordinator §11; C3)."""
+"""Positions that consumers report with their answers (consumer coordinator §11; C3)."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def take_positions(
     *,
     is_checked: bool = False,
 ) -> None:
-    """Remember them, to be written down within the commit interval, or with the next rebalance. `is_checked`:
+    """Remember positions, to be stored within the commit interval, or with the next rebalance. `is_checked`:
     brokers say that their partitions go so far.
 
-    Only from the owner in the partition's generation, and only forward; what is not is passed over, since it
-    is what a late answer looks like (C3). `sequence`: of the order that they answer; None: they are a
-    goodbye's, after which nothing is sought.
+    Only positions of the owner in the partition's generation count, and only forward. Others are ignored,
+    because late answers look like that (C3). `sequence`: of the order that they answer; None: they come with
+    a goodbye, after which there is no seek.
     """
     if member.registration is None or not member.registration.auto_commit:
         return
@@ -56,8 +56,8 @@ def take_positions(
 
 
 def on_position_found(state: ShardState, event: OffsetsLookedUp) -> None:
-    """The end of a partition is known of which a member told a leap: it is taken now, if it is still the
-    member's and goes no further."""
+    """Handle a partition's end that was looked up because a member's position leaps: the position is taken
+    now, if the partition is still the member's and the position is within it."""
     checking = state.leaps.pop(event.look_up_id)
     group = state.groups.get(checking.group)
     if group is None or not position_found(state, group, checking, event):
@@ -72,7 +72,7 @@ def _is_believed(
 ) -> bool:
     if not _is_owners(group, member, position) or position.offset <= latest:
         return False
-    # Else it is forward, but of before a seek back; the answer to a later Ping tells what holds.
+    # Otherwise it is forward, but from before a seek back; the answer to a later Ping has the current one.
     return sequence is None or sequence > member.sought.get(position.name, 0)
 
 
@@ -84,8 +84,8 @@ def _is_owners(group: Group, member: Member, position: ConsumerPosition) -> bool
 
 
 def note_seek(group: Group, member: Member, names: Iterable[TopicPartition]) -> None:
-    """The member commits a reset of these: answers that are on their way may have been given before it
-    sought. Forgotten with the stream, whose answers alone can be so old, and with what it owns."""
+    """Take note that the member commits a reset of these partitions: answers on their way may be from before
+    its seek. Forgotten with the stream, whose answers alone can be so old, and with the ownership."""
     for name in names:
         if name in group.owned.get(member.member_id, {}):
             member.sought[name] = member.sequence

@@ -37,13 +37,13 @@ __all__ = [
 
 
 def refuse(state: ShardState, request_id: int, refused: QuestionRefused) -> None:
-    """The request is not carried out."""
+    """Refuse the request."""
     state.do(RefuseRequest(request_id, refused.refusal, refused.message, refused.metadata))
 
 
 def on_commit_requested(state: ShardState, event: CommitRequested) -> None:
-    """It waits for the group's next store, with all others that come meanwhile; before, for the ends of
-    partitions in which it goes too far to be believed (`plausible_offsets`)."""
+    """Let it wait for the group's next store, with all others that come meanwhile. First look up the ends of
+    partitions in which it leaps (`plausible_offsets`)."""
     refused = not_active(state) or check_commits(state.limits, event.group, event.commits)
     group = state.groups.get(event.group)
     refused = refused or _no_room_or_stranger(state, group, event.group, event.member_id, event.commits)
@@ -69,7 +69,7 @@ def on_commit_requested(state: ShardState, event: CommitRequested) -> None:
 
 
 def on_commit_ends_found(state: ShardState, event: OffsetsLookedUp) -> None:
-    """Now the commit can be judged; meanwhile its group may have gone, or have no room any more."""
+    """Judge the commit after the look-up. Meanwhile its group may have vanished, or have no room any more."""
     _commit(state, state.checks.pop(event.look_up_id), event)
 
 
@@ -107,7 +107,7 @@ def _new_group(state: ShardState, name: str) -> tuple[Group, None] | tuple[None,
 
 
 def on_reset_requested(state: ShardState, event: ResetRequested) -> None:
-    """Of a group without members; held against the ends of its partitions first, which brokers say."""
+    """Reset offsets of a group without members. First look up the ends of its partitions at the brokers."""
     refused = not_active(state) or check_commits(state.limits, event.group, event.commits)
     if refused is None:
         refused = _not_empty(state, event.group, "reset its offsets")
@@ -141,15 +141,16 @@ def _not_empty(state: ShardState, name: str, what: str) -> QuestionRefused | Non
 
 
 def on_ends_found(state: ShardState, event: OffsetsLookedUp) -> None:
-    """Now the reset can be judged, and is carried out unless it is to be validated only. A partition whose
-    end cannot be found is reset all the same: an operator may have to while its leader is away."""
+    """Judge the reset after the look-up, and carry it out unless it is to be validated only. A partition
+    whose end cannot be found is reset all the same: an operator may have to do that while its leader is
+    away."""
     reset = state.resets.pop(event.look_up_id)
     refused = _not_empty(state, reset.group, "reset its offsets")
     group = state.groups.get(reset.group)
     if refused is None and not reset.validate_only:
         refused = no_room(state, reset.group, group, reset.commits)
     if refused is None and group is None:
-        # A check leaves no group behind that was not there.
+        # A validation creates no group that did not exist.
         group, refused = (Group(reset.group), None) if reset.validate_only else _new_group(state, reset.group)
     if refused is not None or group is None:
         assert refused is not None
@@ -169,7 +170,7 @@ def on_ends_found(state: ShardState, event: OffsetsLookedUp) -> None:
 
 
 def on_delete_requested(state: ShardState, event: DeleteGroupRequested) -> None:
-    """Its offsets go too; after what is being written of it."""
+    """Delete a group with its offsets, after its current store."""
     refused = not_active(state)
     group = state.groups.get(event.group)
     if refused is None and group is None:

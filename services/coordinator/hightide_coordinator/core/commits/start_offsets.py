@@ -1,5 +1,6 @@
-"""Where a partition starts of which the group has committed nothing: asked of the brokers, and made durable
-before anybody reads, so that a consumer that starts at the end and dies skips nothing (decided in §9)."""
+"""Finding where a partition starts if the group has no committed offset. Brokers are asked, and the answer is
+durable before any member reads, so that a consumer that starts at the end and dies skips nothing (decided in
+§9)."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ __all__ = ["ask_for_starts", "on_starts_found"]
 
 
 def ask_for_starts(state: ShardState, group: Group) -> None:
-    """Ask for all that the group waits for, one look-up at a time."""
+    """Look up everything that the group waits for, one look-up at a time."""
     if not group.asks or group.asked or group.state is GroupState.RECOVERING:
         return
     names = tuple(group.asks)
@@ -37,9 +38,10 @@ def ask_for_starts(state: ShardState, group: Group) -> None:
 
 
 def _new_partitions(state: ShardState, group: Group) -> frozenset[TopicPartition]:
-    """Those that were added to their topics since the group began to read these: it begins at their first
-    record, whatever else it wishes for, since all that they hold was written since then. Their numbers are
-    above all that the group has committed something of, or had set out to; O(partitions), once a look-up."""
+    """The partitions that were added to their topics since the group began to read these. The group begins at
+    their first record, whatever else it prefers, because all their records were written since then. Their
+    numbers are above all partitions with a committed offset, or that the group set out to read.
+    O(partitions), once for each look-up."""
     begun = {
         name: identity
         for name, identity in group.begun.items()
@@ -67,7 +69,8 @@ def _identity_in(state: ShardState, name: TopicPartition) -> tuple[bytes, int] |
 
 
 def on_starts_found(state: ShardState, event: OffsetsLookedUp) -> None:
-    """Those found go on; those that were not are given out by a later attempt, and hold nothing else up."""
+    """Go on with the partitions that were found. A later attempt assigns the others, which hold up
+    nothing."""
     group = state.look_ups.pop(event.look_up_id)
     if state.groups.get(group.name) is not group:
         return  # Its last member left meanwhile, and it was forgotten.
@@ -82,7 +85,7 @@ def on_starts_found(state: ShardState, event: OffsetsLookedUp) -> None:
             group.found[name] = StartFound(found, wish.offset_reset)
         elif name in group.target:
             group.failed_partitions[name] = event.failed.get(name, "the answer is about another partition")
-            # What is gone is no failure, and is in the next target no more.
+            # A partition that is gone is no failure, and is not in the next target.
             is_failed = is_failed or (topic is not None and name.partition < topic.partition_count)
     place_all(group, asked)
     state.look_at(group)

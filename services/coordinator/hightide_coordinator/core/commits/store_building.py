@@ -1,4 +1,4 @@
-"""What of a group has to be written down now: owners, start offsets, positions, commits; one store at a time
+"""Building the next store of a group: owners, start offsets, positions and commits; one store at a time
 (consumer coordinator §9 step 4.3 and 4.6, §4; C2, C4)."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _GIVING_STATES = frozenset({GroupState.REBALANCING, GroupState.FAILED, GroupStat
 
 
 def store_what_is_due(state: ShardState, group: Group) -> None:
-    """Build the next store of the group and ask for it, if there is something for it and none under way."""
+    """Build the group's next store, if there is something to store and no store is under way."""
     if group.store is not None or group.is_reading or state.now_ms < group.store_not_before_ms:
         return
     gives = _may_give(state, group)
@@ -81,7 +81,7 @@ def _may_give(state: ShardState, group: Group) -> bool:
 
 
 def _give(state: ShardState, group: Group, store: StoreInFlight) -> None:
-    """Write down the next owners, and where those start that have nothing committed."""
+    """Add the next owners, and the start offsets of partitions without a committed one."""
     if any(_is_given_again(group, name) for name in group.gives):
         group.generation += 1
     for name in tuple(group.gives):
@@ -91,11 +91,11 @@ def _give(state: ShardState, group: Group, store: StoreInFlight) -> None:
             store.owners[name] = None
             continue
         if heir is None:
-            place(group, name)  # The member is gone; the next target knows.
+            place(group, name)  # The member is gone; the next target will know.
             continue
         found = group.found.get(name)
         if found is not None and found.offset_reset is not heir.offset_reset:
-            del group.found[name]  # Of the heir before this one.
+            del group.found[name]  # Of the intended owner before this one.
             place(group, name)
             state.look_at(group)
             if name not in group.gives:
@@ -117,8 +117,8 @@ def _give(state: ShardState, group: Group, store: StoreInFlight) -> None:
 
 
 def _is_given_again(group: Group, name: TopicPartition) -> bool:
-    """Whether another member was given it in this generation: one that died, and whose place a new member
-    with its name has taken before anybody needed another target. No two have the same partition in one."""
+    """Whether another member got it in this generation: one that died, and whose place a new member with its
+    name took before another target was needed. No two members have the same partition in one generation."""
     owner, heir = group.owners.get(name), heir_of(group, name)
     return (
         owner is not None
@@ -129,7 +129,7 @@ def _is_given_again(group: Group, name: TopicPartition) -> bool:
 
 
 def _place_given(state: ShardState, group: Group, store: StoreInFlight) -> None:
-    """What is in the store waits for it (C4)."""
+    """Place the partitions in the store: they wait for it (C4)."""
     group.gives_not_before_ms = state.now_ms + state.limits.join_window_ms
     for name in store.owners:
         place(group, name)
@@ -144,8 +144,8 @@ def _void(group: Group, store: StoreInFlight) -> None:
 
 
 def _commit(state: ShardState, group: Group, store: StoreInFlight) -> None:
-    """Each commit is held against the owners as they are now, and those given away in this store are already
-    stopped, so that what their last owner still has to say goes with it (C2)."""
+    """Add commits. Each is checked against the current owners. Partitions that this store gives away are
+    already stopped, so the last positions of their old owners go with it (C2)."""
     group.commits, waiting = [], group.commits
     explicit: dict[TopicPartition, Committed] = {}
     for request in waiting:
@@ -168,7 +168,8 @@ def _commit(state: ShardState, group: Group, store: StoreInFlight) -> None:
                 store.positions.pop(name, None)
                 group.positions.pop(name, None)
             elif name in group.positions:
-                # It has told us a higher one already: what it is now promised holds only if that is durable.
+                # The member has reported a higher offset already. This answer holds only if that one is
+                # durable.
                 store.offsets[name] = store.positions[name] = group.positions.pop(name)
             outcomes.append(ItemOutcome(name, previous_offset=previous))
         request.outcomes = tuple(outcomes)
@@ -176,7 +177,7 @@ def _commit(state: ShardState, group: Group, store: StoreInFlight) -> None:
 
 
 def _answer_at_once(state: ShardState, group: Group, store: StoreInFlight) -> None:
-    """Nothing of it has to be written."""
+    """Answer a store without writes."""
     answer_commits(state, group, store.commits)
     answer_offset_deletions(state, store.offset_deletions)
     for connection_id in store.farewells:
@@ -184,7 +185,7 @@ def _answer_at_once(state: ShardState, group: Group, store: StoreInFlight) -> No
 
 
 def answer_commits(state: ShardState, group: Group, commits: list[CommitWaiting]) -> None:
-    """All of it is durable that was not refused."""
+    """Answer commits: everything that was not refused is durable."""
     note_answered(state, group, commits)
     for request in commits:
         if request.is_reset:
@@ -217,7 +218,7 @@ def _delete(state: ShardState, group: Group) -> None:
 
 
 def forget_group(state: ShardState, group: Group) -> None:
-    """It is gone, or was never written down and has no members any more."""
+    """Forget a group that is gone, or that was never stored and has no members any more."""
     assert not group.members, group.name
     assert group.store is None, group.name
     state.groups.pop(group.name, None)

@@ -1,4 +1,4 @@
-"""What became of a store, and what ZooKeeper says of a group that is read again (C4, C5)."""
+"""The outcomes of stores, and the content of a group that is read again from ZooKeeper (C4, C5)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["on_group_read", "on_store_committed", "on_store_failed"]
 
 
 def on_store_committed(state: ShardState, event: StoreCommitted) -> None:
-    """All of it is durable: members may be told, and callers answered."""
+    """Handle a durable store: members get their orders, and callers their answers."""
     group = state.stores.pop(event.store_id)
     store = group.store
     assert store is not None, group.name
@@ -40,7 +40,7 @@ def on_store_committed(state: ShardState, event: StoreCommitted) -> None:
         if name in group.voided and (
             committed is None or not counts_surely(state.topics.get(name.topic), name, committed)
         ):
-            lost.add(name)  # The topic was deleted while this was on its way.
+            lost.add(name)  # The topic was deleted during the write.
             continue
         if committed is None:
             group.offsets.pop(name, None)
@@ -67,7 +67,7 @@ def on_store_committed(state: ShardState, event: StoreCommitted) -> None:
 
 
 def _take_back(store: StoreInFlight, lost: set[TopicPartition]) -> None:
-    """Nobody is told that an offset is durable that was written for a partition that is no more."""
+    """Correct the answers: an offset that was written for a deleted partition is not reported as durable."""
     for request in store.commits:
         request.outcomes = tuple(
             replace(
@@ -88,7 +88,7 @@ def _deleted(state: ShardState, group: Group, store: StoreInFlight) -> None:
     group.is_stored = False
     deletes = store.deletes
     if not group.members and not group.commits:
-        deletes, group.deletes = deletes + group.deletes, []  # What came meanwhile is done too.
+        deletes, group.deletes = deletes + group.deletes, []  # Later requests are done too.
     for request in deletes:
         state.do(AnswerDelete(request.request_id))
     forgotten, group.offset_deletions = group.offset_deletions, []
@@ -101,7 +101,7 @@ def _deleted(state: ShardState, group: Group, store: StoreInFlight) -> None:
 
 
 def on_store_failed(state: ShardState, event: StoreRefused | StoreUnknown) -> None:
-    """Nobody knows what is written: what was to be is kept, and the group is read again before anything."""
+    """Handle a store with an unknown result: its content is kept, and the group is read again first."""
     group = state.stores.pop(event.store_id)
     store = group.store
     assert store is not None, group.name
@@ -130,8 +130,8 @@ def on_store_failed(state: ShardState, event: StoreRefused | StoreUnknown) -> No
 
 
 def _committed_by_members(group: Group, store: StoreInFlight) -> dict[TopicPartition, Committed]:
-    """What members committed is a position too: who says goodbye meanwhile told none that was not further,
-    and its commit finds no member any more when it is looked at again."""
+    """Treat what members committed as positions too. A member that leaves meanwhile reported no other
+    position if none was further, and its commit does not find it as a member when it is checked again."""
     accepted = {
         commit.name
         for request in store.commits
@@ -148,26 +148,27 @@ def _committed_by_members(group: Group, store: StoreInFlight) -> dict[TopicParti
 
 
 def on_group_read(state: ShardState, event: GroupRead) -> None:
-    """Believe ZooKeeper. Whoever reads what is not its own there is stopped, and it is given out again."""
+    """Take over what ZooKeeper holds. A member that reads what it does not own there is stopped, and the
+    partition is assigned again."""
     group = state.groups.get(event.group)
     if group is None or not group.is_reading:
         return
     group.is_reading = False
     group.is_stored = event.stored is not None
     stored = event.stored or StoredGroup()
-    # A topic may be understood by who reads the group before there is news of it here.
+    # The reader of the group may be able to decode a topic before there is news of it here.
     unknown = {topic for topic in still_withheld(state, group) if topic not in state.topics}
     stored = replace(stored, withheld=stored.withheld | unknown)
     withhold(state, group, stored.withheld)
     offsets, void_offsets = valid_offsets(state, stored)
     owners, void_owners = valid_owners(state, stored)
-    # Of a topic that is withheld, what was known before holds on.
+    # For a topic that is withheld, the earlier knowledge stays.
     offsets |= {name: each for name, each in group.offsets.items() if name.topic in stored.withheld}
     owners |= {name: each for name, each in group.owners.items() if name.topic in stored.withheld}
     group.offsets = offsets
     for name, told in tuple(group.positions.items()):
         if name in offsets and told.offset <= offsets[name].offset:
-            del group.positions[name]  # What was cut off has been done after all.
+            del group.positions[name]  # The write whose answer was lost has been done.
     for name in offsets:
         state.concern(group, name.topic)
     group.voided = dict.fromkeys((*void_offsets, *void_owners))

@@ -1,5 +1,5 @@
-"""Which of what ZooKeeper holds about a group still counts: a deleted topic's, a removed partition's and a
-namesake's of before do not (§6)."""
+"""Which parts of a group's content in ZooKeeper are valid: those of a deleted topic, a removed partition or
+an earlier topic of the same name are not (§6)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["counts", "counts_surely", "valid_offsets", "valid_owners"]
 def valid_offsets(
     state: ShardState, stored: StoredGroup
 ) -> tuple[dict[TopicPartition, Committed], list[TopicPartition]]:
-    """The offsets that count, and where those stand that do not. Nothing is said of what is withheld."""
+    """The valid offsets, and the znodes of invalid ones. Withheld topics are in neither."""
     valid: dict[TopicPartition, Committed] = {}
     void: list[TopicPartition] = []
     for name, committed in stored.offsets.items():
@@ -30,8 +30,8 @@ def valid_offsets(
 def valid_owners(
     state: ShardState, stored: StoredGroup
 ) -> tuple[dict[TopicPartition, Owner], list[TopicPartition]]:
-    """The owners that count. One of another topic id, or of a partition that had this number before, owned
-    that; its members may be anywhere in it, and what they say of it must not be taken for this one."""
+    """The valid owners. An owner under another topic id, or of an earlier partition with this number, owned
+    that one. Its members may be anywhere in it, and their positions must not count for this one."""
     valid: dict[TopicPartition, Owner] = {}
     void: list[TopicPartition] = []
     for name, owner in stored.owners.items():
@@ -57,14 +57,15 @@ def _exists(topic: Topic, name: TopicPartition) -> bool:
 
 
 def counts_surely(topic: Topic | None, name: TopicPartition, committed: Committed) -> bool:
-    """The same, where the name is known to have changed hands: an offset without an epoch may be either's."""
+    """The same for a name that is known to be in use again: an offset without an epoch may belong to
+    either."""
     return topic is not None and committed.leader_epoch != -1 and counts(topic, name, committed)
 
 
 def counts(topic: Topic, name: TopicPartition, committed: Committed) -> bool:
-    """Whether an offset is one of the partition that has this name now."""
+    """Whether an offset belongs to the partition that has this name now."""
     if not _exists(topic, name) or committed.topic_id != topic.topic_id:
         return False
-    # Where the epoch is not known (a first offset, a reset by hand) there is nothing to say against it.
+    # If the epoch is not known (a first offset, a reset by an operator), the offset counts.
     first = topic.first_leader_epochs.get(name.partition, -1)
     return committed.leader_epoch == -1 or committed.leader_epoch >= first

@@ -1,5 +1,5 @@
-"""What waits for ZooKeeper is bounded: by requests, offsets and memory, since it may be away for long while
-callers give up and come again."""
+"""Limits of requests that wait for ZooKeeper: their number, offsets and memory. ZooKeeper may be away for
+long, while callers give up and try again."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from hightide_coordinator.core.values.refusals import Refusal
 __all__ = ["bytes_of", "no_room", "note_answered", "wait_for_store"]
 
 _COMMIT_BYTES: Final = 500
-"""What one commit takes, without its strings."""
+"""Bytes of one commit, without its strings."""
 
 
 def bytes_of(commits: Iterable[Commit]) -> int:
-    """About what they take in memory."""
+    """About how much memory the commits take."""
     return sum(_COMMIT_BYTES + len(each.name.topic) + len(each.metadata.encode()) for each in commits)
 
 
 def no_room(
     state: ShardState, name: str, group: Group | None, commits: tuple[Commit, ...]
 ) -> QuestionRefused | None:
-    """Why these commits of the group may not wait too; None: they may."""
+    """The reason why these commits of the group may not wait too; None: they may."""
     limits = state.limits
     metadata = {"group": name}
     if group is not None and len(group.commits) >= limits.commits_waiting_max:
@@ -48,7 +48,7 @@ def no_room(
 
 
 def wait_for_store(state: ShardState, group: Group, request: CommitWaiting) -> None:
-    """It is part of the group's next store."""
+    """Let the request wait for the group's next store."""
     group.commits.append(request)
     group.offsets_waiting += len(request.commits)
     state.waiting_bytes += bytes_of(request.commits)
@@ -56,7 +56,7 @@ def wait_for_store(state: ShardState, group: Group, request: CommitWaiting) -> N
 
 
 def note_answered(state: ShardState, group: Group, requests: Iterable[CommitWaiting]) -> None:
-    """They wait no more."""
+    """Take note that these requests do not wait any more."""
     for request in requests:
         group.offsets_waiting -= len(request.commits)
         state.waiting_bytes -= bytes_of(request.commits)

@@ -1,1 +1,1 @@
-"""Consumers come, answer, are silent, go."""
+"""Members of groups: they register, answer, fall silent and leave."""

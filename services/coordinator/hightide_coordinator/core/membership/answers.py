@@ -1,4 +1,4 @@
-"""What members say on their streams: in turn, or not (consumer coordinator §11; C1)."""
+"""The answers of members on their streams, in turn or not (consumer coordinator §11; C1)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["on_answer"]
 def on_answer(
     state: ShardState, event: PingAnswered | FetchersStopped | FetchersStarted | ConsumerLeft
 ) -> None:
-    """Whatever a member says in turn is a sign of life, also when it says it too late."""
+    """Handle an answer. Every answer in turn is a sign of life, even if it is too late."""
     member = state.connections.get(event.connection_id)
     if member is None:
         message = "an answer on a stream without a registration; register first"
@@ -50,7 +50,7 @@ def on_answer(
 
 
 def _is_other_kind(member: Member, event: PingAnswered | FetchersStopped | FetchersStarted) -> bool:
-    """Whether it answers the open order with what is no answer to it."""
+    """Whether this is the wrong kind of answer to the open order."""
     order = member.order
     if order is None or order.sequence != event.sequence:
         return False
@@ -59,6 +59,6 @@ def _is_other_kind(member: Member, event: PingAnswered | FetchersStopped | Fetch
 
 
 def _is_open(state: ShardState, member: Member, event: FetchersStopped) -> bool:
-    """A late answer changes nothing."""
+    """Whether the order is still open; a late answer changes nothing."""
     order = member.order
     return order is not None and order.sequence == event.sequence

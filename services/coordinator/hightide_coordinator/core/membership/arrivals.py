@@ -62,7 +62,7 @@ def _register(state: ShardState, event: ConsumerRegistered) -> QuestionRefused |
 
 
 def _newer_coordinator(state: ShardState, registration: Registration) -> QuestionRefused | None:
-    """C5: a consumer obeys no coordinator that is older than one it has seen."""
+    """Refuse a consumer that has seen a newer coordinator (C5): it obeys no older one."""
     if registration.seen_coordinator_epoch <= state.coordinator_epoch:
         return None
     message = (
@@ -124,13 +124,14 @@ def _join(
 
 
 def _kept(registration: Registration) -> Registration:
-    """What is remembered of it: a claim is looked at once, and may be a hundred thousand partitions long."""
+    """The part of a registration that is remembered. Its list of owned partitions is used once, and may have
+    a hundred thousand entries."""
     return replace(registration, owned=()) if registration.owned else registration
 
 
 def _replace(state: ShardState, group: Group, predecessor: Member, member: Member) -> None:
-    """Static membership: the new process takes its predecessor's place, partitions and all; nobody else is
-    touched. A new generation, since the partitions have a new member for an owner."""
+    """Static membership: the new process takes over the place of its predecessor, with its partitions; no
+    other member is affected. A new generation begins, because the partitions have a new member as owner."""
     if predecessor.is_connected:
         metadata = {"group": group.name, "instance_id": member.instance_id}
         message = f"another process took over instance {member.instance_id!r} of group {group.name}"
@@ -142,7 +143,8 @@ def _replace(state: ShardState, group: Group, predecessor: Member, member: Membe
     group.fenced.append(predecessor.member_id)
     group.generation += 1
     add_member(state, group, member)
-    # What should be the instance's, and is nobody's yet, waited for nothing while there was no such member.
+    # Partitions that should be the instance's, and have no owner yet, waited for nothing while there was no
+    # such member.
     place_all(group, group.waiting)
     reason = f"instance {member.instance_id} has a new process, consumer {member.consumer_id}"
     state.do(Report(f"group {group.name}: {reason}"))
@@ -188,7 +190,8 @@ def _come_back(
 
 
 def _retain(group: Group, member: Member, registration: Registration) -> tuple[OwnedPartition, ...]:
-    """What it says it owns and ZooKeeper confirms goes on; all else it stops by itself."""
+    """The partitions that the consumer says it owns and that ZooKeeper confirms: it keeps them. The consumer
+    stops all others without an order."""
     if member.order is not None:
         drop_order(group, member)
     touched = {**member.reading, **member.stops, **member.starts}
@@ -210,7 +213,8 @@ def _retain(group: Group, member: Member, registration: Registration) -> tuple[O
 def _connect(
     state: ShardState, group: Group, member: Member, connection_id: int, retained: tuple[OwnedPartition, ...]
 ) -> None:
-    """The stream begins: its orders count from 1, its Pings from a third of the session timeout on."""
+    """Begin the stream: its orders count from 1, and its first Ping comes after a third of the session
+    timeout."""
     if member.is_connected:
         metadata = {"group": group.name, "member_id": member.member_id}
         message = f"consumer {member.consumer_id} of group {group.name} opened another stream"

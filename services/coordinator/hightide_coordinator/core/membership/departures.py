@@ -1,4 +1,4 @@
-"""Members come, come back, go and are lost (consumer coordinator §7, §8, §10; C2, C7, C10)."""
+"""Members that join, return, leave and are lost (consumer coordinator §7, §8, §10; C2, C7, C10)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ __all__ = [
 
 
 def add_member(state: ShardState, group: Group, member: Member) -> None:
-    """It belongs to the group from here on, connected or not."""
+    """Add the member to the group, connected or not."""
     assert member.member_id not in group.members, member.member_id
     assert member.identity not in group.by_identity, member.identity
     group.members[member.member_id] = member
@@ -41,8 +41,8 @@ def add_member(state: ShardState, group: Group, member: Member) -> None:
 
 
 def remove_member(state: ShardState, group: Group, member: Member) -> None:
-    """It is a member no longer: whatever it still says, nobody listens (C2). What it owned waits for the next
-    target; the caller says whether that needs a change."""
+    """Remove the member: its later messages are ignored (C2). Its partitions wait for the next target; the
+    caller says whether that needs a rebalance."""
     del group.members[member.member_id]
     del group.by_consumer[member.consumer_id]
     del group.by_identity[member.identity]
@@ -63,8 +63,8 @@ def remove_member(state: ShardState, group: Group, member: Member) -> None:
 
 
 def on_left(state: ShardState, event: ConsumerLeft) -> None:
-    """§7, §11: a goodbye. The stream ends with OK when the final positions are durable; everybody else is not
-    kept waiting for a session timeout. Static members too leave for good."""
+    """§7, §11: a goodbye. The stream ends with OK when the final positions are durable, and the others need
+    not wait for a session timeout. Static members leave for good too."""
     member = state.connections[event.connection_id]
     group = state.groups[member.group]
     wrong = check_positions(event.positions)
@@ -79,15 +79,15 @@ def on_left(state: ShardState, event: ConsumerLeft) -> None:
 
 
 def on_connection_lost(state: ShardState, event: ConnectionLost) -> None:
-    """§8: the stream broke. The member keeps what it owns until it is back, or is declared dead: after a
-    third of its session timeout, or all of it where it is static."""
+    """§8: the stream broke. The member keeps its partitions until it returns, or is declared dead: after a
+    third of its session timeout, or after all of it if it is static."""
     member = state.connections.get(event.connection_id)
     if member is not None:
         disconnect(state, state.groups[member.group], member)
 
 
 def disconnect(state: ShardState, group: Group, member: Member) -> None:
-    """The member has no stream any more."""
+    """Take note that the member has no stream any more."""
     del state.connections[member.connection_id]
     member.connection_id = NOT_CONNECTED
     grace_ms = member.session_timeout_ms if member.instance_id else member.ping_interval_ms
@@ -102,7 +102,8 @@ def disconnect(state: ShardState, group: Group, member: Member) -> None:
 
 
 def break_stream(state: ShardState, member: Member, refusal: Refusal, message: str) -> None:
-    """It said what cannot be: its stream is ended, and it may come back as if it had broken."""
+    """End the stream of a member that sent an impossible message. It may return as after a lost
+    connection."""
     group = state.groups[member.group]
     metadata = {"group": group.name, "member_id": member.member_id}
     state.do(CloseConnection(member.connection_id, refusal, message, metadata))
@@ -110,7 +111,8 @@ def break_stream(state: ShardState, member: Member, refusal: Refusal, message: s
 
 
 def declare_dead(state: ShardState, member: Member, why: str) -> None:
-    """§8 handleConsumerFailure: it is silent, or away, for too long. `report_dead` says so afterwards."""
+    """§8 handleConsumerFailure: the member was silent, or away, for too long. `report_dead` logs it
+    afterwards."""
     group = state.groups[member.group]
     sentence = f"consumer {member.consumer_id} of group {group.name} is declared dead: {why}"
     state.dead.setdefault(group.name, []).append(f"{member.consumer_id} ({why})")
@@ -124,7 +126,7 @@ def declare_dead(state: ShardState, member: Member, why: str) -> None:
 
 
 def report_dead(state: ShardState) -> None:
-    """One sentence a group, since a host takes thousands of consumers with it."""
+    """Log one sentence for each group, because a machine takes thousands of consumers with it."""
     for name, dead in state.dead.items():
         which = "1 consumer" if len(dead) == 1 else f"{len(dead)} consumers"
         verb = "is" if len(dead) == 1 else "are"

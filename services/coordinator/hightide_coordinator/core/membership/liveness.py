@@ -1,4 +1,5 @@
-"""Pings, and who is dead (consumer coordinator §8): by one timer a member, and nothing that looks at all."""
+"""Pings and the death of members (consumer coordinator §8): one timer for each member, and no loop over
+all."""
 
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ from hightide_coordinator.core.state.shard_state import ShardState
 __all__ = ["on_member_due", "send_pings"]
 
 RETURNING_MS: Final = 1_000
-"""So long after the last one came back after a takeover, others are taken to be on their way."""
+"""How long after the last return of a member, after a takeover, others are still expected."""
 
 
 def on_member_due(state: ShardState, member: Member, late_ms: int) -> None:
-    """The earliest of all that is awaited from a member has come: its next Ping, the end of an order's time,
-    of its silence, of its absence. `late_ms`: by how much this coordinator missed the moment."""
+    """Handle the earliest deadline of a member: its next Ping, the end of an order's time, of its silence, or
+    of its absence. `late_ms`: by how much this coordinator missed the moment."""
     group = state.groups.get(member.group)
     if group is None or group.members.get(member.member_id) is not member:
         return
@@ -53,10 +54,9 @@ def on_member_due(state: ShardState, member: Member, late_ms: int) -> None:
 
 
 def _return_by_ms(state: ShardState, member: Member) -> int:
-    """Until when a member without a stream may come back. After a takeover of thousands, those that this
-    coordinator has not got round to yet wait in its queue: to declare them dead would move what they own
-    twice, and be one more load. While others still come back, they have up to half a session timeout more
-    (§10)."""
+    """Until when a member without a stream may return. After a takeover of thousands, members may wait in
+    this coordinator's queue. To declare them dead would move their partitions twice, and add load. While
+    others still return, they have up to half a session timeout more (§10)."""
     if member.registration is not None:
         return member.away_until_ms
     longest_ms = member.away_until_ms + member.session_timeout_ms // 2
@@ -69,7 +69,8 @@ def _dead_ms(state: ShardState, member: Member) -> int:
 
 
 def _excuse(member: Member, late_ms: int) -> None:
-    """This coordinator itself stood still: answers that wait to be read are no silence."""
+    """Extend the deadlines after this coordinator itself stood still: answers that wait to be read are no
+    silence."""
     member.heard_ms += late_ms
     member.away_until_ms += late_ms
     if member.order is not None:
@@ -83,8 +84,8 @@ def _ping(state: ShardState, member: Member) -> None:
     pings = state.pings.setdefault(member.group, [])
     pings.append((member.connection_id, member.sequence, retry_count))
     following_ms = member.next_ping_ms + member.ping_interval_ms
-    # The first Ping of a member that is overdue is sent in that moment: one that came later, by however the
-    # last answer lay between two Pings, would leave it less than the third that each one more Ping is for.
+    # The first Ping of an overdue member is sent at that moment. If it came later, depending on when the last
+    # answer came between two Pings, the member would have less than the third that each further Ping is for.
     overdue_at_ms = member.heard_ms + member.session_timeout_ms
     if state.now_ms < overdue_at_ms < following_ms:
         following_ms = overdue_at_ms
@@ -92,7 +93,8 @@ def _ping(state: ShardState, member: Member) -> None:
 
 
 def send_pings(state: ShardState) -> None:
-    """What came due in one tick goes out as one effect a group: the Pings differ in little."""
+    """Send the Pings that came due in one tick as one effect for each group, because they differ in
+    little."""
     for name, connections in state.pings.items():
         group = state.groups.get(name)
         if group is not None:
@@ -101,7 +103,8 @@ def send_pings(state: ShardState) -> None:
 
 
 def _expire_order(state: ShardState, group: Group, member: Member) -> bool:
-    """§8.2, §9 step 5: two thirds of the session timeout without an answer. False: the member is dead."""
+    """§8.2, §9 step 5: two thirds of the session timeout passed without an answer. False: the member is
+    dead."""
     order = member.order
     assert order is not None, member.member_id
     what = "StopFetcher" if order.kind is OrderKind.STOP else "StartFetcher"
@@ -112,7 +115,8 @@ def _expire_order(state: ShardState, group: Group, member: Member) -> bool:
     drop_order(group, member)
     member.is_resting = True
     group.resting[member.member_id] = member
-    # Whether it reads them now, nobody knows: a late answer changes nothing. What stays its own starts again.
+    # Nobody knows whether it reads them now, and a late answer changes nothing. Partitions that stay its own
+    # are started again.
     member.unstarted.update((name, None) for name in order.partitions if name in member.reading)
     place_all(group, {**order.partitions, **member.stops, **member.starts})
     timeout_ms = member.answer_timeout_ms

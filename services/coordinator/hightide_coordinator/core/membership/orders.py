@@ -1,4 +1,4 @@
-"""StopFetcher and StartFetcher: sent, answered, not answered (consumer coordinator §8.2, §9, §11; C1)."""
+"""StopFetcher and StartFetcher: sending them, and their answers (consumer coordinator §8.2, §9, §11; C1)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ __all__ = ["drop_order", "on_answered", "send_orders"]
 
 
 def send_orders(state: ShardState, group: Group) -> None:
-    """Tell members what waits in their buckets: first what to stop, then what to start, one at a time."""
+    """Send members the orders in their buckets: first what to stop, then what to start, one at a time."""
     while group.to_order:
         _, member = group.to_order.popitem()
         if member.order is not None or not member.is_connected:
-            continue  # Looked at again when the order is answered, or when it is back.
+            continue  # Checked again when the order is answered, or when the member is back.
         if member.stops:
             state.do(_stop(state, group, member))
         elif member.starts:
@@ -89,7 +89,8 @@ def _open(
 def on_answered(
     state: ShardState, group: Group, member: Member, event: FetchersStopped | FetchersStarted
 ) -> None:
-    """The member did what it was told. One that answers too late counts as life only: its order is closed."""
+    """Handle a member that carried out its order. A late answer only counts as a sign of life: its order is
+    closed."""
     kind = OrderKind.STOP if isinstance(event, FetchersStopped) else OrderKind.START
     order = member.order
     if order is None or order.kind is not kind:
@@ -108,7 +109,8 @@ def on_answered(
 
 
 def drop_order(group: Group, member: Member) -> None:
-    """The order is closed: answered, expired, or its stream is gone. The caller places its partitions."""
+    """Close the order: it was answered, it expired, or its stream is gone. The caller places its
+    partitions."""
     order = member.order
     if order is not None:
         member.order = None

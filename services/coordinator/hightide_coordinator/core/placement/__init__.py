@@ -1,1 +1,1 @@
-"""Who owns a partition, who may be reading it, and who wants to."""
+"""For each partition: its owner, the member that may be reading it, and the member that should own it."""

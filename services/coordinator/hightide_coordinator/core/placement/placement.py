@@ -1,18 +1,20 @@
-"""The one question of this design: *given who owns a partition, who may be reading it and whose it should
-be, what is its next step?*
+"""The central question of this design: *given the owner of a partition, the member that may be reading it,
+and the member that should own it, what is the next step?*
 
 Joins, leaves, deaths, changes of topics, refused stores, returns and takeovers all change one of the three
-and ask again; none of them has a way of its own. The answer is the bucket in which the partition then waits:
+and ask again. None of them has a procedure of its own. The answer is the bucket in which the partition then
+waits:
 
 | reader | owner (durable) | should be | next step |
 | --- | --- | --- | --- |
-| somebody, as its owner | that one | that one's | none: it is where it should be |
-| somebody | anyone else, or nobody | anything | StopFetcher (`stops`); nobody else is told before |
-| nobody | somebody else | a member's | where does it start (`asks`), then write the owner down (`gives`) |
-| nobody | somebody | nobody's | write down that nobody owns it (`gives`) |
-| nobody | a member | that one's | StartFetcher (`starts`) |
+| a member, as its owner | that member | that member's | none: it is where it should be |
+| a member | any other, or none | anything | StopFetcher (`stops`); no other member gets an order before |
+| none | another | a member's | look up where it starts (`asks`), then write the owner down (`gives`) |
+| none | a member | nobody's | write down that it has no owner (`gives`) |
+| none | a member | that member's | StartFetcher (`starts`) |
 
-What depends on an answer that is open, a member that is away or the next attempt is `waiting`.
+A partition is `waiting` if its next step depends on an open answer, on a member that is away, or on the next
+attempt.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ __all__ = ["heir_of", "is_start_found", "place", "place_all", "set_owner", "star
 
 
 def place(group: Group, name: TopicPartition) -> None:
-    """Ask the question again for one partition, because something about it changed."""
+    """Decide the next step of one partition again, because something about it changed."""
     bucket = group.steps.pop(name, None)
     if bucket is not None:
         del bucket[name]
@@ -45,7 +47,7 @@ def place_all(group: Group, names: Iterable[TopicPartition]) -> None:
 
 
 def heir_of(group: Group, name: TopicPartition) -> Member | None:
-    """The member whose the partition should be; None: nobody's, or that member is gone."""
+    """The member that should own the partition; None if there is none, or it is gone."""
     wanted = group.target.get(name)
     return None if wanted is None else group.by_identity.get(wanted.consumer_id)
 
@@ -71,7 +73,7 @@ def _next_step(group: Group, name: TopicPartition) -> Bucket | None:
     if store is not None and (name in store.owners or name in store.offsets):
         return group.waiting
     if group.is_reading:
-        return group.waiting  # What is believed to be durable may be overtaken by a write of unknown outcome.
+        return group.waiting  # A write with an unknown outcome may change what counts as durable.
     if wanted is None:
         return None if owner is None else group.gives
     if heir is None:
@@ -107,8 +109,8 @@ def _has_start(group: Group, name: TopicPartition, heir: Member) -> bool:
 
 
 def is_start_found(group: Group, name: TopicPartition, heir: Member) -> bool:
-    """Whether it was looked up where the partition starts for this heir: what was found for another one, who
-    wished to start elsewhere, does not count."""
+    """Whether the start of the partition was looked up for this intended owner. A start that was found for
+    another one, with another preference, does not count."""
     found = group.found.get(name)
     return found is not None and found.offset_reset is heir.offset_reset
 
@@ -123,7 +125,7 @@ def _to_be_given(group: Group, name: TopicPartition, heir: Member) -> Bucket:
 
 
 def set_owner(group: Group, name: TopicPartition, owner: Owner | None) -> None:
-    """Whose the partition is, durably; None: nobody's. The caller places it afterwards."""
+    """Set the durable owner of the partition; None: it has none. The caller places it afterwards."""
     before = group.owners.get(name)
     if before is not None:
         owned = group.owned[before.member_id]
@@ -145,14 +147,14 @@ def set_owner(group: Group, name: TopicPartition, owner: Owner | None) -> None:
 
 
 def start_reading(group: Group, name: TopicPartition, member: Member) -> None:
-    """From here on the member may be reading it, as its owner."""
+    """Take note that the member may be reading it from now on, as its owner."""
     assert group.readers.get(name) in (None, member), f"{name} of {group.name} has two readers"
     group.readers[name] = member
     member.reading[name] = group.owners.get(name)
 
 
 def stop_reading(group: Group, name: TopicPartition, member: Member) -> None:
-    """The member does not read it any more, or does not matter any more."""
+    """Take note that the member does not read it any more, or does not count any more."""
     member.unstarted.pop(name, None)
     if name in member.reading:
         del member.reading[name]

@@ -1,4 +1,4 @@
-"""Who wants to read what, and how it is shared out (consumer coordinator §6, §7, §9 step 1)."""
+"""Subscriptions of members, and the assignment that follows (consumer coordinator §6, §7, §9 step 1)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["compute_target", "is_same_subscription", "subscribe", "target_of_own
 
 
 def is_same_subscription(left: Registration, right: Registration) -> bool:
-    """Whether nothing that partitions are shared out by is different."""
+    """Whether the two are equal in everything on which the assignment depends."""
     return (
         left.topics == right.topics
         and left.pattern == right.pattern
@@ -28,7 +28,7 @@ def is_same_subscription(left: Registration, right: Registration) -> bool:
 
 
 def subscribe(state: ShardState, group: Group, registration: Registration) -> QuestionRefused | None:
-    """A member wants this. Where it is refused, nothing has changed."""
+    """Add a member's subscription. If it is refused, nothing has changed."""
     if registration.pattern:
         interest = group.patterns.get(registration.pattern)
         if interest is None:
@@ -50,8 +50,8 @@ def subscribe(state: ShardState, group: Group, registration: Registration) -> Qu
 
 
 def _matches_of(state: ShardState, group: Group, text: str) -> PatternMatches | QuestionRefused:
-    """What matches the pattern, which the group is new to. To find out takes time for each topic that there
-    is, and so does each topic that comes later for each pattern, so there must not be too many."""
+    """The topics that match a pattern which is new to the group. This takes time for each topic, and each
+    later topic takes time for each pattern, so their number is limited."""
     limits = state.limits
     metadata = {"group": group.name}
     if len(group.patterns) >= limits.patterns_per_group_max:
@@ -78,7 +78,7 @@ def _matches_of(state: ShardState, group: Group, text: str) -> PatternMatches | 
 
 
 def unsubscribe(state: ShardState, group: Group, registration: Registration) -> None:
-    """A member that wanted this is gone, or wants something else."""
+    """Remove the subscription of a member that is gone, or that has another one now."""
     if registration.pattern:
         interest = group.patterns[registration.pattern]
         interest.member_count -= 1
@@ -100,7 +100,7 @@ def unsubscribe(state: ShardState, group: Group, registration: Registration) -> 
 
 
 def compute_target(state: ShardState, group: Group) -> dict[TopicPartition, StreamId]:
-    """Whose each partition should be (§9 step 1). O(members + partitions), once a rebalance."""
+    """Assign all partitions (§9 step 1). O(members + partitions), once for each rebalance."""
     topics = set(group.named_topics)
     for interest in group.patterns.values():
         topics |= interest.topics
@@ -117,7 +117,7 @@ def compute_target(state: ShardState, group: Group) -> dict[TopicPartition, Stre
 
 
 def target_of_owners(group: Group) -> dict[TopicPartition, StreamId]:
-    """What a new coordinator wishes for until it knows the members: that everything stays (§10)."""
+    """The target of a new coordinator until it knows the members: everything stays (§10)."""
     return {
         name: StreamId(identity_of(owner.consumer_id, owner.instance_id), owner.stream)
         for name, owner in group.owners.items()

@@ -1,5 +1,5 @@
-"""Topics that a group has nothing to do with any more: it is not told of their changes, and, where they
-concern nobody, they are not watched."""
+"""Topics that do not concern a group any more: it gets no changes of them, and topics that concern no group
+are not watched."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ __all__ = ["drop_concerns"]
 
 
 def drop_concerns(state: ShardState, group: Group) -> None:
-    """Look once at what is in doubt; O(partitions), so that it is called where as much is done anyway, or
-    when the group has come to rest. Not while a store is under way, which may write of such a topic."""
+    """Check the topics in doubt; O(partitions), so it is called where as much is done anyway, or when the
+    group has come to rest. Not while a store is under way, which may be about such a topic."""
     if group.store is not None or group.is_reading or group.is_read_due:
         return
     doubtful, group.doubtful = group.doubtful & group.concerns, set()
@@ -29,7 +29,7 @@ def drop_concerns(state: ShardState, group: Group) -> None:
         return
     for topic in gone:
         state.concern_no_more(group, topic)
-    # Nobody would say if they became another topic's.
+    # No event would say if they became another topic's.
     for kept in (group.asked, group.found, group.begun):
         for name in [name for name in kept if name.topic in gone]:
             del kept[name]

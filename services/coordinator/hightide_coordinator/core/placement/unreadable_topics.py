@@ -1,6 +1,6 @@
-"""Topics whose znodes cannot be understood now: what groups hold of them is told when they can be again.
+"""Topics whose znodes cannot be decoded now. Groups with data about them are read again when they can be.
 
-Nobody may take such a topic for deleted, so that the stores tell neither owners nor offsets of it, but that
+Such a topic must not count as deleted. So the stores do not return owners or offsets of it, but only that
 there are some. Once there is news of the topic, those groups are read again.
 """
 
@@ -17,19 +17,20 @@ __all__ = ["note_news", "read_what_is_due", "still_withheld", "withhold"]
 
 
 def withhold(state: ShardState, group: Group, topics: Iterable[str]) -> None:
-    """The group holds something of these, and was read without it."""
+    """Take note that the group holds data about these topics, and was read without it."""
     for topic in topics:
         state.withheld.setdefault(topic, set()).add(group.name)
         state.concern(group, topic)
 
 
 def still_withheld(state: ShardState, group: Group) -> set[str]:
-    """Those of which there was no news since."""
+    """The topics of which there was no news since."""
     return {topic for topic, names in state.withheld.items() if group.name in names}
 
 
 def note_news(state: ShardState, topic: str) -> None:
-    """The topic can be understood again, or is gone: either way the groups have to know what they hold."""
+    """Take note that the topic can be decoded again, or is gone: in both cases its groups have to be read
+    again."""
     for name in state.withheld.pop(topic, ()):
         group = state.groups[name]
         group.is_read_due = True

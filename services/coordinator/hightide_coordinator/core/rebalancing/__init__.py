@@ -1,1 +1,1 @@
-"""When a group's partitions are shared out anew, and topics that are a reason for it."""
+"""When a group is rebalanced, and changes of topics that are a reason for it."""

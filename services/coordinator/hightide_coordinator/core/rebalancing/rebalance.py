@@ -1,8 +1,8 @@
-"""When a group's partitions are shared out anew, and when that is done (§9; C6, C7, C11).
+"""When a group is rebalanced, and when the rebalance is done (§9; C6, C7, C11).
 
-A rebalance is an attempt: a target, a generation, and every partition asked for its next step (`placement`).
-What changes meanwhile is gathered and makes the next target; nothing that is under way has to be undone for
-it, since every step begins from what is true then.
+A rebalance is an attempt: a target, a generation, and the next step of every partition (`placement`). Changes
+during it are gathered and make the next target. Nothing under way has to be undone for that, because every
+step begins from the current state.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["advance"]
 
 
 def advance(state: ShardState, group: Group) -> None:
-    """Take the next step of a group, whatever it is; called at the end of each event that concerned it."""
+    """Take the next step of a group; called at the end of each event about it."""
     now_ms = state.now_ms
     read_what_is_due(state, group)
     if not group.members:
@@ -51,7 +51,8 @@ def advance(state: ShardState, group: Group) -> None:
 
 
 def _empty(group: Group) -> None:
-    """No members: their partitions are nobody's, so that the next coordinator waits for nobody."""
+    """Handle a group without members: its partitions get no owner, so that the next coordinator waits for no
+    member."""
     if group.target or group.state is not GroupState.EMPTY:
         group.target = {}
         group.is_changed = False
@@ -67,7 +68,8 @@ def _empty(group: Group) -> None:
 
 
 def _begin(state: ShardState, group: Group) -> None:
-    """Make a target and ask every partition for its next step; O(members + partitions), once an attempt."""
+    """Make a target and decide the next step of every partition; O(members + partitions), once for each
+    attempt."""
     group.is_changed = False
     group.retry_ms = 0
     group.failed_partitions.clear()
@@ -126,13 +128,13 @@ def _settle(state: ShardState, group: Group) -> None:
 
 
 def _arm(state: ShardState, group: Group) -> None:
-    """The earliest of all that the group waits for; it is looked at then."""
+    """Set the timer to the earliest deadline of the group."""
     if group.is_changed and group.members and group.state is not GroupState.RECOVERING:
         state.wheel.arm(group, group.gather_until_ms)
     if group.retry_ms and group.state is not GroupState.RECOVERING:
         state.wheel.arm(group, group.retry_ms)
     if group.store is not None or group.is_reading:
-        return  # It is looked at again when the answer comes.
+        return  # It is checked again when the answer comes.
     if group.positions_due_ms:
         state.wheel.arm(group, max(group.positions_due_ms, group.store_not_before_ms))
     if group.gives and group.gives_not_before_ms > state.now_ms:

@@ -1,4 +1,4 @@
-"""Topics come, go, grow and shrink (consumer coordinator §6)."""
+"""Topics that are created, deleted, grown and shrunk (consumer coordinator §6)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from hightide_coordinator.core.values.topic_partition import Topic, TopicPartiti
 __all__ = ["on_topics_changed", "watch_topics"]
 
 _Changes: TypeAlias = Mapping[str, tuple[Topic | None, Topic | None]]
-"""Topic → as it was, as it is; None: it did not, or does not, exist."""
+"""Topic → its old and its new state; None: it did not, or does not, exist."""
 
 
 def on_topics_changed(state: ShardState, event: TopicsChanged) -> None:
-    """Only groups that a changed topic concerns are looked at: readers of it, and keepers of its offsets;
-    each once, however many topics changed."""
+    """Handle changed topics. Only groups that a topic concerns are checked: its readers, and those with
+    offsets of it; each once, however many topics changed."""
     changes = dict(event.topics)
     if event.is_full:
         changes.update(dict.fromkeys(name for name in state.topics if name not in changes))
@@ -65,12 +65,14 @@ def _change(state: ShardState, group: Group, changed: _Changes) -> None:
     for key in [key for key in group.target if key.topic in changed]:
         _, after = changed[key.topic]
         if after is None or key.partition >= after.partition_count:
-            del group.target[key]  # What is gone is given to nobody, whenever the next target is made.
+            del group.target[
+                key
+            ]  # A partition that is gone is not assigned, whenever the next target is made.
             place(group, key)
     for key in void:
         _void(group, key, changed[key.topic][1])
     if void:
-        group.generation += 1  # Nobody is given it twice in one generation.
+        group.generation += 1  # No partition is assigned twice in one generation.
         state.look_at(group)
     if not group.members:
         return
@@ -82,7 +84,7 @@ def _change(state: ShardState, group: Group, changed: _Changes) -> None:
 
 
 def _what_changed(name: str, before: Topic | None, after: Topic | None, *, is_void: bool) -> str:
-    """Why the group has to be shared out anew; empty: it has not."""
+    """The reason for a rebalance of the group; empty: there is none."""
     if before is None:
         return f"topic {name} was created"
     if after is None:
@@ -97,7 +99,8 @@ def _what_changed(name: str, before: Topic | None, after: Topic | None, *, is_vo
 
 
 def _goes_on(before: Topic | None, after: Topic | None, key: TopicPartition) -> bool:
-    """Whether it is the same partition as before: still there, and not removed and added in between."""
+    """Whether it is the same partition as before: it still exists, and was not removed and added in
+    between."""
     if before is None or after is None or before.topic_id != after.topic_id:
         return False
     number = key.partition
@@ -106,17 +109,18 @@ def _goes_on(before: Topic | None, after: Topic | None, key: TopicPartition) -> 
 
 
 def _void(group: Group, key: TopicPartition, after: Topic | None) -> None:
-    """What was committed and owned is of a partition that is no more; who still reads it is stopped.
+    """Drop commits and owners of a partition that does not exist any more; its reader is stopped.
 
-    An offset stays that is the new partition's: brokers and consumers may have known of it before this
-    coordinator."""
+    An offset stays if it belongs to the new partition: brokers and consumers may have known that before this
+    coordinator.
+    """
     set_owner(group, key, None)
     if key in group.offsets and not counts_surely(after, key, group.offsets[key]):
         del group.offsets[key]
     if key in group.found and not counts_surely(after, key, group.found[key].committed):
         del group.found[key]
     group.positions.pop(key, None)
-    group.asked.pop(key, None)  # The answer may be about the partition that was.
+    group.asked.pop(key, None)  # The answer may be about the old partition.
     group.voided[key] = None
     if group.store is not None:
         group.store.positions.pop(key, None)
@@ -124,7 +128,7 @@ def _void(group: Group, key: TopicPartition, after: Topic | None) -> None:
 
 
 def watch_topics(state: ShardState) -> None:
-    """Tell the shell which topics concern any group, as far as that has changed."""
+    """Report to the shell which topics concern any group, if that has changed."""
     if state.watch_changes:
         more = frozenset(state.watch_changes & state.concerned.keys())
         state.do(WatchTopics(more, frozenset(state.watch_changes - more)))

@@ -1,1 +1,1 @@
-"""What a coordinator knows of its shard: groups, their members, what is going on."""
+"""What a coordinator knows of its shard: groups, their members, work under way."""

@@ -1,6 +1,6 @@
-"""What people and clients may see of the groups: pure views, nothing changes.
+"""Views of the groups for people and clients; nothing changes.
 
-Asked by the shell for ListGroups, DescribeGroup and FetchOffsets, outside of `machine.step`.
+Called by the shell for ListGroups, DescribeGroup and FetchOffsets, outside of `machine.step`.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ __all__ = [
 ]
 
 OFFSETS_BYTES_MAX: Final = 8 << 20
-"""Of one answer to FetchOffsets: half of what a message may have."""
+"""Bytes of one answer to FetchOffsets: half of the limit of a message."""
 _OFFSET_BYTES: Final = 40
-"""An offset in such an answer, without its topic's name and its metadata."""
+"""Bytes of an offset in such an answer, without its topic's name and its metadata."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionRefused:
-    """The question is not answered, and why."""
+    """The reason why a question is refused."""
 
     refusal: Refusal
     message: str
@@ -58,7 +58,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class MemberDescription:
-    """One member; what it subscribed to is not known of one that has not come back after a takeover."""
+    """One member. If it has not returned after a takeover, its subscription is not known."""
 
     consumer_id: str
     instance_id: str
@@ -72,7 +72,7 @@ class MemberDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """Everything about a group, as DescribeGroupResponse says it."""
+    """Everything about a group, as in DescribeGroupResponse."""
 
     group: str
     state: GroupState
@@ -89,15 +89,15 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class OffsetPage:
-    """Some of the committed offsets of a group, by topic and partition; the next page begins at
-    `next_cursor`, None after the last one."""
+    """Some of the committed offsets of a group, by topic and partition. The next page begins at
+    `next_cursor`, which is None after the last one."""
 
     offsets: Mapping[TopicPartition, Committed]
     next_cursor: TopicPartition | None = None
 
 
 def not_active(state: ShardState) -> QuestionRefused | None:
-    """Why this coordinator may not answer for its shard; None: it may."""
+    """The reason why this coordinator may not answer for its shard; None: it may."""
     if state.role is Role.ACTIVE:
         return None
     elsewhere = state.active_elsewhere
@@ -110,7 +110,7 @@ def not_active(state: ShardState) -> QuestionRefused | None:
 
 
 def unknown_group(name: str) -> QuestionRefused:
-    """The refusal for a group that nobody has heard of."""
+    """The refusal for a group that does not exist."""
     message = f"no group is called {name[:250]!r}"
     return QuestionRefused(Refusal.UNKNOWN_GROUP, message, {"group": name[:250]})
 
@@ -157,8 +157,8 @@ def describe_group(state: ShardState, name: str) -> GroupDescription | QuestionR
 def committed_offsets(
     state: ShardState, name: str, partitions: Sequence[TopicPartition] = ()
 ) -> Mapping[TopicPartition, Committed] | QuestionRefused:
-    """The committed offsets of a group: those of the partitions named, or all; what has none is absent.
-    Refused where they are more than one answer may hold."""
+    """The committed offsets of a group: of the partitions named, or of all. Partitions without one are
+    absent. Refused if there are more than one answer may hold."""
     group = _known(state, name)
     if isinstance(group, QuestionRefused):
         return group
@@ -185,8 +185,8 @@ def committed_page(
     offsets_max: int,
     cursor: TopicPartition | None = None,
 ) -> OffsetPage | QuestionRefused:
-    """As `committed_offsets`, but from `cursor` on, at most `offsets_max` of them, and never more than one
-    answer may hold."""
+    """As `committed_offsets`, but from `cursor` on, with at most `offsets_max` offsets, and never more than
+    one answer may hold."""
     assert offsets_max > 0, "a page has room for one"
     group = _known(state, name)
     if isinstance(group, QuestionRefused):

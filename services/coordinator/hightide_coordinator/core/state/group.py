@@ -1,4 +1,4 @@
-"""One group as its coordinator sees it: what is durable, what is wished for, and what stands between."""
+"""One group as its coordinator sees it: what is durable, what is the target, and the steps in between."""
 
 from __future__ import annotations
 
@@ -35,11 +35,12 @@ __all__ = [
 ]
 
 FENCED_MEMBERS_MAX: Final = 100
-"""So many members that were replaced by their instance's next process are remembered, to tell them so."""
+"""How many members that were replaced by the next process of their instance are remembered, so that they get
+the right error."""
 
 
 class GroupState(Enum):
-    """Where a group stands; as in the contract."""
+    """The state of a group, as in the contract."""
 
     EMPTY = auto()
     """No members; its offsets are kept."""
@@ -90,11 +91,11 @@ class CommitWaiting:
     member_id: str
     commits: tuple[Commit, ...]
     is_reset: bool = False
-    """An operator's: no member's fence holds."""
+    """Whether an operator sent it: the fences of members do not apply."""
     ends: Mapping[TopicPartition, Committed] = field(default_factory=dict)
-    """Where partitions end, as far as that was asked for and could be found."""
+    """The ends of partitions that were looked up and found."""
     unfound: Mapping[TopicPartition, str] = field(default_factory=dict)
-    """Why the end of a partition that a commit leaps in could not be found."""
+    """The reasons why ends were not found of partitions in which a commit leaps."""
     outcomes: tuple[ItemOutcome, ...] = ()
     """Known once it is part of a store."""
 
@@ -149,13 +150,13 @@ class PositionChecking:
 
 @dataclass(slots=True)
 class StoreInFlight:
-    """What ZooKeeper is asked to write down; one at a time."""
+    """A store that was sent to ZooKeeper; one at a time."""
 
     store_id: int
     owners: dict[TopicPartition, Owner | None] = field(default_factory=dict)
     offsets: dict[TopicPartition, Committed | None] = field(default_factory=dict)
     positions: dict[TopicPartition, Committed] = field(default_factory=dict)
-    """Those of the offsets that consumers told with their answers."""
+    """The offsets that consumers reported with their answers."""
     commits: list[CommitWaiting] = field(default_factory=list)
     farewells: list[int] = field(default_factory=list)
     deletes: list[DeleteWaiting] = field(default_factory=list)
@@ -164,16 +165,16 @@ class StoreInFlight:
 
 @dataclass(frozen=True, slots=True)
 class StartAsked:
-    """Where a partition starts is being looked up."""
+    """A look-up of where a partition starts."""
 
     look_up_id: int
     offset_reset: OffsetReset
-    """What its heir wished for when it was asked."""
+    """The preference of its intended owner at that time."""
 
 
 @dataclass(frozen=True, slots=True)
 class StartFound:
-    """Where a partition starts; not durable yet. It holds for an heir that wishes for the same."""
+    """The start of a partition; not durable yet. It holds for an intended owner with the same preference."""
 
     committed: Committed
     offset_reset: OffsetReset
@@ -181,7 +182,7 @@ class StartFound:
 
 @dataclass(slots=True)
 class PatternInterest:
-    """A pattern that members subscribed to, and what matches it now: the shard's own set, not a copy."""
+    """A pattern that members subscribed to, and its matches now: the shard's own set, not a copy."""
 
     topics: set[str]
     member_count: int = 0
@@ -189,15 +190,15 @@ class PatternInterest:
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """A group. `placement` asks of each partition what its next step is, and keeps it in the bucket of
-    those that wait for the same thing: `gives`, `asks`, `waiting`, and each member's `stops` and `starts`."""
+    """A group. `placement` decides the next step of each partition, and keeps it in the bucket of those that
+    wait for the same thing: `gives`, `asks`, `waiting`, and each member's `stops` and `starts`."""
 
     name: str
     state: GroupState = GroupState.EMPTY
     reason: str = ""
-    """Why it is being shared out anew, or last was; or why that does not succeed. For people."""
+    """The reason of the current or last rebalance, or why it does not succeed. For people."""
     begun_by: RebalanceReason = RebalanceReason.OTHER
-    """What the rebalance that is under way, or comes next, begins with."""
+    """The cause of the rebalance that is under way, or comes next."""
     generation: int = 0
 
     # ---- durable
@@ -208,26 +209,26 @@ class Group:
     is_stored: bool = False
     """Whether it has a znode."""
     session_timeout_ms: int = 0
-    """The longest of its members'."""
+    """The longest one of its members."""
 
     # ---- members
     members: dict[str, Member] = field(default_factory=dict)
     by_consumer: dict[str, Member] = field(default_factory=dict)
     by_identity: dict[str, Member] = field(default_factory=dict)
     missing: dict[str, Member] = field(default_factory=dict)
-    """Those that own something, and have not registered with this coordinator yet (§10)."""
+    """Members that own something, and have not registered with this coordinator yet (§10)."""
     fenced: deque[str] = field(default_factory=lambda: deque(maxlen=FENCED_MEMBERS_MAX))
     named_topics: dict[str, int] = field(default_factory=dict)
     """Topic → how many members name it."""
     patterns: dict[str, PatternInterest] = field(default_factory=dict)
     assignors: dict[str, int] = field(default_factory=dict)
     assignor: str = ""
-    """What the last rebalance went by."""
+    """The input of the last rebalance."""
 
     concerns: set[str] = field(default_factory=set)
     """Topics whose changes concern it: `ShardState.concerned` by group."""
     doubtful: set[str] = field(default_factory=set)
-    """Those of which something went away: perhaps it was the last (`concerns`)."""
+    """Topics of which something was removed, perhaps the last (`concerns`)."""
 
     # ---- wished for
     target: dict[TopicPartition, StreamId] = field(default_factory=dict)
@@ -236,19 +237,19 @@ class Group:
     changed_ms: int = 0
     gather_until_ms: int = 0
     renewed: set[TopicPartition] = field(default_factory=set)
-    """Only without C7: what is stopped and given out again though it does not move."""
+    """Only without C7: partitions that are stopped and started again although they do not move."""
 
     # ---- between
     readers: dict[TopicPartition, Member] = field(default_factory=dict)
-    """Who may be reading a partition: never two."""
+    """The member that may be reading a partition: never two."""
     steps: dict[TopicPartition, Bucket] = field(default_factory=dict)
-    """The bucket in which a partition waits; one that stands here nowhere is where it should be."""
+    """The bucket in which a partition waits. A partition in no bucket is where it should be."""
     gives: Bucket = field(default_factory=dict)
-    """Nobody reads them: their next owner can be written down."""
+    """Partitions without a reader: their next owner can be stored."""
     asks: Bucket = field(default_factory=dict)
-    """Nothing is committed: where they start has to be looked up."""
+    """Partitions without a committed offset: their start has to be looked up."""
     waiting: Bucket = field(default_factory=dict)
-    """For an answer, a store, a look-up, a member's return, or the next attempt."""
+    """Partitions that wait for an answer, a store, a look-up, a member's return, or the next attempt."""
     to_order: dict[str, Member] = field(default_factory=dict)
     """Members with something in their buckets."""
     open_orders: dict[str, Member] = field(default_factory=dict)
@@ -260,30 +261,30 @@ class Group:
     found: dict[TopicPartition, StartFound] = field(default_factory=dict)
     """Start offsets that were looked up, and are not durable yet."""
     asked: dict[TopicPartition, StartAsked] = field(default_factory=dict)
-    """What is being looked up, and with which look-up."""
+    """The partitions that are being looked up, with the number of the look-up."""
     leaps: dict[TopicPartition, int] = field(default_factory=dict)
-    """Positions that leap: being held against the end of their partition, or found to lie beyond it."""
+    """Positions that leap: being compared with the end of their partition, or found to be beyond it."""
     begun: dict[TopicPartition, tuple[bytes, int]] = field(default_factory=dict)
-    """Partitions that were there when the group set out to read their topic, while nothing is committed of
-    them, with the topic id and the first leader epoch: those above all of them are new."""
+    """Partitions that existed when the group began to read their topic, while it has no committed offset of
+    the topic; with the topic id and the first leader epoch. Partitions above all of them are new."""
     voided: dict[TopicPartition, None] = field(default_factory=dict)
-    """Partitions that were deleted: their znodes have to go."""
+    """Deleted partitions, whose znodes have to be deleted."""
     positions: dict[TopicPartition, Committed] = field(default_factory=dict)
-    """What consumers told with their answers, and is not durable yet."""
+    """Positions that consumers reported with their answers, and that are not durable yet."""
     positions_due_ms: int = 0
-    """When they have to be; 0: there are none."""
+    """The time by which they have to be durable; 0: there are none."""
     commits: list[CommitWaiting] = field(default_factory=list)
     offsets_waiting: int = 0
-    """How many offsets these hold, and those in the store that is under way."""
+    """The number of offsets in these, and in the store under way."""
     deletes: list[DeleteWaiting] = field(default_factory=list)
     offset_deletions: list[OffsetDeletionWaiting] = field(default_factory=list)
     farewells: list[int] = field(default_factory=list)
     """Connections that are closed when the positions are durable."""
     store: StoreInFlight | None = None
     is_reading: bool = False
-    """It is read from ZooKeeper again."""
+    """Whether it is being read from ZooKeeper again."""
     is_read_due: bool = False
-    """It has to be, once nothing is being written of it."""
+    """Whether it has to be, once no store is under way."""
     store_failures: int = 0
     store_not_before_ms: int = 0
 
@@ -294,16 +295,16 @@ class Group:
     retry_ms: int = 0
     """When the next attempt begins; 0: none has failed."""
     gives_not_before_ms: int = 0
-    """While StopFetchers are open, so that their answers melt into few stores."""
+    """While StopFetchers are open, so that their answers need only few stores."""
     failed_partitions: dict[TopicPartition, str] = field(default_factory=dict)
-    """Where a start offset could not be looked up, and why; until the next attempt."""
+    """The reasons why start offsets could not be looked up, until the next attempt."""
     rebalance_count: int = 0
     last_rebalance_ms: int = 0
     armed_ms: int = NeverDue
 
     @property
     def is_nothing(self) -> bool:
-        """Whether nothing would be lost with it, where it has no members."""
+        """Whether nothing would be lost with it, if it has no members."""
         is_open = self.store is not None or self.is_reading
         has_requests = self.commits or self.deletes or self.offset_deletions
         return not (is_open or self.is_stored or has_requests or self.farewells)
@@ -315,5 +316,5 @@ class Group:
             self.state = state
 
     def note_reason(self, begun_by: RebalanceReason, reason: str) -> None:
-        """Say why it is to be shared out anew."""
+        """Set the reason of the next rebalance."""
         self.begun_by, self.reason = begun_by, reason

@@ -1,4 +1,4 @@
-"""That a group has changed, and that an attempt to rebalance it has failed (C6, C7, C11)."""
+"""Noting that a group has changed, and that an attempt to rebalance it has failed (C6, C7, C11)."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from hightide_coordinator.core.values.rebalance_reason import RebalanceReason
 __all__ = ["backoff_ms", "fail_attempt", "note_change"]
 
 LEAVE_WINDOW_DIVISOR = 5
-"""What members leave behind waits for a fifth of the join window: so long as it takes for those that leave
-together to be seen."""
+"""After a leave the wait is a fifth of the join window: long enough to see members that leave together."""
 
 
 def note_change(
     state: ShardState, group: Group, begun_by: RebalanceReason, reason: str, *, is_urgent: bool = False
 ) -> None:
-    """Members, subscriptions or topics have changed: there will be a new target when no more changes come for
-    the join window (§6 to §8; C7). During a rebalance too (C6)."""
+    """Take note that members, subscriptions or topics have changed. A new target is made when no more changes
+    come for the join window (§6 to §8; C7), also during a rebalance (C6)."""
     state.look_at(group)
     limits = state.limits
     window_ms = limits.join_window_ms // (LEAVE_WINDOW_DIVISOR if is_urgent else 1)
@@ -38,8 +37,9 @@ def note_change(
 
 
 def fail_attempt(state: ShardState, group: Group, reason: str) -> None:
-    """Something did not work out; what does not depend on it goes on, and all is tried again after a pause.
-    Too many in a row make the group FAILED, with the reason, for people to see (§9 step 5; C11)."""
+    """Take note that a part of the attempt failed. What does not depend on it goes on, and all is tried again
+    after a pause. Too many failures in a row make the group FAILED, with the reason, for people to see (§9
+    step 5; C11)."""
     state.look_at(group)
     if group.retry_ms:
         return

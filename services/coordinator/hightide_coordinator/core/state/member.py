@@ -14,13 +14,13 @@ __all__ = ["NOT_CONNECTED", "Bucket", "Member", "Order", "OrderKind", "identity_
 
 
 def identity_of(consumer_id: str, instance_id: str) -> str:
-    """Under which name partitions are shared out: it stays the same over failovers, and a static member's
-    over its processes. No consumer id has a slash in it, so that the two kinds never meet."""
+    """The name under which partitions are assigned. It stays the same over failovers, and a static member's
+    also over its processes. No consumer id has a slash in it, so the two kinds never collide."""
     return f"{instance_id}/" if instance_id else consumer_id
 
 
 class OrderKind(Enum):
-    """What a member was ordered to do, beside answering Pings."""
+    """The kinds of orders to a member, besides Pings."""
 
     STOP = auto()
     START = auto()
@@ -37,15 +37,15 @@ class Order:
 
 
 Bucket = dict[TopicPartition, None]
-"""Partitions that wait for the same thing, in the order in which they came."""
+"""Partitions that wait for the same thing, in order of arrival."""
 
 NOT_CONNECTED: Final = -1
 
 
 @dataclass(slots=True, eq=False)
 class Member:
-    """A consumer that registered, or (registration None) one that ZooKeeper says owns something and that has
-    not come back to this coordinator yet."""
+    """A consumer that registered; or (registration None) one that owns something according to ZooKeeper, and
+    has not returned to this coordinator yet."""
 
     group: str
     member_id: str
@@ -54,10 +54,10 @@ class Member:
     session_timeout_ms: int
     registration: Registration | None
     heard_ms: int
-    """When it last said something."""
+    """When its last message came."""
     connection_id: int = NOT_CONNECTED
     away_until_ms: int = 0
-    """Until when it may come back, while it is not connected."""
+    """Until when it may return, while it is not connected."""
     next_ping_ms: int = 0
     sequence: int = 0
     """Of the last order on this stream."""
@@ -66,29 +66,30 @@ class Member:
     expired_orders: int = 0
     """How many in a row were not answered in time."""
     reading: dict[TopicPartition, Owner | None] = field(default_factory=dict)
-    """What it may be reading: it was told to, or says it does, and has not said that it stopped."""
+    """The partitions that it may be reading: it got an order to start them, or says that it reads them, and
+    has not said that it stopped."""
     stops: Bucket = field(default_factory=dict)
-    """What it has to be told to stop."""
+    """The partitions that it has to stop."""
     starts: Bucket = field(default_factory=dict)
-    """What it has to be told to start."""
+    """The partitions that it has to start."""
     unstarted: Bucket = field(default_factory=dict)
-    """What it was told to start and never said that it did: it is told again."""
+    """The partitions that it was ordered to start and has not confirmed: they are sent again."""
     sought: dict[TopicPartition, int] = field(default_factory=dict)
-    """Of what it owns, where it sought another position and committed that as a reset: the last order that it
-    had been sent by then. What answers that one, or one before, may tell of a position from before the seek.
-    """
+    """For its own partitions in which it sought another position and committed that as a reset: the last
+    order sent to it by then. An answer to that order, or an earlier one, may have a position from before the
+    seek."""
     is_resting: bool = False
-    """It did not answer an order in time; it is given no other before the next attempt."""
+    """It did not answer an order in time, and gets no other before the next attempt."""
     armed_ms: int = NeverDue
 
     @property
     def identity(self) -> str:
-        """Its name among those that partitions are shared out to."""
+        """Its name in assignments."""
         return identity_of(self.consumer_id, self.instance_id)
 
     @property
     def is_connected(self) -> bool:
-        """Whether its stream stands."""
+        """Whether it has a stream."""
         return self.connection_id != NOT_CONNECTED
 
     @property

@@ -1,6 +1,7 @@
-"""Subscriptions by pattern (§6, §7): RE2 expressions that whole topic names are matched against.
+"""Subscriptions by pattern (§6, §7): RE2 expressions that are matched against whole topic names.
 
-RE2 and not `re`: patterns come from outside, and RE2 takes linear time and bounded memory whatever they are.
+RE2 is used instead of `re` because patterns come from outside: RE2 takes linear time and bounded memory for
+any pattern.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from hightide_runtime.znodes.topic_names import is_legal_topic_name
 __all__ = ["InvalidPattern", "TopicPattern", "compile_pattern"]
 
 PROGRAM_MEMORY_BYTES_MAX: Final = 1 << 20
-"""What a compiled pattern and its automaton may take."""
+"""The memory of a compiled pattern and its automaton."""
 
 
 class InvalidPattern(Exception):
-    """The pattern does not compile; `reason` says why, for the one who wrote it."""
+    """The pattern does not compile; `reason` says why."""
 
     def __init__(self, pattern: str, reason: str) -> None:
         super().__init__(f"pattern {pattern[:200]!r} is no RE2 expression: {reason}; see RE2's syntax")
@@ -35,7 +36,7 @@ class TopicPattern:
     _compiled: Any
 
     def matches(self, topic: str) -> bool:
-        """Whether the pattern matches the whole name; never for what may not be a topic's name."""
+        """Whether the pattern matches the whole name; never for a name that no topic may have."""
         return is_legal_topic_name(topic) and self._compiled.fullmatch(topic) is not None
 
     def matching(self, topics: Iterable[str]) -> frozenset[str]:
@@ -44,7 +45,7 @@ class TopicPattern:
 
 
 def compile_pattern(pattern: str, characters_max: int = 1_000) -> TopicPattern:
-    """Compile what a consumer wrote; called when it registers. Raises InvalidPattern."""
+    """Compile a consumer's pattern; called when it registers. Raises InvalidPattern."""
     if not pattern:
         raise InvalidPattern(pattern, "it is empty")
     if len(pattern) > characters_max:

@@ -1,1 +1,1 @@
-"""What the coordinator's core speaks of: partitions, registrations, refusals, limits."""
+"""The values of the coordinator's core: partitions, registrations, refusals, limits."""

@@ -1,4 +1,4 @@
-"""How a sentence names thousands: the first few, and how many more."""
+"""Sentences about thousands of names: the first few, and the number of the rest."""
 
 from __future__ import annotations
 
