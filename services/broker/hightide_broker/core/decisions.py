@@ -1,7 +1,7 @@
-"""What a replica does with the controller's commands (V3 C, E): fence, then change its role.
+"""How a replica handles the controller's commands (V3 C, E): fence, then change its role.
 
-Rules of this file: the fencing ladder comes first and in one order: controller epoch, leader epoch,
-partition epoch, then sense. A command that was obeyed before is obeyed again without effect.
+Rules of this file: the fences come first and in one order: controller epoch, leader epoch, partition epoch,
+then validity. A command that was carried out before has no effect.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Step = tuple[Replica, Effects]
 
 
 def leader_and_isr_decided(replica: Replica, event: LeaderAndIsrDecided) -> Step:
-    """Obey a LeaderAndISR for this partition, or refuse it (V3 on_LeaderAndISRCommand)."""
+    """Carry out a LeaderAndISR for this partition, or refuse it (V3 on_LeaderAndISRCommand)."""
     if replica.spent_epoch == UNTOLD_EPOCH:
         spent_epoch = max(event.leader_epoch, replica.epochs.latest_epoch)
         replica = replace(replica, spent_epoch=spent_epoch)
@@ -51,7 +51,7 @@ def leader_and_isr_decided(replica: Replica, event: LeaderAndIsrDecided) -> Step
 
 
 def refuse_decision(replica: Replica, event: LeaderAndIsrDecided) -> Refusal | None:
-    """The fencing ladder for decisions: an older controller or leader epoch is fenced, then the sense is
+    """The fences of decisions: an older controller or leader epoch is fenced, then the decision's validity is
     checked."""
     me = replica.settings.broker_id
     if replica.role is Role.FAILED:
@@ -67,8 +67,8 @@ def refuse_decision(replica: Replica, event: LeaderAndIsrDecided) -> Refusal | N
 
 
 def fence_decision(replica: Replica, event: LeaderAndIsrDecided) -> Refusal | None:
-    """Why a decision is older than the one that is known, or contradicts it; None where it is neither
-    (docs/protocol.md, "Fencing by epochs")."""
+    """The reason why a decision is refused that is older than the known one, or contradicts it; None if it is
+    neither (docs/protocol.md, "Fencing by epochs")."""
     known = replica.decision
     if event.controller_epoch < known.controller_epoch:
         return Refusal.STALE_CONTROLLER_EPOCH
@@ -93,8 +93,8 @@ def is_spent(replica: Replica, leader_epoch: int) -> bool:
 def decline(replica: Replica, decision: Decision) -> Step:
     """Do not lead in a spent epoch: the controller gives this replica a new one (LeadershipDeclined).
 
-    A replica that has obeyed nothing in this life keeps the epochs of what it declined: whatever was decided
-    before comes late. It would follow the leader before the one that it was, and cut what it committed since.
+    A replica that has carried out nothing in this life keeps the epochs of what it declined, because earlier
+    decisions may arrive late. It would follow the leader before itself, and truncate what it committed since.
     """
     if replica.role is Role.IDLE:
         replica = replica.with_decision(replace(decision, leader=NO_LEADER))
@@ -102,10 +102,10 @@ def decline(replica: Replica, decision: Decision) -> Step:
 
 
 def same_leader_again(replica: Replica, decision: Decision, now_ms: int) -> Step:
-    """The leader and its epoch are known; the ISR or the assignment may be news (partition epoch).
+    """Handle a decision with the known leader and epoch; its ISR or assignment may be new (partition epoch).
 
-    A leader adopts the ISR that the controller stored: the znode's version has passed the one that a write
-    of its own would need, so that write cannot happen any more.
+    A leader adopts the ISR that the controller stored. The znode's version has passed the one that a write of
+    its own would need, so that write cannot happen any more.
     """
     leading = replica.leading
     if leading is None and replica.role is Role.DIVERGED:
@@ -127,8 +127,8 @@ def same_leader_again(replica: Replica, decision: Decision, now_ms: int) -> Step
 
 
 def become_offline(replica: Replica, decision: Decision) -> Step:
-    """No member of the ISR is alive: wait, with the log as it is
-    (docs/protocol.md, "Only an ISR member leads")."""
+    """Wait, with the log as it is, because no member of the ISR is alive (docs/protocol.md, "Only an ISR
+    member leads")."""
     effects: list[Effect] = []
     if replica.is_leader:
         effects.append(AbandonWaiters(Refusal.PARTITION_OFFLINE))
@@ -138,10 +138,11 @@ def become_offline(replica: Replica, decision: Decision) -> Step:
 
 
 def stop_requested(replica: Replica, event: StopRequested) -> Step:
-    """Obey a StopReplica, or refuse it: a late one must not stop a replica that was decided on since.
+    """Carry out a StopReplica, or refuse it: a late one must not stop a replica about which there was a
+    decision since.
 
-    The leader epoch alone does not tell (KIP-570): a replica that was moved away and back is assigned again
-    in the same one. The partition epoch does, since it grows with every change of AR.
+    The leader epoch alone does not show this (KIP-570): a replica that was moved away and back is assigned
+    again in the same one. The partition epoch does, because it grows with every change of AR.
     """
     known = replica.decision
     refusal = fence_stop(replica, event)
@@ -166,7 +167,7 @@ def stop_requested(replica: Replica, event: StopRequested) -> Step:
 
 
 def fence_stop(replica: Replica, event: StopRequested) -> Refusal | None:
-    """Why a StopReplica is older than the decision that is known; None where it is not."""
+    """The reason why a StopReplica is older than the known decision; None if it is not."""
     known = replica.decision
     if event.controller_epoch < known.controller_epoch:
         return Refusal.STALE_CONTROLLER_EPOCH

@@ -70,9 +70,9 @@ class Matchable:
 class PersistEpoch(Matchable):
     """Write (epoch, start offset) to the log's `leader_epochs` file; the flush that follows puts it on disk.
 
-    A leader's comes by itself. A follower's come with the AppendFetched of the same step, whose batches name
-    their epochs: the log writes each when it appends the first batch of the epoch, so the shell does nothing.
-    The rule: docs/protocol.md, "Truncate by epoch".
+    A leader's epoch comes alone. A follower's epochs come with the AppendFetched of the same step, whose
+    batches name their epochs. The log writes each when it appends the first batch of the epoch, so the shell
+    does nothing. The rule: docs/protocol.md, "Truncate by epoch".
     """
 
     epoch: int
@@ -81,10 +81,11 @@ class PersistEpoch(Matchable):
 
 @dataclass(frozen=True, slots=True)
 class TruncateTo(Matchable):
-    """Cut the log back to `offset` and drop the epochs that begin at or after it; not synced, as a rule.
+    """Truncate the log to `offset` and drop the epochs that begin at or after it. Usually this is not synced
+    (see the top of this file).
 
-    `lost_committed` is True where that goes below the high watermark known here: only after an unclean
-    election; the shell logs it loudly with both offsets.
+    `lost_committed` is True if that is below the high watermark known here, which happens only after an
+    unclean election. The shell logs a warning with both offsets.
     """
 
     offset: int
@@ -93,8 +94,8 @@ class TruncateTo(Matchable):
 
 @dataclass(frozen=True, slots=True)
 class TruncateAndStartAt(Matchable):
-    """Throw the whole log away and begin again, empty, at `offset`: the leader has nothing older,
-    or nothing of this log.
+    """Delete the whole log and begin again, empty, at `offset`: the leader has nothing older, or nothing of
+    this log.
 
     `lost_committed` as in TruncateTo.
     """
@@ -116,7 +117,7 @@ class Append(Matchable):
 class AppendFetched(Matchable):
     """Append the fetched batches as they are; they begin at `base_offset`, which is the log end offset.
 
-    Where the leader's answer held batches below `base_offset` (a duplicate), skip those.
+    If the leader's answer has batches below `base_offset` (duplicates), skip those.
     """
 
     base_offset: int
@@ -125,8 +126,8 @@ class AppendFetched(Matchable):
 
 @dataclass(frozen=True, slots=True)
 class MoveLogStart(Matchable):
-    """Nobody reads below `offset` from here on. The shell writes it down durably afterwards, before a leader
-    answers whoever asked for it, and deletes the segments that lie below."""
+    """Serve no records below `offset` from now on. The shell stores it durably afterwards, before a leader
+    answers the request, and deletes the segments below."""
 
     offset: int
 
@@ -136,9 +137,9 @@ class StoreIsr(Matchable):
     """Set the ISR in the leaderAndISR znode if its version is `expected_partition_epoch` (V3 G).
 
     The answer is IsrStored, IsrStoreRefused or IsrStoreUnknown. The znode also gets this leader and leader
-    epoch and the controller epoch of the decision that made it leader. `joining` are (broker, incarnation)
-    of the followers that it takes in: each must still be in that incarnation when the set happens, which is
-    checked in the same multi; if one is not, the answer is IsrStoreRefused for good (KIP-841, KIP-903).
+    epoch and the controller epoch of the decision that made it leader. `joining` are (broker, incarnation) of
+    the followers that join. Each must still be in that incarnation when the set happens, which the same multi
+    checks. If one is not, the answer is IsrStoreRefused for good (KIP-841, KIP-903).
     """
 
     isr: tuple[int, ...]
@@ -147,20 +148,21 @@ class StoreIsr(Matchable):
     controller_epoch: int
     joining: tuple[tuple[int, int], ...] = ()
     eligible: tuple[int, ...] = ()
-    """Who else may be elected: those that leave an ISR smaller than min.insync.replicas (KIP-966)."""
+    """Other replicas that may be elected: those that leave an ISR smaller than min.insync.replicas
+    (KIP-966)."""
     recovered: tuple[RecoveredLog, ...] = ()
-    """What is remembered of replicas that may have lost the end of their logs."""
+    """The recorded log ends of replicas that may have lost some."""
     unclean_epoch: int = 0
     """As the decision has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class AwaitFetch(Matchable):
-    """This follower is out of the ISR by another's word than the leader's: hear of its position again with
-    its session's next round.
+    """Get this follower's position again with its session's next round: it is out of the ISR by a decision
+    that is not the leader's.
 
-    The shell calls `LeaderSessions.want`. A follower that has everything has no reason to name its
-    position, and only a fetch proves that it lives and lets it back in.
+    The shell calls `LeaderSessions.want`. A follower that has everything has no reason to name its position,
+    and only a fetch proves that it is alive and lets it back in.
     """
 
     replica_id: int
@@ -168,13 +170,12 @@ class AwaitFetch(Matchable):
 
 @dataclass(frozen=True, slots=True)
 class ReadLeaderAndIsr(Matchable):
-    """Read the leaderAndISR znode and answer with LeaderAndIsrRead. After a failure wait a little, then
-    again."""
+    """Read the leaderAndISR znode and answer with LeaderAndIsrRead. After a failure, pause and read again."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdvanceHighWatermark(Matchable):
-    """The high watermark is now this; wake consumers that wait for it, tell followers with the next
+    """Raise the high watermark: wake consumers that wait for it, and send it to followers with the next
     answer."""
 
     high_watermark: int
@@ -182,8 +183,7 @@ class AdvanceHighWatermark(Matchable):
 
 @dataclass(frozen=True, slots=True)
 class AnswerProduces(Matchable):
-    """Answer the acks=all produces whose end offset is ≤ `end_offset`; with an error where `refusal` is
-    set."""
+    """Answer the acks=all produces whose end offset is ≤ `end_offset`; with an error if `refusal` is set."""
 
     end_offset: int
     refusal: Refusal | None = None
@@ -198,7 +198,8 @@ class AnswerEpochEnd(Matchable):
 
 @dataclass(frozen=True, slots=True)
 class AbandonWaiters(Matchable):
-    """This replica leads no more: answer every parked produce and fetch of the partition with `refusal`."""
+    """Answer every parked produce and fetch of the partition with `refusal`: this replica does not lead any
+    more."""
 
     refusal: Refusal
 
@@ -212,15 +213,15 @@ class Refuse(Matchable):
 
 @dataclass(frozen=True, slots=True)
 class StopFetching(Matchable):
-    """Take the partition out of whatever fetch session it is in; answers still under way will be ignored."""
+    """Remove the partition from its fetch session; answers still under way are ignored."""
 
 
 @dataclass(frozen=True, slots=True)
 class AskEpochEnd(Matchable):
     """Ask the leader where `epoch` ended in its log, under this leader epoch; repeat until it answers.
 
-    The answer is EpochEndReceived, which gives this question back, or FetchRefused. `log_end_offset` is where
-    this log ends: it is for nobody but this replica, which tells by it what an answer is about.
+    The answer is EpochEndReceived, which returns this question, or FetchRefused. `log_end_offset` is where
+    this log ends. Only this replica uses it, to see which state of its log an answer is about.
     """
 
     leader: int
@@ -240,11 +241,11 @@ class StartFetching(Matchable):
 
 @dataclass(frozen=True, slots=True)
 class ReportDivergence(Matchable):
-    """This replica would have to cut what it knows to be committed, and no unclean election tells why: it
-    keeps its log as it is, and follows nobody (Role.DIVERGED). The shell tells the controller,
-    which complains.
+    """Report that this replica would have to truncate what it knows to be committed, and that no unclean
+    election explains it. It keeps its log as it is, and stops following (Role.DIVERGED). The shell reports it
+    to the controller, which complains.
 
-    `offset` is where it would have to cut, or to begin anew.
+    `offset` is where it would have to truncate, or to begin anew.
     """
 
     offset: int
@@ -252,8 +253,8 @@ class ReportDivergence(Matchable):
 
 @dataclass(frozen=True, slots=True)
 class ReplicaStopped(Matchable):
-    """The replica has stopped; where `delete` is set its data goes into quarantine
-    (docs/protocol.md, "Nothing is deleted by omission")."""
+    """The replica has stopped; if `delete` is set, its data goes into quarantine (docs/protocol.md, "Nothing
+    is deleted by omission")."""
 
     delete: bool
 

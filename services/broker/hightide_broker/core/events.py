@@ -1,8 +1,8 @@
-"""What happens to a replica: the events of `machine.step`.
+"""The events of a replica, for `machine.step`.
 
-Rules of this file: an event is a fact that the shell saw, in offsets, epochs and milliseconds; no bytes,
-no topic, no address. `now_ms` is a monotonic clock of the shell; a core never reads one. `dummy()` builds
-an event with fitting defaults, for tests.
+Rules of this file: an event is a fact that the shell saw, in offsets, epochs and milliseconds; it has no
+bytes, no topic and no address. `now_ms` is a monotonic clock of the shell; a core never reads one. `dummy()`
+builds an event with fitting defaults, for tests.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hightide_broker.core.refusals import Refusal
 
 
 class Span(NamedTuple):
-    """One record batch as replication sees it: where it begins, how many records, in which epoch written."""
+    """One record batch as replication sees it: its first offset, its number of records, and its epoch."""
 
     base_offset: int
     record_count: int
@@ -30,13 +30,13 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsrDecided:
-    """A decision about this partition, from the controller's LeaderAndISR or from ZooKeeper at startup (V3
-    C, E).
+    """A decision about this partition, from the controller's LeaderAndISR or from ZooKeeper at startup (V3 C,
+    E).
 
     `controller_epoch` is the epoch of the controller that *sends* (at startup: that wrote the znode).
-    `leader` is -1 where the partition is offline. `eligible` are out of the ISR and hold what is committed;
-    `recovered` tells what replicas had that may have lost the end of their logs;
-    `unclean_epoch` is the last leader epoch whose election may have lost records, 0 where none did.
+    `leader` is -1 if the partition is offline. `eligible` replicas are out of the ISR and have all committed
+    records. `recovered` says how far the logs of replicas go that may have lost their ends. `unclean_epoch`
+    is the last leader epoch whose election may have lost records, 0 if there was none.
     """
 
     controller_epoch: int
@@ -64,7 +64,7 @@ class LeaderAndIsrDecided:
         recovered: tuple[RecoveredLog, ...] = (),
         unclean_epoch: int = 0,
     ) -> LeaderAndIsrDecided:
-        """A decision over three replicas; the partition epoch is the leader epoch unless said otherwise."""
+        """A decision over three replicas; the partition epoch is the leader epoch unless given."""
         version = leader_epoch if partition_epoch is None else partition_epoch
         return LeaderAndIsrDecided(
             controller_epoch,
@@ -82,10 +82,10 @@ class LeaderAndIsrDecided:
 
 @dataclass(frozen=True, slots=True)
 class StopRequested:
-    """The controller's StopReplica (V3 C): stop, and where `delete` is set let go of the data as well.
+    """The controller's StopReplica (V3 C): stop, and if `delete` is set, give up the data as well.
 
-    `partition_epoch` is the one with which the replica was not assigned any more; None where the topic or
-    the partition is gone for good.
+    `partition_epoch` is the one with which the replica was not assigned any more; None if the topic or the
+    partition is gone for good.
     """
 
     controller_epoch: int
@@ -96,9 +96,9 @@ class StopRequested:
 
 @dataclass(frozen=True, slots=True)
 class ProduceArrived:
-    """Checked batches of one produce request for this partition, `record_count` records in all.
+    """Checked batches of one produce request for this partition, with `record_count` records in all.
 
-    `leader_epoch` is the one that the producer believes in, -1 where it does not say.
+    `leader_epoch` is the one that the producer knows, -1 if it names none.
     """
 
     record_count: int
@@ -116,7 +116,7 @@ class ProduceArrived:
 
 @dataclass(frozen=True, slots=True)
 class FsyncDone:
-    """The log is on disk up to `offset`. The shell sends it for any role; it matters where flush=fsync."""
+    """The log is on disk up to `offset`. The shell sends it for any role; it matters with flush=fsync."""
 
     offset: int
 
@@ -125,9 +125,9 @@ class FsyncDone:
 class FollowerFetched:
     """A follower named this partition in a ReplicaFetch: it has everything below `fetch_offset` (V3 G).
 
-    `incarnation` is the life of the follower that says so. A later one may have less (docs/protocol.md, "A
-    restarted broker is not trusted"). `partition_epoch` is that of the newest decision that the follower has
-    heard: a leader that knows an older one may count a follower as in sync that has left since.
+    `incarnation` is the life of the follower that sent it. A later life may have less (docs/protocol.md, "A
+    restarted broker is not trusted"). `partition_epoch` is that of the newest decision that the follower
+    knows. A leader that knows an older one may count a follower as in sync that has left since.
     """
 
     replica_id: int
@@ -156,10 +156,11 @@ class IsrStored:
 
 @dataclass(frozen=True, slots=True)
 class IsrStoreRefused:
-    """The conditional set failed for its version: someone else has written, or an earlier try got through.
+    """The conditional set failed because of its version: another process has written, or an earlier attempt
+    succeeded.
 
-    `for_good` where it failed because a follower that was to join has begun another incarnation: since
-    these only rise, no try of the same write that is still under way can happen any more.
+    `for_good` if it failed because a follower that should join has begun another incarnation. Incarnations
+    only rise, so no attempt of the same write that is still under way can succeed any more.
     """
 
     expected_partition_epoch: int
@@ -168,14 +169,14 @@ class IsrStoreRefused:
 
 @dataclass(frozen=True, slots=True)
 class IsrStoreUnknown:
-    """The connection broke: whether the conditional set happened, or still will, is not known."""
+    """The connection broke: it is not known whether the conditional set happened, or still will."""
 
     expected_partition_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsrRead:
-    """What the leaderAndISR znode holds: the answer to the effect ReadLeaderAndIsr."""
+    """The content of the leaderAndISR znode: the answer to the effect ReadLeaderAndIsr."""
 
     leader: int
     leader_epoch: int
@@ -188,7 +189,7 @@ class LeaderAndIsrRead:
 
 @dataclass(frozen=True, slots=True)
 class Ticked:
-    """Time passed. Sent when `leader.next_deadline_ms` is reached; harmless at any other time."""
+    """Time passed. Sent when `leader.next_deadline_ms` is reached; does no harm at any other time."""
 
     now_ms: int
 
@@ -197,7 +198,7 @@ class Ticked:
 class EpochEndReceived:
     """The leader's answer to a question of this replica.
 
-    `epoch` is the largest epoch in the leader's log at or below the one asked for, -1 where there is none.
+    `epoch` is the largest epoch in the leader's log at or below the one in the question, -1 if there is none.
     """
 
     question: AskEpochEnd
@@ -207,8 +208,8 @@ class EpochEndReceived:
 
 @dataclass(frozen=True, slots=True)
 class BatchesReceived:
-    """What the leader's ReplicaFetch answer holds for this partition; `spans` may be empty (a new HW
-    alone)."""
+    """The part of the leader's ReplicaFetch answer about this partition; `spans` may be empty (only a new
+    HW)."""
 
     leader: int
     leader_epoch: int
@@ -219,9 +220,9 @@ class BatchesReceived:
 
 @dataclass(frozen=True, slots=True)
 class FetchRefused:
-    """The leader refused this partition's fetch or epoch question; `leader_epoch` is the one asked under.
+    """The leader refused this partition's fetch or epoch question; `leader_epoch` is the one in the question.
 
-    `log_start_offset` is the leader's, as in the answer; it matters with OFFSET_OUT_OF_RANGE only.
+    `log_start_offset` is the leader's, from the answer; it matters with OFFSET_OUT_OF_RANGE only.
     """
 
     leader: int
@@ -232,7 +233,7 @@ class FetchRefused:
 
 @dataclass(frozen=True, slots=True)
 class DeleteRecordsArrived:
-    """An operator lets go of the records before `before_offset`; -1: of all that are committed (KIP-107)."""
+    """An operator deletes the records before `before_offset`; -1: all that are committed (KIP-107)."""
 
     before_offset: int
 

@@ -25,18 +25,18 @@ K = TypeVar("K", bound=Hashable)
 
 @dataclass(frozen=True, slots=True)
 class FollowerPosition:
-    """Where a follower stands in one partition, and under which leader epoch it follows."""
+    """A follower's position in one partition, and the leader epoch in which it follows."""
 
     leader_epoch: int
     fetch_offset: int
     log_start_offset: int = 0
     partition_epoch: int = 0
-    """Of the newest decision that the follower has heard."""
+    """The partition epoch of the newest decision that the follower knows."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionRequest(Generic[K]):
-    """What a follower sends this round. `session_id` 0 opens a session and `moved` is then everything."""
+    """The follower's request of one round. `session_id` 0 opens a session, and `moved` is then everything."""
 
     session_id: int
     round: int
@@ -45,7 +45,7 @@ class SessionRequest(Generic[K]):
 
 
 class SessionFault(Enum):
-    """Why a leader cannot go on with a session; the follower opens a new one."""
+    """The reason why a leader cannot continue a session; the follower opens a new one."""
 
     UNKNOWN = auto()
     OUT_OF_TURN = auto()
@@ -69,17 +69,16 @@ class FollowerSession(Generic[K]):
         return len(self.positions)
 
     def place(self, key: K, position: FollowerPosition) -> None:
-        """The partition is to be fetched from here next: after StartFetching and after each append.
+        """Fetch the partition from here next: after StartFetching and after each append.
 
-        Also, with the same position, when answered batches could not be appended, so that they are sent
-        again.
+        Also, with the same position, if answered batches could not be appended, so that they are sent again.
         """
         self.positions[key] = position
         self._moved[key] = None
         self._forgotten.pop(key, None)
 
     def forget(self, key: K) -> None:
-        """The partition is fetched no more from this leader: after StopFetching. Unknown keys are ignored."""
+        """Stop fetching the partition from this leader: after StopFetching. Unknown keys are ignored."""
         if self.positions.pop(key, None) is None:
             return
         self._moved.pop(key, None)
@@ -92,7 +91,7 @@ class FollowerSession(Generic[K]):
         return bool(self._moved or self._forgotten)
 
     def next_request(self) -> SessionRequest[K]:
-        """The request of this round; what it names counts as told."""
+        """The request of this round. The positions in it count as sent."""
         moved = tuple((key, self.positions[key]) for key in self._moved)
         request = SessionRequest(self.session_id, self.round, moved, tuple(self._forgotten))
         self._moved.clear()
@@ -106,7 +105,7 @@ class FollowerSession(Generic[K]):
         self.round += 1
 
     def restart(self) -> None:
-        """The last request failed: open a new session, which names everything."""
+        """Open a new session, which names everything: the last request failed."""
         self.session_id = 0
         self.round = 0
         self._forgotten.clear()
@@ -129,8 +128,8 @@ class _Watched:
 class Answer(Generic[K]):
     """One partition of a leader's answer.
 
-    The shell reads the log from `fetch_offset` while `has_batches`, and answers FENCED_LEADER_EPOCH
-    instead where the leader epoch is not `leader_epoch` any more.
+    If `has_batches`, the shell reads the log from `fetch_offset`. It answers FENCED_LEADER_EPOCH instead if
+    the leader epoch is not `leader_epoch` any more.
     """
 
     key: K
@@ -142,9 +141,9 @@ class Answer(Generic[K]):
 class LeaderSession(Generic[K]):
     """The leader's side of the session with one follower.
 
-    The servicer does: `sessions.find(...)` or `.open(...)`, `session.receive(...)`, a FollowerFetched for
-    each moved partition (`touch` it where that succeeded, `drop` it where it was refused), then collects
-    `ready(...)`; if that is nothing, it waits until `touch` makes something ready or the wait is over.
+    The servicer calls `sessions.find(...)` or `.open(...)`, then `session.receive(...)`, and feeds a
+    FollowerFetched for each moved partition (`touch` if that succeeded, `drop` if it was refused). Then it
+    collects `ready(...)`. If that is empty, it waits until `touch` makes something ready or the wait is over.
     """
 
     def __init__(self, session_id: int, replica_id: int, broker_epoch: int) -> None:
@@ -167,7 +166,8 @@ class LeaderSession(Generic[K]):
     def receive(
         self, moved: Iterable[tuple[K, FollowerPosition]], forgotten: Iterable[K]
     ) -> tuple[tuple[K, FollowerPosition], ...]:
-        """Take in what the follower's request of this round names; each moved partition becomes touched.
+        """Take over the positions in the follower's request of this round; each moved partition becomes
+        touched.
 
         Returns the positions to feed as FollowerFetched: those that moved, and those that `want` asked for,
         which still hold because a position that changes is named.
@@ -194,26 +194,25 @@ class LeaderSession(Generic[K]):
         return (*moved, *wanted)
 
     def want(self, key: K) -> None:
-        """The next round shall tell the position of this partition again, though it has not moved."""
+        """Ask for the position of this partition in the next round, although it has not moved."""
         if key in self._watched:
             self._wanted[key] = None
 
     def drop(self, key: K) -> None:
-        """The partition leaves the session: forgotten, or refused (the follower will name it again)."""
+        """Remove the partition from the session: forgotten, or refused (the follower will name it again)."""
         self._watched.pop(key, None)
         self._touched.pop(key, None)
         self._held.pop(key, None)
         self._aside.discard(key)
 
     def set_aside(self, key: K) -> None:
-        """What is new of a touched partition is being fetched: nothing more is asked about it until
-        `bring_back`."""
+        """Leave the partition out until `bring_back`: its new batches are being read."""
         if key in self._touched:
             del self._touched[key]
             self._aside.add(key)
 
     def bring_back(self, key: K) -> bool:
-        """The partition may be answered; whether it was set aside at all."""
+        """Let the partition be answered again; returns whether it was set aside at all."""
         if key not in self._aside:
             return False
         self._aside.discard(key)
@@ -221,15 +220,15 @@ class LeaderSession(Generic[K]):
         return True
 
     def hold(self, key: K, *, is_next: bool = False) -> None:
-        """What is new of a touched partition must not be answered yet: nothing more is asked about it until
-        it is released, so that it costs nothing while it waits. Behind the others, unless it `is_next`."""
+        """Leave a touched partition out until it is released: it must not be answered yet, and costs nothing
+        while it waits. It waits behind the others, unless it `is_next`."""
         if key in self._touched:
             del self._touched[key]
             self._held[key] = None
             self._held.move_to_end(key, last=not is_next)
 
     def release(self) -> K:
-        """Let the first of the partitions that are held be answered; it is touched again."""
+        """Let the first held partition be answered; it is touched again."""
         key, _ = self._held.popitem(last=False)
         self._touched[key] = None
         return key
@@ -239,7 +238,7 @@ class LeaderSession(Generic[K]):
         return key in self._aside
 
     def is_waiting(self, key: K) -> bool:
-        """Whether the partition may have something to be answered, now or later."""
+        """Whether there may be something to answer about the partition, now or later."""
         return key in self._touched or key in self._held or key in self._aside
 
     @property
@@ -248,8 +247,8 @@ class LeaderSession(Generic[K]):
         return bool(self._held)
 
     def touch(self, key: K) -> bool:
-        """The partition's log end or start, high watermark or leader epoch may have moved. True if it may be
-        answered now.
+        """Take note that the partition's log end or start, high watermark or leader epoch may have moved.
+        True if it may be answered now.
 
         Called by the shell for every session after each append and each AdvanceHighWatermark; O(1).
         """
@@ -260,8 +259,8 @@ class LeaderSession(Generic[K]):
         return True
 
     def touched(self) -> Iterator[K]:
-        """The partitions that may have something new, longest waiting first; safe to answer while
-        iterating."""
+        """The partitions that may have something new, longest waiting first; they may be answered during the
+        iteration."""
         yield from tuple(self._touched)
 
     def examine(
@@ -273,8 +272,7 @@ class LeaderSession(Generic[K]):
         high_watermark: int,
         log_start_offset: int,
     ) -> Answer[K] | None:
-        """What is to be answered for a touched partition, from where its leader stands now; None: nothing
-        new.
+        """What to answer about a touched partition, given its leader's current state; None: nothing new.
 
         The caller either includes the answer and calls `told`, or leaves it (no room) and it stays touched.
         """
@@ -292,8 +290,8 @@ class LeaderSession(Generic[K]):
         return Answer(key, position.fetch_offset, position.leader_epoch, has_batches)
 
     def told(self, answer: Answer[K], high_watermark: int, log_start_offset: int) -> None:
-        """The answer is part of the response. With batches, the partition is quiet until it is named
-        again."""
+        """Take note that the answer is part of the response. With batches, the partition is quiet until it is
+        named again."""
         watched = self._watched[answer.key]
         watched.told_high_watermark = high_watermark
         watched.told_log_start = log_start_offset
@@ -302,8 +300,8 @@ class LeaderSession(Generic[K]):
 
 
 class LeaderSessions(Generic[K]):
-    """All sessions in which this broker is the leader: at most one for each follower, so bounded by the
-    brokers."""
+    """All sessions in which this broker is the leader: at most one for each follower, so their number is
+    bounded by the brokers."""
 
     def __init__(self, first_session_id: int) -> None:
         """`first_session_id` > 0 should differ between lives of the broker, so that ids are not mistaken."""
@@ -315,7 +313,7 @@ class LeaderSessions(Generic[K]):
         return len(self._by_replica)
 
     def open(self, replica_id: int, broker_epoch: int) -> LeaderSession[K]:
-        """A new session; an older one of the same follower ends."""
+        """Open a new session; an older one of the same follower ends."""
         session: LeaderSession[K] = LeaderSession(self._next_id, replica_id, broker_epoch)
         self._next_id += 1
         self._by_replica[replica_id] = session
@@ -324,7 +322,7 @@ class LeaderSessions(Generic[K]):
     def find(
         self, session_id: int, replica_id: int, broker_epoch: int, round_number: int
     ) -> LeaderSession[K] | SessionFault:
-        """The session that a request belongs to, or why it cannot go on."""
+        """The session that a request belongs to, or the reason why it cannot continue."""
         session = self._by_replica.get(replica_id)
         if session is None or session.session_id != session_id or session.broker_epoch != broker_epoch:
             return SessionFault.UNKNOWN
@@ -334,13 +332,13 @@ class LeaderSessions(Generic[K]):
         return session
 
     def close(self, replica_id: int) -> None:
-        """The follower's broker is gone."""
+        """End the session of a follower whose broker is gone."""
         self._by_replica.pop(replica_id, None)
 
     def want(self, replica_id: int, key: K) -> None:
-        """Hear of this follower's position again with its next round (effect AwaitFetch).
+        """Ask for this follower's position in its next round (effect AwaitFetch).
 
-        Where it has no session it will open one, and name everything.
+        If it has no session it will open one, and name everything.
         """
         session = self._by_replica.get(replica_id)
         if session is not None:
@@ -350,5 +348,5 @@ class LeaderSessions(Generic[K]):
         return iter(tuple(self._by_replica.values()))
 
     def touch(self, key: K) -> list[LeaderSession[K]]:
-        """Touch the partition in every session; those in which it may be answered, to be woken."""
+        """Touch the partition in every session; returns those in which it may be answered, to be woken."""
         return [session for session in self._by_replica.values() if session.touch(key)]

@@ -1,17 +1,18 @@
-"""What a follower does (V3 becomeFollower and section G, the follower's side).
+"""The follower's side of replication (V3 becomeFollower and section G).
 
-Rules of this file: a follower acts on an answer only if it comes from the leader that it follows, asked
-under the epoch in which it follows; any other answer is an echo of the past and is dropped without a word.
-So is one about where an epoch ended that was asked for of another log than this one is by now.
+Rules of this file: a follower acts on an answer only if it comes from the leader that it follows, and was
+asked for in the epoch in which it follows. Any other answer is out of date and is dropped. So is an answer
+about the end of an epoch if this log has changed since the question.
 
-Theory of operation (KIP-101, KIP-279; Kip320, rules 1 and 2). Two logs that hold a record of the same epoch
-at the same offset are equal up to there, because one leader wrote that epoch. So the follower asks where
-its newest epoch ended in the leader's log, cuts what lies beyond, and asks again while the leader does not
-know the epoch that remains. Only then does it fetch. The high watermark plays no part in where that is.
+Theory of operation (KIP-101, KIP-279; Kip320, rules 1 and 2). Two logs that have a record of the same epoch
+at the same offset are equal up to there, because one leader wrote that epoch. So the follower asks where its
+newest epoch ended in the leader's log, truncates what is beyond, and asks again while the leader does not
+know the epoch that remains. Only then does it fetch. The high watermark plays no part in this.
 
-But nobody is elected who lacks what is committed, unless uncleanly, and that is told with each decision
-(`unclean_epoch`). So a cut below the own high watermark for which no such election is the reason says that
-records are lost at the leader, by whatever fault: the follower stops there, with what may be the last copy.
+But only a replica with all committed records is elected, except in an unclean election, which each decision
+records (`unclean_epoch`). So a truncation below the follower's own high watermark, without such an election
+as the reason, shows that records are lost at the leader, for whatever reason. The follower then stops, with
+what may be the last copy.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ Step = tuple[Replica, Effects]
 def become_follower_and_truncate(replica: Replica, decision: Decision) -> Step:
     """Follow another leader, or the same one in a new epoch (V3 becomeFollower, BecomeFollowerAndTruncate).
 
-    An empty log has nothing to part from the leader's, so it is fetched into at once.
+    An empty log cannot diverge from the leader's, so it is fetched into at once.
     """
     assert decision.leader != replica.settings.broker_id
     effects: Effects = (AbandonWaiters(Refusal.NOT_LEADER),) if replica.is_leader else ()
@@ -65,14 +66,15 @@ def is_echo(replica: Replica, leader: int, leader_epoch: int) -> bool:
 
 
 def epoch_end_received(replica: Replica, event: EpochEndReceived) -> Step:
-    """The leader told where an epoch ended in its log: cut there, and fetch or ask on (KIP-279)."""
+    """Handle the leader's answer about the end of an epoch: truncate there, and fetch or ask again
+    (KIP-279)."""
     asked = event.question
     if replica.role is not Role.TRUNCATING or is_echo(replica, asked.leader, asked.leader_epoch):
         return replica, ()
     if (asked.epoch, asked.log_end_offset) != (replica.epochs.latest_epoch, replica.log_end_offset):
-        return replica, ()  # What it was about is cut already; of what was fetched since it says nothing.
+        return replica, ()  # Its subject is truncated already; it says nothing about what was fetched since.
     if event.epoch > asked.epoch:
-        return replica, ()  # Answers no question.
+        return replica, ()  # It answers no open question.
     beginning = new_beginning(replica, event)
     if beginning is not None:
         return begin_anew(replica, beginning)
@@ -88,12 +90,12 @@ def epoch_end_received(replica: Replica, event: EpochEndReceived) -> Step:
 
 
 def new_beginning(replica: Replica, event: EpochEndReceived) -> int | None:
-    """Where to begin anew, if nothing of this log is in the leader's; None where they may share something, or
-    a cut will do.
+    """Where to begin anew, if nothing of this log is in the leader's. None if they may share something, or a
+    truncation is enough.
 
-    What lies before the own log start is the same in both, since it was committed, unless an unclean election
-    came after it. Then the leader may have other records there, and whoever may lead needs them: ask for all.
-    The leader says where its log begins if that is later.
+    Records before the own log start are the same in both logs, because they were committed, unless an unclean
+    election came after them. Then the leader may have other records there, and a replica that may lead needs
+    them: ask for all. The leader says where its log begins if that is later.
     """
     start = replica.log_start_offset
     if event.epoch == NO_EPOCH:
@@ -106,34 +108,32 @@ def new_beginning(replica: Replica, event: EpochEndReceived) -> int | None:
 
 
 def is_unexplained(replica: Replica, offset: int) -> bool:
-    """Whether a cut there would take committed records though no unclean election is the reason: none was, or
-    this log goes on behind it, and so has been cut for it."""
+    """Whether a truncation there would remove committed records without an unclean election as the reason:
+    there was none, or this log continues after it, and so was truncated for it already."""
     return offset < replica.high_watermark and replica.decision.unclean_epoch <= replica.epochs.latest_epoch
 
 
 def diverge(replica: Replica, offset: int) -> Step:
-    """Follow nobody, and cut nothing. A decision about the partition lets it ask again."""
+    """Stop following, and truncate nothing. The next decision about the partition lets it ask again."""
     return enter(replica, Role.DIVERGED, replica.decision), (StopFetching(), ReportDivergence(offset))
 
 
 def parting_point(replica: Replica, event: EpochEndReceived) -> tuple[bool, int]:
-    """Where this log parts from the leader's as far as the answer tells, and whether that is the end of
-    it."""
+    """Where this log diverges from the leader's as far as the answer says, and whether that is certain."""
     if event.epoch == NO_EPOCH:
-        # The leader's log begins with newer epochs than any here: from its start on nothing of this log is
-        # in it.
+        # The leader's log begins with newer epochs than any here: nothing of this log is in it.
         return True, event.end_offset
     mine = replica.epochs.end_offset_for(event.epoch, replica.log_start_offset, replica.log_end_offset)
     if mine.epoch == event.epoch:
         return True, min(mine.end_offset, event.end_offset)
-    # This log has no record of that epoch. What it has of newer ones the leader does not have; ask about
-    # the rest.
+    # This log has no record of that epoch. The leader does not have its records of newer ones; ask about the
+    # rest.
     assert mine.epoch < event.epoch
     return False, mine.end_offset
 
 
 def batches_received(replica: Replica, event: BatchesReceived) -> Step:
-    """The leader answered a fetch: append, and take min(leader's HW, own end) as high watermark (V3 G).
+    """Handle a fetch's answer: append, and take min(leader's HW, own end) as high watermark (V3 G).
 
     Batches that are here already (an answer sent twice) are skipped; after a gap the fetch starts anew.
     """
@@ -177,8 +177,8 @@ def _holds(span: Span, offset: int) -> bool:
 
 
 def _begin_inside(replica: Replica, event: BatchesReceived) -> Step:
-    """An empty log begins inside the first batch that comes, as the leader's does: take the batch as a whole,
-    and let nobody read what lies before the start."""
+    """Begin an empty log inside the first batch that comes, as the leader's log does: append the whole batch,
+    and serve no record before the start."""
     start, base = replica.log_start_offset, event.spans[0].base_offset
     empty = replica.with_log(
         epochs=EpochLineage(), log_start_offset=base, log_end_offset=base, durable_end_offset=base
@@ -187,12 +187,12 @@ def _begin_inside(replica: Replica, event: BatchesReceived) -> Step:
         empty, replace(event, log_start_offset=max(start, event.log_start_offset))
     )
     if began.log_end_offset == base:
-        return fetch_on(replica)  # What came does not fit together.
+        return fetch_on(replica)  # The batches do not fit together.
     return began, (TruncateAndStartAt(base), *effects)
 
 
 def is_lineage(replica: Replica, spans: tuple[Span, ...]) -> bool:
-    """Whether the spans follow on one another and their epochs do not fall."""
+    """Whether the spans follow one another and their epochs do not fall."""
     epoch = replica.epochs.latest_epoch
     end_offset = spans[0].base_offset
     for span in spans:
@@ -203,10 +203,11 @@ def is_lineage(replica: Replica, spans: tuple[Span, ...]) -> bool:
 
 
 def fetch_refused(replica: Replica, event: FetchRefused) -> Step:
-    """The leader refused. Only an offset out of range is for the follower to mend; the rest waits for news.
+    """Handle a refused fetch. The follower itself corrects only an offset out of range; otherwise it waits
+    for news.
 
-    Below the leader's log start: nothing here is of use, begin anew there. Beyond its end: its log and this
-    one part somewhere, which the epochs will tell (KAFKA-7414: never fatal, never from zero).
+    Below the leader's log start, nothing here is of use: begin anew there. Beyond its end, the two logs
+    diverge somewhere, which the epochs will show (KAFKA-7414: never fatal, never from zero).
     """
     if is_echo(replica, event.leader, event.leader_epoch):
         return replica, ()
@@ -222,10 +223,11 @@ def fetch_refused(replica: Replica, event: FetchRefused) -> Step:
 
 
 def begin_anew(replica: Replica, offset: int) -> Step:
-    """Throw everything away and begin at the leader's log start: what lies before was deleted there, and
-    nothing from there on is the same here.
+    """Delete everything and begin at the leader's log start: earlier records were deleted there, and nothing
+    from there on is the same here.
 
-    The leader deletes only below its high watermark, so all below `offset` was committed: so is the new HW.
+    The leader deletes only below its high watermark, so everything below `offset` was committed: that is the
+    new HW.
     """
     if is_unexplained(replica, offset):
         return diverge(replica, offset)
@@ -244,7 +246,7 @@ def begin_anew(replica: Replica, offset: int) -> Step:
 
 
 def _truncate(replica: Replica, offset: int) -> Step:
-    """Cut the log back to `offset`; nothing to do where it ends there already and no empty epoch begins
+    """Truncate the log to `offset`; nothing to do if it ends there already and no empty epoch begins
     there."""
     assert 0 <= offset <= replica.log_end_offset
     if offset < replica.log_start_offset:
@@ -274,13 +276,13 @@ def _ask(replica: Replica) -> Step:
 
 
 def open_question(replica: Replica) -> AskEpochEnd:
-    """What a replica that is TRUNCATING has asked its leader. The shell asks it again where that failed."""
+    """The question of a TRUNCATING replica to its leader. The shell repeats it after a failure."""
     assert replica.role is Role.TRUNCATING
     epoch, end_offset = replica.epochs.latest_epoch, replica.log_end_offset
     return AskEpochEnd(replica.leader, replica.leader_epoch, epoch, end_offset)
 
 
 def fetch_on(replica: Replica) -> Step:
-    """Fetch from the end of the log, or name that position once more."""
+    """Fetch from the end of the log, or send that position once more."""
     assert replica.role is Role.FETCHING
     return replica, (StartFetching(replica.leader, replica.leader_epoch, replica.log_end_offset),)

@@ -1,10 +1,10 @@
-"""What is committed: the high watermark of a leader, and of those that follow it (V3 section G).
+"""The high watermark of a leader and of its followers: what is committed (V3 section G).
 
 Theory of operation. Three things move a leader's high watermark: a follower's fetch, the leader's own end
-(its append, or its fsync where flush=fsync), and a change of the maximal ISR. Each ends in
-`leader_inc_high_watermark`. An ISR below min.insync.replicas commits nothing (KIP-966): then whoever left it
-last has all that is committed for as long as that lasts, and may be elected where the ISR is lost. A follower
-takes its leader's, as far as its own log goes.
+(its append, or its fsync with flush=fsync), and a change of the maximal ISR. Each ends in
+`leader_inc_high_watermark`. An ISR below min.insync.replicas commits nothing (KIP-966). The replica that left
+it last therefore has all committed records as long as that lasts, and may be elected if the ISR is lost. A
+follower takes over its leader's high watermark, as far as its own log goes.
 """
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ Step = tuple[Replica, Effects]
 
 
 def leader_inc_high_watermark(replica: Replica, leading: Leading) -> Step:
-    """The smallest end over the maximal ISR becomes the high watermark, which never falls
+    """Raise the high watermark to the smallest end over the maximal ISR; it never falls
     (LeaderIncHighWatermark).
 
-    Every member of whatever ISR is stored now has all records below it, so that any of them may lead next,
-    and so has who is eligible. A follower's end counts from its fetches in this epoch only. Nothing is
-    committed while the ISR that is stored for certain is below min.insync.replicas, nor while another one may
-    be stored than this leader knows: who is in no ISR any more may have all, but is not trusted to.
+    Every member of any ISR that may be stored now has all records below it, and so do the eligible replicas:
+    any of them may lead next. A follower's end counts only from its fetches in this epoch. Nothing is
+    committed while the ISR that is certainly stored is below min.insync.replicas. Nothing is committed either
+    while an ISR may be stored that this leader does not know: a replica that is in no ISR any more may have
+    all records, but is not trusted to.
     """
     state = leading.isr
     before = replica.high_watermark
@@ -43,17 +44,17 @@ def leader_inc_high_watermark(replica: Replica, leading: Leading) -> Step:
 
 
 def followers_high_watermark(replica: Replica, leaders: int, log_end_offset: int) -> int:
-    """The high watermark of a follower whose log ends there now, by the one that its leader told."""
+    """The high watermark of a follower whose log now ends there, given the one that its leader sent."""
     return raised_to(replica, min(leaders, log_end_offset))
 
 
 def may_commit(replica: Replica, state: IsrState) -> bool:
-    """Whether the ISR that is stored for certain is large enough to commit anything (KIP-966)."""
+    """Whether the ISR that is certainly stored is large enough to commit anything (KIP-966)."""
     return len(state.isr) >= replica.in_sync_minimum
 
 
 def counted_ends(state: IsrState) -> tuple[int, ...]:
-    """Whose log ends count: of all who may be elected next (KIP-497)."""
+    """The replicas whose log ends count: all that may be elected next (KIP-497)."""
     return state.electable
 
 

@@ -1,4 +1,4 @@
-"""What holds for every replica after every step. Tests call `check` after each step and on teardown."""
+"""Invariants of a replica that hold after every step. Tests call `check` after each step and on teardown."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hightide_broker.core.replica import Replica, Role
 
 
 def check(replica: Replica) -> None:
-    """Assert every invariant of one replica; raises AssertionError with the replica's own words."""
+    """Check every invariant of one replica; raises AssertionError that describes the replica."""
     check_offsets(replica)
     check_lineage(replica)
     check_role(replica)
@@ -39,7 +39,7 @@ def check_lineage(replica: Replica) -> None:
 
 
 def check_decided(replica: Replica, latest_epoch: int) -> None:
-    """Nobody writes in an epoch that is not decided."""
+    """No replica writes in an epoch that is not decided."""
     if replica.role not in (Role.IDLE, Role.FAILED):
         assert latest_epoch <= replica.leader_epoch, "nobody writes in an epoch that is not decided"
 

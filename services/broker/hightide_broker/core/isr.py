@@ -1,12 +1,12 @@
-"""Who is in sync: followers join the ISR, leave it, and what became of the write to ZooKeeper (V3 section G;
-KIP-497, KIP-966).
+"""The in-sync replicas: followers that join the ISR or leave it, and the outcomes of the writes to ZooKeeper
+(V3 section G; KIP-497, KIP-966).
 
-Rules of this file: every function here holds for a replica in role LEADER unless it says otherwise. Names of
+Rules of this file: every function here is for a replica in role LEADER unless it says otherwise. Names of
 actions are those of the published models (KafkaReplication, Kip320, AsyncIsr), in snake case.
 
-Theory of operation. One write of the ISR is under way at most; while its outcome is unknown both sets count
-(`isr_state`). A follower joins because of a fetch of its own; it leaves by time (KIP-16), or where the
-controller took it out. Each change of the ISR ends with the high watermark, which it may move.
+Theory of operation. At most one write of the ISR is under way. While its outcome is unknown both sets count
+(`isr_state`). A follower joins because of a fetch of its own. It leaves by time (KIP-16), or if the
+controller removed it. Each change of the ISR ends with the high watermark, which it may move.
 """
 
 from __future__ import annotations
@@ -42,25 +42,27 @@ Step = tuple[Replica, Effects]
 
 
 def may_join(replica: Replica, leading: Leading, progress: FollowerProgress) -> bool:
-    """Whether a follower has all that is committed: at or past HW *and* the start of this epoch (KAFKA-7128).
+    """Whether a follower has all committed records: it is at or past HW *and* the start of this epoch
+    (KAFKA-7128).
 
-    The second because a new leader's HW may lag behind what its predecessor committed; what lies below the
-    start of the epoch is all that can have been committed before.
+    The second condition is needed because a new leader's HW may be behind what its predecessor committed.
+    Everything that can have been committed before is below the start of the epoch.
     """
     return progress.log_end_offset >= max(replica.high_watermark, leading.epoch_start_offset)
 
 
 def read_if_behind(leading: Leading) -> Effects:
-    """Read the znode where a follower knows a newer version of it. A write that is under way is answered in
-    any case, and if it failed the znode is read then."""
+    """Read the znode if a follower knows a newer version of it. A write under way is answered in any case,
+    and if it failed the znode is read then."""
     return (ReadLeaderAndIsr(),) if isinstance(leading.isr, Committed) and leading.is_behind else ()
 
 
 def leader_expand_isr(replica: Replica, leading: Leading) -> tuple[Leading, Effects]:
-    """Ask ZooKeeper to take in the followers that wait to join and still may, unless a write is under way.
+    """Ask ZooKeeper to add the followers that wait to join and still may, unless a write is under way.
 
-    A follower waits because of a fetch of its own, never because of what is remembered of it: it may be dead.
-    Or it may have died since, and come back with less: so it joins in the life that fetched, or not at all.
+    A follower waits because of a fetch of its own, never because of what the leader remembers of it: it may
+    be dead. It may also have died since, and come back with less. So it joins in the life that fetched, or
+    not at all.
     """
     state = leading.isr
     if not isinstance(state, Committed) or not leading.waiting or leading.is_behind:
@@ -79,10 +81,9 @@ def leader_expand_isr(replica: Replica, leading: Leading) -> tuple[Leading, Effe
 
 
 def leader_shrink_isr(replica: Replica, leading: Leading, now_ms: int) -> tuple[Leading, Effects]:
-    """Ask ZooKeeper to take out the members that were last caught up too long ago, unless a write is under
-    way.
+    """Ask ZooKeeper to remove the members that were last caught up too long ago, unless a write is under way.
 
-    Time only, no bytes (KIP-16). A member that has everything is in sync however long it is silent.
+    Only time counts, not bytes (KIP-16). A member that has everything is in sync however long it is silent.
     """
     state = leading.isr
     if not isinstance(state, Committed):
@@ -104,8 +105,8 @@ def leader_shrink_isr(replica: Replica, leading: Leading, now_ms: int) -> tuple[
 
 
 def leader_settle_isr(replica: Replica, leading: Leading) -> tuple[Leading, Effects]:
-    """Ask ZooKeeper to forget the eligible where this ISR may commit without them; nothing to do for nearly
-    every partition, or while a write is under way."""
+    """Ask ZooKeeper to remove the eligible replicas if this ISR may commit without them. For nearly every
+    partition, or while a write is under way, there is nothing to do."""
     state = leading.isr
     pending = settle(state, replica.in_sync_minimum) if isinstance(state, Committed) else None
     if pending is None:
@@ -138,7 +139,8 @@ def lives_that_join(pending: PendingExpand | PendingShrink) -> tuple[tuple[int, 
 
 
 def tick(replica: Replica, now_ms: int) -> Step:
-    """Time passed: drop members that lag for too long. Any role; only a leader has something to do."""
+    """Handle the passing of time: remove members that lag for too long. Any role; only a leader has something
+    to do."""
     leading = replica.leading
     if leading is None:
         return replica, ()
@@ -150,10 +152,10 @@ def tick(replica: Replica, now_ms: int) -> Step:
 
 
 def next_deadline_ms(replica: Replica) -> int | None:
-    """When the shell shall send Ticked, if at all: when the first lagging ISR member is to be dropped.
+    """When the shell has to send Ticked: when the first lagging ISR member is to be removed.
 
-    None while no member lags or an ISR write is under way; most partitions have none, so timers cost
-    nothing. It may lie in the past. Any role.
+    None while no member lags or an ISR write is under way. Most partitions have no deadline, so timers cost
+    nothing. It may be in the past. Any role.
     """
     leading = replica.leading
     if leading is None or not isinstance(leading.isr, Committed):
@@ -167,12 +169,12 @@ def next_deadline_ms(replica: Replica) -> int | None:
 
 
 def isr_stored(replica: Replica, event: IsrStored) -> Step:
-    """The ISR that was asked for is in the znode."""
+    """Handle the success of a write: the requested ISR is in the znode."""
     leading = replica.leading
     if leading is None or isinstance(leading.isr, Committed):
         return replica, ()
     if event.partition_epoch != leading.isr.partition_epoch + 1:
-        return replica, ()  # The answer to a write that a later decision has overtaken.
+        return replica, ()  # The answer to a write that a later decision has made void.
     pending = leading.isr
     stored = Committed(
         pending.wanted, event.partition_epoch, pending.wanted_eligible, pending.wanted_recovered
@@ -181,7 +183,7 @@ def isr_stored(replica: Replica, event: IsrStored) -> Step:
 
 
 def isr_store_failed(replica: Replica, event: IsrStoreRefused | IsrStoreUnknown) -> Step:
-    """The write did not happen, or nobody knows: look at the znode. Until then both sets go on counting."""
+    """Handle a write that failed, or has an unknown outcome: read the znode. Until then both sets count."""
     leading = replica.leading
     if leading is None or isinstance(leading.isr, Committed):
         return replica, ()
@@ -195,11 +197,13 @@ def isr_store_failed(replica: Replica, event: IsrStoreRefused | IsrStoreUnknown)
 
 
 def leader_and_isr_read(replica: Replica, event: LeaderAndIsrRead) -> Step:
-    """The znode as it is, after a write that failed: a newer epoch means that another leader was decided on.
+    """Handle the content of the znode after a failed write: a newer epoch means that another leader was
+    elected.
 
     V3 discussion 3: "broker A will realize that it's no longer the leader any more". If the version is the
-    one that the write expected, the write has not happened *yet*: the same one is sent again, so that it is
-    certain which of the two sets is stored (a later version proves that no earlier write can still happen).
+    one that the write expected, the write has not happened *yet*. The same write is then sent again, so that
+    it becomes certain which of the two sets is stored (a later version proves that no earlier write can still
+    happen).
     """
     leading = replica.leading
     if leading is None:
@@ -216,7 +220,7 @@ def leader_and_isr_read(replica: Replica, event: LeaderAndIsrRead) -> Step:
             return adopt_isr(replica, read)
         return replica, read_if_behind(leading)
     if event.partition_epoch < state.partition_epoch:
-        return replica, (ReadLeaderAndIsr(),)  # A ZooKeeper server that lags behind; ask again.
+        return replica, (ReadLeaderAndIsr(),)  # A ZooKeeper server that is behind; ask again.
     if event.partition_epoch == state.partition_epoch:
         if isinstance(state, PendingExpand) and state.is_void:
             return abandon_join(replica, state)
@@ -225,9 +229,10 @@ def leader_and_isr_read(replica: Replica, event: LeaderAndIsrRead) -> Step:
 
 
 def abandon_join(replica: Replica, void: PendingExpand) -> Step:
-    """The ISR is what it was, for certain: no try of the write has happened, and none can any more.
+    """Return to the previous ISR: it is certain that no attempt of the write has happened or can still
+    happen.
 
-    Those that were to join are heard anew, also the ones of which only another has begun another life.
+    Those that should have joined need another fetch, even if only one of them has begun another life.
     """
     leading = replica.leading
     assert leading is not None
@@ -242,10 +247,10 @@ def abandon_join(replica: Replica, void: PendingExpand) -> Step:
 
 
 def adopt_isr(replica: Replica, stored: Committed) -> Step:
-    """The stored ISR is known again: commit by it, and ask for the next change that waits.
+    """Adopt the stored ISR, which is known again: commit by it, and request the next change that waits.
 
-    A follower whose join did not get through still waits, and so does one that fetched while the leader's
-    own write took it out. One that the controller took out may be dead: only a new fetch lets it back in.
+    A follower whose join did not succeed still waits, and so does one that fetched while the leader's own
+    write removed it. One that the controller removed may be dead: only a new fetch lets it back in.
     """
     leading = replica.leading
     assert leading is not None
@@ -265,8 +270,8 @@ def adopt_isr(replica: Replica, stored: Committed) -> Step:
 
 
 def leader_change_isr(replica: Replica, leading: Leading) -> tuple[Leading, Effects]:
-    """The next change that waits, now that the stored ISR is known: those that join, else what is to be
-    forgotten."""
+    """The next change, now that the stored ISR is known: replicas that join, else replicas that are no longer
+    eligible."""
     leading, effects = leader_expand_isr(replica, leading)
     if effects:
         return leading, effects
@@ -274,8 +279,9 @@ def leader_change_isr(replica: Replica, leading: Leading) -> tuple[Leading, Effe
 
 
 def refuse_waiting(replica: Replica) -> Effects:
-    """Tell the producers that wait for acks=all that the ISR has become too small, rather than let them wait
-    until they give up: what they sent is committed when it has grown again, and they may send it again."""
+    """Answer the producers that wait for acks=all that the ISR has become too small, instead of letting them
+    wait until they give up. Their records are committed when it has grown again, and they may send them
+    again."""
     assert replica.leading is not None
     if replica.has_enough_in_sync:
         return ()

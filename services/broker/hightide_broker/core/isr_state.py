@@ -1,12 +1,12 @@
 """The in-sync replica set as its leader sees it (V3 G; KIP-497).
 
-A change of the ISR is asked of ZooKeeper by a conditional set and is certain only when the answer is
-there. Until then the leader must not commit on less than *both* sets agree on: `maximal` is committed ∪
-pending, and the high watermark is the minimum over it and over the eligible, whom the controller elects where
-nobody of the ISR is alive (KIP-966): all who may lead next.
+A leader requests a change of the ISR by a conditional set in ZooKeeper. The change is certain only when the
+answer is there. Until then the leader must not commit on less than *both* sets agree on. So `maximal` is
+committed ∪ pending, and the high watermark is the minimum over it and over the eligible replicas, which the
+controller elects if no member of the ISR is alive (KIP-966). These are all replicas that may lead next.
 
-Whoever leaves an ISR that falls below min.insync.replicas holds all that is committed, and goes on holding
-it, since nothing is committed below that. So it stays eligible, until an ISR that is large enough is stored.
+A replica that leaves an ISR which falls below min.insync.replicas has all committed records, and keeps having
+them, because nothing is committed below that number. So it stays eligible until a large enough ISR is stored.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from typing import NamedTuple, TypeAlias
 
 
 class RecoveredLog(NamedTuple):
-    """What a replica had after it may have lost the end of its log."""
+    """How far the log of a replica goes that may have lost its end."""
 
     broker_id: int
     leader_epoch: int
-    """The latest in its log; -1 where it had no record."""
+    """The latest leader epoch in its log; -1 if it has no record."""
     log_end_offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The ISR is what the znode says. Transitions: a follower catches up => PendingExpand; lags =>
+    """The ISR is the one in the znode. Transitions: a follower catches up => PendingExpand; lags =>
     PendingShrink."""
 
     isr: tuple[int, ...]
     partition_epoch: int
     eligible: tuple[int, ...] = ()
-    """Out of the ISR; hold all that is committed."""
+    """Replicas out of the ISR with all committed records."""
     recovered: tuple[RecoveredLog, ...] = ()
-    """What replicas had that may have lost the end of their logs."""
+    """How far the logs of replicas go that may have lost their ends."""
 
     @property
     def maximal(self) -> tuple[int, ...]:
@@ -53,12 +53,12 @@ class Committed:
 
     @property
     def wanted_eligible(self) -> tuple[int, ...]:
-        """Who is to be eligible with it."""
+        """The replicas that should be eligible with it."""
         return self.eligible
 
     @property
     def wanted_recovered(self) -> tuple[RecoveredLog, ...]:
-        """What is to be remembered with it of logs that may have lost their ends."""
+        """The log ends to store with it, of replicas that may have lost some."""
         return self.recovered
 
 
@@ -71,12 +71,12 @@ class PendingExpand:
     joining: tuple[int, ...]
     partition_epoch: int
     wanted: tuple[int, ...]
-    """What the conditional set holds: isr and joining, sorted."""
+    """The content of the conditional set: isr and joining, sorted."""
     incarnations: tuple[int, ...]
-    """The lives in which those that join fetched; the conditional set holds for these only."""
+    """The lives in which the joining replicas fetched; the conditional set is valid for these only."""
     is_void: bool = False
-    """The set was refused because one of them has begun another life: it will not happen any more. Whether
-    an earlier try of it has happened is being read."""
+    """The set was refused because one of them has begun another life, so it will not happen any more. Whether
+    an earlier attempt has happened is being read."""
     eligible: tuple[int, ...] = ()
     wanted_eligible: tuple[int, ...] = ()
     recovered: tuple[RecoveredLog, ...] = ()
@@ -102,10 +102,10 @@ class PendingShrink:
     leaving: tuple[int, ...]
     partition_epoch: int
     wanted: tuple[int, ...]
-    """What the conditional set holds: isr without leaving."""
+    """The content of the conditional set: isr without leaving."""
     eligible: tuple[int, ...] = ()
     wanted_eligible: tuple[int, ...] = ()
-    """What it holds beside: where the ISR is too small, those that leave too."""
+    """The eligible replicas in it: if the ISR is too small, those that leave too."""
     recovered: tuple[RecoveredLog, ...] = ()
     wanted_recovered: tuple[RecoveredLog, ...] = ()
 
@@ -126,7 +126,7 @@ IsrState: TypeAlias = Committed | PendingExpand | PendingShrink
 def expand(
     state: Committed, joining: tuple[int, ...], incarnations: tuple[int, ...], minimum: int
 ) -> PendingExpand:
-    """Ask for `joining` to be taken in, each in the life in which it fetched. `minimum`: as in
+    """Request that `joining` are added, each in the life in which it fetched. `minimum`: as in
     `eligible_with`."""
     assert joining
     assert len(joining) == len(incarnations)
@@ -146,15 +146,15 @@ def expand(
 
 
 def shrink(state: Committed, leaving: tuple[int, ...], minimum: int) -> PendingShrink:
-    """Ask for `leaving` to be taken out. `minimum`: as in `eligible_with`."""
+    """Request that `leaving` are removed. `minimum`: as in `eligible_with`."""
     assert leaving
     assert set(leaving) < set(state.isr), "an ISR never becomes empty: its leader stays"
     return _pending(state, leaving, minimum)
 
 
 def settle(state: Committed, minimum: int) -> PendingShrink | None:
-    """Ask for the ISR to be stored as it is, with nobody eligible beside it; None where nobody is, or it is
-    too small. A leader that may commit with this ISR may not do so while others may be elected."""
+    """Request that the ISR is stored as it is, without eligible replicas; None if there are none, or the ISR
+    is too small. A leader that may commit with this ISR must not do so while others may be elected."""
     if not state.eligible or eligible_with(state, state.isr, minimum):
         return None
     return _pending(state, (), minimum)
@@ -175,16 +175,17 @@ def _pending(state: Committed, leaving: tuple[int, ...], minimum: int) -> Pendin
 
 
 def eligible_with(state: Committed, wanted: tuple[int, ...], minimum: int) -> tuple[int, ...]:
-    """Who is eligible beside an ISR: nobody where it has `minimum` members and so may commit, else whoever
-    was so or leaves the ISR (KIP-966)."""
+    """The eligible replicas beside an ISR: none if it has `minimum` members and so may commit. Otherwise
+    those that were eligible before or leave the ISR (KIP-966)."""
     if len(wanted) >= minimum:
         return ()
     return tuple(sorted({*state.eligible, *state.isr} - {*wanted}))
 
 
 def recovered_with(state: Committed, wanted: tuple[int, ...], minimum: int) -> tuple[RecoveredLog, ...]:
-    """What is remembered of logs that may have lost their ends: nothing beside an ISR that is large enough,
-    else that of those out of it. It may be all that is left, where the few of this ISR lose theirs."""
+    """The recorded log ends of replicas that may have lost some: none beside an ISR that is large enough,
+    otherwise those of replicas out of it. They may be all that is left, if the few of this ISR lose
+    theirs."""
     if not state.recovered or len(wanted) >= minimum:
         return ()
     return tuple(log for log in state.recovered if log.broker_id not in wanted)

@@ -1,10 +1,10 @@
-"""What a leader does (V3 becomeLeader and section G, the leader's side).
+"""The leader's side of replication (V3 becomeLeader and section G).
 
-Rules of this file: every function here holds for a replica in role LEADER unless it says otherwise; what
-comes in a message is compared with the leader epoch before anything else. Names of actions are those of the
+Rules of this file: every function here is for a replica in role LEADER unless it says otherwise. The content
+of a message is compared with the leader epoch before anything else. Names of actions are those of the
 published models (KafkaReplication, Kip320, AsyncIsr), in snake case.
 
-What is committed is decided in `high_watermark`, who is in sync in `isr`; both are asked here whenever a
+`high_watermark` decides what is committed, and `isr` which replicas are in sync. Both are called whenever a
 record or a fetch comes in.
 """
 
@@ -49,11 +49,13 @@ Step = tuple[Replica, Effects]
 
 
 def become_leader(replica: Replica, decision: Decision, now_ms: int) -> Step:
-    """Lead in a new epoch (V3 becomeLeader). What followers have is unknown until they fetch in this epoch.
+    """Lead in a new epoch (V3 becomeLeader). The followers' positions are unknown until they fetch in this
+    epoch.
 
     The epoch's start offset is persisted before the first append (KAFKA-7415): a leader that dies without
-    having written anything must still tell followers where its epoch began. Parked produces of an earlier
-    epoch that this broker led stay parked: its log is not truncated, so they are answered once they commit.
+    having written anything must still tell followers where its epoch began. Parked produces from an earlier
+    epoch that this broker led stay parked. Its log is not truncated, so they are answered once they are
+    committed.
     """
     assert decision.leader == replica.settings.broker_id
     assert decision.leader in decision.isr
@@ -108,8 +110,8 @@ def produce(replica: Replica, event: ProduceArrived) -> Step:
 
 
 def refuse_produce(replica: Replica, acks_all: bool, leader_epoch: int) -> Refusal | None:
-    """Why this replica may not acknowledge a produce now, whether it would append or has it already; else
-    None."""
+    """The reason why this replica may not acknowledge a produce now, whether it would append it or has it
+    already; else None."""
     refusal = refuse_client(replica, leader_epoch)
     if refusal is not None:
         return refusal
@@ -120,8 +122,8 @@ def refuse_produce(replica: Replica, acks_all: bool, leader_epoch: int) -> Refus
 
 
 def _start_lagging(leading: Leading, log_end_offset: int, now_ms: int) -> Leading:
-    """Followers that have everything begin to lag with this append: note that they were caught up till
-    now."""
+    """Take note that followers with everything were caught up until now: with this append they begin to
+    lag."""
     progress = tuple(
         FollowerProgress(
             p.replica_id,
@@ -140,7 +142,8 @@ def _start_lagging(leading: Leading, log_end_offset: int, now_ms: int) -> Leadin
 
 
 def fsync_done(replica: Replica, event: FsyncDone) -> Step:
-    """The log is durable further; where flush=fsync the leader's own word now counts for more. Any role."""
+    """Take note that the log is durable further; with flush=fsync the leader's own end counts for more now.
+    Any role."""
     assert event.offset <= replica.log_end_offset, "what is on disk was appended before"
     if event.offset <= replica.durable_end_offset:
         return replica, ()
@@ -151,7 +154,7 @@ def fsync_done(replica: Replica, event: FsyncDone) -> Step:
 
 
 def fenced_follower_fetch(replica: Replica, event: FollowerFetched) -> Step:
-    """A follower fetched: note how far it is, perhaps let it join the ISR, perhaps commit (V3
+    """Handle a follower's fetch: note its position, perhaps let it join the ISR, perhaps commit (V3
     on_ReplicaFetchRequest).
 
     Kip320, rule 3: only a follower that acknowledged this leader *and epoch* moves the high watermark.
@@ -201,8 +204,8 @@ def fenced_follower_fetch(replica: Replica, event: FollowerFetched) -> Step:
 
 
 def newest_told_epoch(before: FollowerProgress, event: FollowerFetched) -> int:
-    """The newest partition epoch that the follower has told of. Where it is newer than this leader's, another
-    ISR is stored."""
+    """The newest partition epoch that the follower has sent. If it is newer than this leader's, another ISR
+    is stored."""
     return max(before.partition_epoch, event.partition_epoch)
 
 
@@ -216,21 +219,21 @@ def epoch_end(replica: Replica, event: EpochEndAsked) -> Step:
 
 
 def refuse_epoch(replica: Replica, leader_epoch: int) -> Refusal | None:
-    """The fencing ladder for what followers send. Any role.
+    """The fences of followers' messages. Any role.
 
-    Newer first: whoever speaks in a newer epoch knows more than this replica, whatever its role.
+    Newer epochs come first: a sender with a newer epoch knows more than this replica, whatever its role.
     """
     return fence_epoch(replica, leader_epoch) or refuse_role(replica)
 
 
 def refuse_client(replica: Replica, leader_epoch: int) -> Refusal | None:
-    """The fencing ladder for clients, who may leave the epoch out (-1). Any role."""
+    """The fences of clients, which may leave out the epoch (-1). Any role."""
     fenced = None if leader_epoch == -1 else fence_epoch(replica, leader_epoch)
     return fenced or refuse_role(replica)
 
 
 def fence_epoch(replica: Replica, leader_epoch: int) -> Refusal | None:
-    """Why what was sent in that leader epoch is not answered; None where it is this replica's epoch. Any
+    """The reason why a message of that leader epoch is refused; None if it is this replica's epoch. Any
     role."""
     mine = replica.decision.leader_epoch
     if leader_epoch > mine:
@@ -241,7 +244,7 @@ def fence_epoch(replica: Replica, leader_epoch: int) -> Refusal | None:
 
 
 def refuse_role(replica: Replica) -> Refusal | None:
-    """Why a replica in this role cannot serve as leader; None where it can. Any role."""
+    """The reason why a replica in this role cannot serve as leader; None if it can. Any role."""
     if replica.role is Role.LEADER:
         return None
     if replica.role is Role.FAILED:

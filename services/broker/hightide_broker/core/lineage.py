@@ -1,4 +1,4 @@
-"""The lineage of a log: in which leader epoch each part of it was written (KIP-101)."""
+"""The lineage of a log: the leader epoch in which each part of it was written (KIP-101)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ class EpochStart(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """An answer about where an epoch ended: the largest epoch ≤ the one asked for, and its end offset."""
+    """An answer about the end of an epoch: the largest epoch ≤ the one in the question, and its end
+    offset."""
 
     epoch: int
     end_offset: int
@@ -35,13 +36,13 @@ class EpochLineage:
 
     @property
     def latest_epoch(self) -> int:
-        """The newest epoch in the log, NO_EPOCH for a log without any."""
+        """The newest epoch in the log, NO_EPOCH if it has none."""
         return self.entries[-1].epoch if self.entries else NO_EPOCH
 
     def assign(self, epoch: int, start_offset: int) -> EpochLineage:
-        """The lineage with `epoch` beginning at `start_offset`; no change where the epoch is known already.
+        """The lineage with `epoch` beginning at `start_offset`; no change if the epoch is known already.
 
-        An epoch in which nothing was written (it would begin at or after `start_offset`) makes place.
+        An epoch without records (which would begin at or after `start_offset`) is dropped.
         """
         if self.entries and self.entries[-1].epoch == epoch:
             return self
@@ -50,7 +51,7 @@ class EpochLineage:
         return EpochLineage((*kept, EpochStart(epoch, start_offset)))
 
     def truncate_to(self, end_offset: int) -> EpochLineage:
-        """The lineage of the log cut back to `end_offset`: epochs that begin there or later go."""
+        """The lineage of the log truncated to `end_offset`, without epochs that begin there or later."""
         if not self.entries or self.entries[-1].start_offset < end_offset:
             return self
         return EpochLineage(tuple(e for e in self.entries if e.start_offset < end_offset))
@@ -66,13 +67,13 @@ class EpochLineage:
         return EpochLineage(tuple(kept))
 
     def epoch_before(self, offset: int) -> int:
-        """The epoch of the last record below an offset; NO_EPOCH where the log has none there."""
+        """The epoch of the last record below an offset; NO_EPOCH if the log has none there."""
         return next((e.epoch for e in reversed(self.entries) if e.start_offset < offset), NO_EPOCH)
 
     def end_offset_for(self, epoch: int, log_start_offset: int, log_end_offset: int) -> EpochEnd:
         """Where `epoch` ended: the largest epoch ≤ `epoch` and the start of the one after it (KIP-279).
 
-        With no epoch as old as that, (NO_EPOCH, log start offset): nothing of it is in this log.
+        If no epoch is as old, (NO_EPOCH, log start offset): nothing of it is in this log.
         """
         end_offset = log_end_offset
         for entry in reversed(self.entries):

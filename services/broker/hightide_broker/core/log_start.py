@@ -1,14 +1,14 @@
-"""Where a log begins, and how that moves: retention, and operators who let go of records (KIP-107).
+"""Where a log begins, and how that moves: retention, and operators who delete records (KIP-107).
 
-Rules of this file: the log start never falls while a replica lives, but where it begins anew after an
-unclean election (`follower.py`), and never passes its own high watermark: what is not committed is nobody's
-to delete. It may lie inside a batch, which then stays in the log as a whole; readers get nothing below the
+Rules of this file: the log start never falls while a replica lives, unless the log begins anew after an
+unclean election (`follower.py`). It never passes its own high watermark: what is not committed must not be
+deleted. It may be inside a batch, which then stays in the log as a whole; readers get nothing below the
 start.
 
-Theory of operation. A leader moves its start when it is asked to. Followers are told with what they fetch and
-move theirs as far as their own high watermark. So the start of a new leader is as far up as it has heard. The
-offset between is no less committed for it: letting go of records is a promise about nothing but disk space
-until a follower has heard of it.
+Theory of operation. A leader moves its start on request. Followers get it with what they fetch, and move
+theirs as far as their own high watermark. So the start of a new leader is as far as it has heard. The records
+in between are no less committed for that: until a follower has heard of it, a deletion only promises to free
+disk space.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ ALL_COMMITTED = -1
 
 
 def log_start_after(replica: Replica, before_offset: int) -> int | Refusal:
-    """Where the log of a leader would begin after such a request, or why it is refused.
+    """Where the log of a leader would begin after such a request, or the reason why it is refused.
 
-    A new leader does not know its high watermark at first; what the one before it has committed is no error
-    then, but has to wait (KIP-207).
+    A new leader does not know its high watermark at first. An offset that its predecessor has committed is no
+    error then, but the request has to wait (KIP-207).
     """
     latest = latest_offset(replica)
     if before_offset == ALL_COMMITTED:
@@ -42,7 +42,7 @@ def log_start_after(replica: Replica, before_offset: int) -> int | Refusal:
 
 
 def delete_records(replica: Replica, event: DeleteRecordsArrived) -> tuple[Replica, Effects]:
-    """Let go of the records before an offset. Where the log begins there or later already nothing moves."""
+    """Delete the records before an offset. Nothing moves if the log begins there or later already."""
     start = log_start_after(replica, event.before_offset)
     if isinstance(start, Refusal):
         return replica, (Refuse(start),)
@@ -50,8 +50,7 @@ def delete_records(replica: Replica, event: DeleteRecordsArrived) -> tuple[Repli
 
 
 def follow_log_start(replica: Replica, leaders_log_start: int) -> tuple[Replica, Effects]:
-    """A follower heard where its leader's log begins: its own begins there too, as far as it knows all
-    before it to be committed."""
+    """Follow the leader's log start, as far as this follower knows all earlier records to be committed."""
     return move_log_start(replica, min(leaders_log_start, replica.high_watermark))
 
 
