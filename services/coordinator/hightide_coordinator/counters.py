@@ -1,4 +1,4 @@
-"""What one shard of a coordinator counts as it goes, for its metrics: rebalances, why, and for how long."""
+"""Counters of one shard for a coordinator's metrics: rebalances, their reasons and durations."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Counters:
         self.rebalance_s = Distribution()
 
     def rebalanced(self, group: Group) -> None:
-        """A rebalance of the group, or an attempt at one, has ended."""
+        """Count a rebalance of the group, or an attempt at one, that has ended."""
         if group.failures:
             self.rebalance_failures += 1
         else:

@@ -1,8 +1,8 @@
-"""How far groups are behind: what is committed, held against where partitions end. Off by default.
+"""The lag of groups: committed offsets compared with the ends of partitions. Off by default.
 
 A coordinator knows the committed offsets and no ends of logs. With --group-lag-interval-ms it asks the
-leaders, from time to time, as it does for partitions that begin to be read; bounded in groups and in
-partitions, so that what it costs the cluster does not grow with it.
+leaders from time to time, as it does for partitions that begin to be read. The number of groups and
+partitions is limited, so that the cost for the cluster does not grow with it.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ Offsets = Mapping[str, Mapping[TopicPartition, int]]
 
 
 class GroupLag:
-    """One for each process; belongs to the event loop's thread. `lags` may be read on any."""
+    """Measures the lag of groups. One for each process; belongs to the event loop's thread. `lags` may be
+    read on any thread."""
 
     def __init__(self, groups: Callable[[], Iterable[Group]], ends: StartOffsets, interval_ms: int) -> None:
-        """`groups`: those that this process coordinates; `ends` is not shared with whoever waits for it."""
+        """`groups`: those of this process; `ends` is not shared with look-ups that others wait for."""
         self.lags: Mapping[str, int] = {}
-        """Records, by group; as of the last look-up. Without those of which some end was not found."""
+        """Records, by group, as of the last look-up. Groups of which some end was not found are left out."""
         self._groups = groups
         self.ends = ends
         self._interval_s = interval_ms / 1000
@@ -42,12 +43,12 @@ class GroupLag:
         self._look_ups = 0
 
     def start(self) -> None:
-        """Begin to look them up, if that is wanted."""
+        """Begin to measure, if that is switched on."""
         if self._interval_s:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="group-lag")
 
     async def close(self) -> None:
-        """Look them up no more."""
+        """Stop measuring."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -59,7 +60,7 @@ class GroupLag:
             try:
                 self.lags = await self._look_up()
             except Exception:  # noqa: BLE001 - the top of a task
-                # One look-up that goes wrong must not be the last.
+                # A failed look-up must not be the last.
                 _log.exception("the lag of groups is looked up again in %.1f s", self._interval_s)
 
     async def _look_up(self) -> Mapping[str, int]:
@@ -73,7 +74,7 @@ class GroupLag:
 
 
 def chosen_offsets(groups: Iterable[Group]) -> Offsets:
-    """What the groups have committed: of those with members first, as many as the bounds let in."""
+    """The committed offsets of groups, first of those with members, as many as the limits allow."""
     chosen: dict[str, Mapping[TopicPartition, int]] = {}
     room = PARTITIONS_MAX
     for group in sorted(groups, key=lambda group: (not group.members, group.name)):
@@ -86,8 +87,8 @@ def chosen_offsets(groups: Iterable[Group]) -> Offsets:
 
 
 def lags_of(committed: Offsets, ends: Mapping[TopicPartition, int]) -> dict[str, int]:
-    """Records between what is committed and the ends, by group. A group of which an end is missing is left
-    out: a sum that leaves a partition out looks like one that caught up."""
+    """Records between committed offsets and the ends, by group. A group with a missing end is left out,
+    because a sum without a partition looks like a group that caught up."""
     return {
         group: sum(max(0, ends[name] - offset) for name, offset in offsets.items())
         for group, offsets in committed.items()

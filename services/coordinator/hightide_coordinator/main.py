@@ -62,7 +62,7 @@ async def _serve(settings: CoordinatorSettings, process: ServiceProcess) -> None
     )
     report_rpcs(process.metrics, server.timings)
     try:
-        # A standby serves too: it answers who is active.
+        # A standby serves too: it names the active coordinator.
         shell.start()
         await server.set_serving(True)
         await process.until_stopped(shell.failed)

@@ -1,4 +1,4 @@
-"""The coordinator's metrics: what an operator's alarms look at, and how long its work takes."""
+"""The coordinator's metrics: those for an operator's alerts, and how long its work takes."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ METRICS = (
 
 
 def coordinator_readings(shell: Shell) -> Measure:
-    """What `Metrics.report` takes with `METRICS`. A standby reports zeros."""
+    """The readings for `Metrics.report` with `METRICS`. A standby reports zeros."""
 
     def measure() -> Readings:
         shards = shell.shards

@@ -1,9 +1,9 @@
-"""Asking brokers where partitions begin or end, for those of which a group has committed nothing (§7).
+"""Asking brokers where partitions begin or end, for groups without a committed offset of them (§7).
 
-Any live broker tells who leads what, the leaders tell the offsets: a few calls for any number of partitions,
-each with a deadline. What is not found soon is told as failed, with the reason; the core asks again with
-backoff. Thousands of groups that begin at once ask for the same partitions: what is asked while a few rounds
-are under way waits, and goes into the next one together.
+Any live broker knows the leaders, and the leaders know the offsets. This takes a few calls for any number of
+partitions, each with a deadline. A partition that is not found soon is reported as failed, with the reason;
+the core asks again with backoff. Thousands of groups that begin at once ask for the same partitions.
+Questions that come while a few rounds are under way wait, and go into the next round together.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ __all__ = ["StartOffsets"]
 _log = logging.getLogger(__name__)
 
 _LOOK_UP_S: Final = 2.5
-"""How long one look-up may take altogether."""
+"""How long one look-up may take in all."""
 _PARTLY_S: Final = 0.7
-"""How long it tries to find all before it is content with some: what can start must not be held up by what
-cannot; the leader of a new partition, or after a failover, is there sooner."""
+"""How long it tries to find all before it returns some: partitions that can start must not wait for those
+that cannot. The leader of a new partition, or after a failover, is found sooner."""
 _CALL_S: Final = 1.0
-"""How long one call may take: a broker that is paused must not use the others' time up."""
+"""How long one call may take: a paused broker must not use up the time of the others."""
 _PAUSE_S: Final = 0.1
 _ROUNDS_MAX: Final = 4
-"""At the same time. One whose partitions nobody leads must not hold up all others."""
+"""Rounds at the same time. One with partitions that have no leader must not hold up all others."""
 _PARTITIONS_MAX: Final = 5_000
-"""In one request; brokers take at most 10,000."""
+"""Partitions in one request; brokers accept at most 10,000."""
 
 _SPECS: Final = {
     OffsetReset.SMALLEST: broker_pb2.OFFSET_SPEC_EARLIEST,
@@ -50,7 +50,7 @@ _SPECS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class _Led:
-    """Where a partition is led, as a broker says."""
+    """The leader of a partition, as a broker knows it."""
 
     topic_id: bytes
     leader: Endpoint
@@ -58,7 +58,7 @@ class _Led:
 
 
 class StartOffsets:
-    """One for each process."""
+    """Looks up offsets at brokers. One for each process."""
 
     def __init__(self) -> None:
         self._brokers: tuple[Endpoint, ...] = ()
@@ -68,7 +68,7 @@ class StartOffsets:
         self._rounds: set[asyncio.Task[None]] = set()
 
     def know_brokers(self, brokers: tuple[Endpoint, ...]) -> None:
-        """The live brokers; called with each BrokersChanged, and with what was loaded at an election."""
+        """Set the live brokers; called with each BrokersChanged, and with what was loaded at an election."""
         self._brokers = brokers
         live = {HostPort(broker.host, broker.port) for broker in brokers}
         for address in self._channels.keys() - live:
@@ -77,7 +77,7 @@ class StartOffsets:
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def coordinators(self) -> list[tuple[Endpoint, ...]]:
-        """Who coordinates, by shard, as each broker says that answers; an empty host: nobody."""
+        """The coordinators by shard, as each answering broker knows them; an empty host: none."""
 
         async def ask(broker: Endpoint) -> tuple[Endpoint, ...] | None:
             try:
@@ -93,7 +93,7 @@ class StartOffsets:
         return [each for each in answers if each is not None]
 
     async def look_up(self, effect: LookUpOffsets) -> OffsetsLookedUp:
-        """Carry a LookUpOffsets out, within a few seconds. Raises nothing."""
+        """Carry out a LookUpOffsets, within a few seconds. Raises nothing."""
         loop = asyncio.get_running_loop()
         asked = _Asked(effect, loop.create_future())
         self._waiting.append(asked)
@@ -104,7 +104,7 @@ class StartOffsets:
         return await asked.answer
 
     async def _run_rounds(self) -> None:
-        """Look up what waits, all of it together, until nothing does."""
+        """Look up everything that waits, all of it together, until nothing waits."""
         while self._waiting:
             together, self._waiting = self._waiting, []
             wanted: dict[OffsetReset, dict[TopicPartition, OffsetReset]] = {}
@@ -115,7 +115,7 @@ class StartOffsets:
             try:
                 await asyncio.gather(*map(self._search, searches.values()))
             finally:
-                # Also where the coordinator stops: nobody waits for ever.
+                # Also when the coordinator stops: no caller waits for ever.
                 for asked in together:
                     asked.tell(searches)
 
@@ -133,12 +133,12 @@ class StartOffsets:
         except TimeoutError:
             pass
         except Exception as error:  # noqa: BLE001 - the top of a task
-            # The groups would wait for ever for an answer that does not come.
+            # The groups would wait for ever for the answer.
             _log.exception("looking up where %d partitions start", len(search.wanted))
             search.fail_all(f"the coordinator failed: {error!r}")
 
     async def close(self) -> None:
-        """End what is under way, and close the channels."""
+        """End look-ups under way, and close the channels."""
         rounds = list(self._rounds)
         for each in rounds:
             each.cancel()
@@ -166,7 +166,7 @@ class StartOffsets:
         if not self._brokers:
             search.fail_all("no broker is alive; start one")
             return {}
-        # Another one with each attempt: one that has lost touch knows old leaders.
+        # Another broker with each attempt: one that is cut off knows old leaders.
         self._next = (self._next + 1) % len(self._brokers)
         broker = self._brokers[self._next]
         topics = sorted({name.topic for name in search.missing})
@@ -211,8 +211,8 @@ class StartOffsets:
             if result.error_code:
                 search.fail(name, f"{_who(leader)} refuses: {result.error_message}")
             else:
-                # Not the leader's epoch, in which nothing may have been written: no log keeps such an epoch,
-                # and a consumer that names it later is told that it has read what is lost.
+                # Not the leader's epoch, in which nothing may have been written. No log keeps such an epoch,
+                # and a consumer that names it later would get the error that it has read what is lost.
                 search.find(name, Committed(result.offset, result.epoch_before, led[name].topic_id))
 
     def _stub(self, broker: Endpoint) -> Any:
@@ -230,9 +230,9 @@ class _Asked:
     answer: asyncio.Future[OffsetsLookedUp]
 
     def tell(self, searches: Mapping[OffsetReset, _Search]) -> None:
-        """Answer it with what was found for all."""
+        """Answer it with the results for all."""
         if self.answer.done():
-            return  # Whoever asked is gone.
+            return  # The caller is gone.
         found: dict[TopicPartition, Committed] = {}
         failed: dict[TopicPartition, str] = {}
         for name, reset in self.effect.wanted.items():
@@ -245,7 +245,7 @@ class _Asked:
 
 
 class _Search:
-    """What was wanted, what was found, and why the rest was not."""
+    """The wanted partitions, the found offsets, and the reasons for the rest."""
 
     def __init__(self, wanted: Mapping[TopicPartition, OffsetReset]) -> None:
         self.wanted = {name: reset for name, reset in wanted.items() if reset in _SPECS}

@@ -28,10 +28,10 @@ class _Refused:
 
 
 class PendingRequests:
-    """One for each shard, for the event loop's thread. The server bounds how many wait."""
+    """The waiting requests of one shard, on the event loop's thread. The server limits their number."""
 
     def __init__(self, take: Callable[[ev.Event], None], timeout_ms: int) -> None:
-        """`take`: how an event gets to the core."""
+        """`take`: passes an event to the core."""
         self._take = take
         self._timeout_ms = timeout_ms
         self._waiting: dict[int, asyncio.Future[Answer | _Refused]] = {}
@@ -46,7 +46,7 @@ class PendingRequests:
         return self._last_id
 
     async def ask(self, event: RequestEvent, kind: type[A]) -> A:
-        """Put the request to the core and wait for its answer. Raises ServiceError."""
+        """Feed the request to the core and wait for its answer. Raises ServiceError."""
         future: asyncio.Future[Answer | _Refused] = asyncio.get_running_loop().create_future()
         self._waiting[event.request_id] = future
         try:
@@ -68,19 +68,19 @@ class PendingRequests:
         return answer
 
     def answer(self, effect: Answer) -> None:
-        """The core's answer; who asked may have gone meanwhile."""
+        """Pass on the core's answer; the caller may be gone."""
         future = self._waiting.get(effect.request_id)
         if future is not None and not future.done():
             future.set_result(effect)
 
     def refuse(self, request_id: int, why: Callable[[], ServiceError]) -> None:
-        """The core's refusal. `why` is called in the task of the request: which address it is told of depends
-        on where it came in."""
+        """Pass on the core's refusal. `why` is called in the task of the request, because the address in it
+        depends on the listener of the call."""
         future = self._waiting.get(request_id)
         if future is not None and not future.done():
             future.set_result(_Refused(why))
 
     def refuse_all(self, why: Callable[[], ServiceError]) -> None:
-        """This process does not coordinate the shard any more."""
+        """Refuse all: this process does not coordinate the shard any more."""
         for request_id in list(self._waiting):
             self.refuse(request_id, why)

@@ -16,17 +16,18 @@ __all__ = ["CoordinatorServicer"]
 
 
 class CoordinatorServicer(coordinator_grpc.CoordinatorServiceServicer):
-    """Served by every coordinator; those that are not active for a group's shard name who is."""
+    """Served by every coordinator. Those that are not active for a group's shard name the active one."""
 
     def __init__(self, shell: Shell) -> None:
         self._shell = shell
 
     async def RegisterConsumer(self, requests: Any, context: Any) -> None:  # type: ignore[override]
-        """Serve the life of one consumer: no generator, it reads and writes by itself (see `serving`)."""
+        """Serve one consumer until its stream ends. This is no generator: it reads and writes the stream
+        itself (see `serving`)."""
         await self._shell.serve_consumer(requests, context)
 
     async def CommitOffsets(self, request: pb.CommitOffsetsRequest, context: Any) -> pb.CommitOffsetsResponse:
-        """Write offsets down."""
+        """Commit offsets."""
         shard = self._shell.shard_of(request.group)
         event = convert.commit_in(request, shard.requests.take_id())
         await self._shell.look_up_topics(shard, event.commits)
@@ -34,7 +35,7 @@ class CoordinatorServicer(coordinator_grpc.CoordinatorServiceServicer):
         return pb.CommitOffsetsResponse(offsets=convert.results_of_commit_out(answer))
 
     async def FetchOffsets(self, request: pb.FetchOffsetsRequest, context: Any) -> pb.FetchOffsetsResponse:
-        """Tell committed offsets, or a page of them."""
+        """Return committed offsets, or a page of them."""
         shard = self._shell.shard_of(request.group)
         partitions = convert.partitions_in(request.partitions)
         if request.offsets_max > 0:
@@ -45,11 +46,11 @@ class CoordinatorServicer(coordinator_grpc.CoordinatorServiceServicer):
         return pb.FetchOffsetsResponse(offsets=convert.committed_out(offsets))
 
     async def ListGroups(self, request: pb.ListGroupsRequest, context: Any) -> pb.ListGroupsResponse:
-        """Tell the groups of all shards that this process coordinates."""
+        """List the groups of all shards that this process coordinates."""
         return pb.ListGroupsResponse(groups=convert.listed_out(self._shell.groups()))
 
     async def DescribeGroup(self, request: pb.DescribeGroupRequest, context: Any) -> pb.DescribeGroupResponse:
-        """Tell everything about one group."""
+        """Describe one group."""
         shard = self._shell.shard_of(request.group)
         group = shard.told(describe_group(shard.state, request.group))
         return convert.described_out(group, self._shell.identity)
@@ -69,7 +70,7 @@ class CoordinatorServicer(coordinator_grpc.CoordinatorServiceServicer):
         return pb.DeleteGroupResponse()
 
     async def DeleteOffsets(self, request: pb.DeleteOffsetsRequest, context: Any) -> pb.DeleteOffsetsResponse:
-        """Forget the offsets of topics that nobody in the group reads."""
+        """Delete the offsets of topics that no member of the group reads."""
         shard = self._shell.shard_of(request.group)
         event = convert.delete_offsets_in(request, shard.requests.take_id())
         answer = await shard.ask(event, AnswerDeleteOffsets)

@@ -1,8 +1,8 @@
-"""One shard of the groups in this process: feeds its core one event at a time, and does what the effects say.
+"""One shard of the groups in this process: feeds its core one event at a time, and performs the effects.
 
-Duties: every effect is performed, in order, before the next event is looked at, and nothing is awaited in
-between; every store, read and look-up is answered by its fate; a request is answered once; what was asked for
-under one epoch is not answered under another.
+Duties: every effect is performed, in order, before the next event, and nothing is awaited in between. Every
+store, read and look-up is answered by its outcome. A request is answered once. A request from one epoch is
+not answered in another.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ A = TypeVar("A", bound=Answer)
 
 @dataclass(frozen=True, slots=True)
 class ShardCallbacks:
-    """What a shard needs of, and tells to, the process around it. All are called on the loop."""
+    """The callbacks of a shard to its process. All are called on the loop."""
 
     watch_topics: Callable[[int, ef.WatchTopics], None]
     look_for_standstill: Callable[[], None]
-    """Before an event is taken: where this process has stood still, depose the shard first."""
+    """Called before each event: if this process has stood still, it deposes the shard first."""
     resigned: Callable[[int], None]
-    """The core has resigned by itself, since a write was fenced."""
+    """The core has resigned, because a write was fenced."""
     failed: Callable[[], None]
     """This process cannot go on."""
 
 
 class Shard:
-    """One for each shard of each process; belongs to the event loop's thread."""
+    """One shard of one process; belongs to the event loop's thread."""
 
     def __init__(
         self,
@@ -111,13 +111,13 @@ class Shard:
         self._traces.resigned()
 
     def count_failed_groups(self) -> int:
-        """How many groups are FAILED now; asked from any thread."""
+        """How many groups are FAILED now; called on any thread."""
         return sum(group.state is GroupState.FAILED for group in list(self._failed_groups.values()))
 
     # ---- events in
 
     def take(self, event: ev.Event) -> None:
-        """Let the core take an event, now, or after the one that it is taking."""
+        """Feed the core an event, now, or after the current one."""
         if self._is_closed:
             return
         if not isinstance(event, ev.Elected | ev.Deposed | ev.CoordinatorSeen):
@@ -130,8 +130,8 @@ class Shard:
             while self._inbox:
                 self._take(self._inbox.popleft())
         except Exception:  # noqa: BLE001 - the top of everything that happens to a core
-            # A fault of ours. The state may be half-way, so it is not gone on with: main ends the process,
-            # and a standby takes over, which reads everything anew.
+            # A bug. The state may be half-changed, so it is not used any more. main ends the process, and a
+            # standby takes over and reads everything anew.
             _log.exception("shard %d: an event could not be handled", self.shard)
             self._is_closed = True
             self._callbacks.failed()
@@ -153,7 +153,8 @@ class Shard:
         self._traces.taken_over(takeover, self.state)
 
     def _arm(self) -> None:
-        """Be woken when the core wants to be; a timer that is too early costs less than one set anew."""
+        """Set the timer for the core's next deadline. A timer that is too early costs less than setting it
+        anew."""
         due_ms = next_deadline_ms(self.state)
         if due_ms is None or self._is_closed or (self._timer is not None and self._timer_ms <= due_ms):
             return
@@ -174,7 +175,7 @@ class Shard:
     # ---- consumers
 
     def register(self, stream: ConsumerStream, message: pb.RegisterConsumerRequest) -> None:
-        """The first message of a stream. Raises ServiceError."""
+        """Handle the first message of a stream. Raises ServiceError."""
         self.require_active()
         registration = convert.registration_in(message, stream.peer)
         self._streams[stream.connection_id] = stream
@@ -184,14 +185,14 @@ class Shard:
         )
 
     def answered(self, stream: ConsumerStream, message: pb.RegisterConsumerRequest) -> None:
-        """A later message of a stream. Raises ServiceError."""
+        """Handle a later message of a stream. Raises ServiceError."""
         event = convert.answer_in(message, stream.connection_id)
         if isinstance(event, ev.ConsumerLeft):
             stream.has_said_goodbye = True
         self.take(event)
 
     def lost(self, stream: ConsumerStream) -> None:
-        """A stream has ended, and not because the core wanted it."""
+        """Handle a stream that ended without an order of the core."""
         if self._streams.pop(stream.connection_id, None) is not None:
             self.take(ev.ConnectionLost(stream.connection_id))
 
@@ -215,34 +216,34 @@ class Shard:
     # ---- requests
 
     def require_active(self) -> None:
-        """Raise NOT_COORDINATOR, naming who is, unless this process coordinates the shard."""
+        """Raise NOT_COORDINATOR, with the active coordinator, unless this process coordinates the shard."""
         if (refused := not_active(self.state)) is not None:
             raise self.error_of(refused)
         if self._is_closed:
             raise _shutting_down()
 
     async def ask(self, event: RequestEvent, kind: type[A]) -> A:
-        """Put a request to the core and wait for its answer of this kind. Raises ServiceError."""
+        """Feed a request to the core and wait for its answer of this kind. Raises ServiceError."""
         self.require_active()
         return await self.requests.ask(event, kind)
 
     def told(self, answer: T | QuestionRefused) -> T:
-        """What a description says. Raises ServiceError where it says no."""
+        """The result of a description. Raises ServiceError if it was refused."""
         if isinstance(answer, QuestionRefused):
             raise self.error_of(answer)
         return answer
 
     def error_of(self, refused: QuestionRefused, listener: Listener | None = None) -> ServiceError:
-        """A refusal as the error that a caller gets who came in through this listener, or else through the
-        current one."""
+        """The error for a refusal, for a caller that came in through this listener, or through the current
+        one."""
         message, metadata = refused.message, refused.metadata
         if refused.refusal is Refusal.NOT_COORDINATOR:
-            # Who knows nothing of shards but their number finds out here which one this was about.
+            # A caller that knows only the number of shards learns from this which one it was.
             metadata = {**metadata, "shard": str(self.shard)}
             elsewhere, inside = self.state.active_elsewhere, metadata.get("coordinator_address")
             is_outside = (listener or current_listener()) is Listener.EXTERNAL
             if elsewhere is not None and is_outside and not elsewhere.external_host:
-                # It has none, or brokers told of it while ZooKeeper, which knows, could not be asked.
+                # There is none, or brokers named it while ZooKeeper, which knows, could not be reached.
                 metadata.pop("coordinator_address", None)
                 message = f"this coordinator is not the active one; any broker tells where {elsewhere.id} is"
             elif elsewhere is not None and inside is not None:
@@ -323,15 +324,15 @@ class Shard:
             self._callbacks.resigned(self.shard)
 
     def _feed_back(self, work: Coroutine[Any, Any, ev.Event]) -> None:
-        """Let the core hear what became of an effect, unless its epoch is over: then it knows nothing of it,
-        and under the next one numbers begin anew."""
+        """Feed the outcome of an effect to the core, unless its epoch is over: the core knows nothing of it
+        then, and numbers begin anew in the next epoch."""
         life = self._life
 
         async def run() -> None:
             try:
                 event = await work
             except Exception:  # noqa: BLE001 - the top of a task
-                # The core waits for an outcome that will not come: as in `take`, a standby does better.
+                # The core waits for an outcome that will not come: as in `take`, a standby has to take over.
                 _log.exception("shard %d: a task failed", self.shard)
                 self._is_closed = True
                 self._callbacks.failed()

@@ -39,19 +39,19 @@ _log = logging.getLogger(__name__)
 
 
 _HAND_OVER_S: Final = 1.0
-"""How long the end of this process waits for ZooKeeper to take its znodes away."""
+"""How long the process waits at its end for ZooKeeper to delete its znodes."""
 _FAREWELL_S: Final = 2.0
-"""How long it waits for thousands of consumers to be told."""
+"""How long it waits until thousands of consumers are informed."""
 _STREAMS_PER_CONSUMER: Final = 1.1
-"""A consumer may be back on another stream before its broken one is noticed."""
+"""How much longer a broken stream counts: a consumer may be back on another stream before it is noticed."""
 _LOOKED_UP_MAX: Final = 1_000
-"""So many topics of one request are looked up that are not known."""
+"""How many unknown topics of one request are looked up."""
 _LOOK_UP_S: Final = 2.0
 """How long a request waits for that."""
 
 
 class Shell:
-    """One for each coordinator process; belongs to the event loop's thread."""
+    """The shell of one coordinator process; belongs to the event loop's thread."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class Shell:
     ) -> None:
         self.identity = identity
         self.failed = asyncio.Event()
-        """Set where this coordinator cannot go on; main then ends the process."""
+        """Set if this coordinator cannot go on; main then ends the process."""
         self.streams = Streams(int(settings.consumers_max * _STREAMS_PER_CONSUMER) + 1)
         self._start_offsets = StartOffsets()
         self._watches = CoordinatorWatches(
@@ -105,17 +105,17 @@ class Shell:
         self.group_lag = GroupLag(self._groups_here, StartOffsets(), settings.group_lag_interval_ms)
 
     def start(self) -> None:
-        """Begin: campaign for every shard that nobody coordinates. Called once the server listens."""
+        """Campaign for every shard that no process coordinates. Called once the server listens."""
         self._standstill.start()
         self._watches.start()
         self._isolation.start()
         self.group_lag.start()
 
     async def close(self) -> None:
-        """Hand over at once. The session is closed afterwards by whoever opened it.
+        """Hand over at once. The caller that opened the session closes it afterwards.
 
-        The znodes go first, so that another process is being elected while consumers hear that they have to
-        look for it.
+        The znodes are deleted first, so that another process is elected while consumers learn that they have
+        to look for it.
         """
         await self._isolation.close()
         self._standstill.close()
@@ -140,11 +140,13 @@ class Shell:
     # ---- what happens
 
     def _look_for_standstill(self) -> None:
-        """A process, or an event loop (`runtime.pulse`), that stood still: others may have taken over by now.
+        """Check whether this process, or its event loop (`runtime.pulse`), stood still: another one may have
+        taken over.
 
-        A process that stood still for half of its session's time may have sent ZooKeeper its last word a
-        third of it before. What waited for it meanwhile is for its successor, and its Pings would have
-        consumers go on with what others were given."""
+        A process that stood still for half of its session's time may have sent ZooKeeper its last message a
+        third of it before. Events that waited meanwhile are for its successor, and its Pings would let
+        consumers go on with partitions that others got.
+        """
         stood_still_ms = self._standstill.noticed_ms()
         if (stood_still_ms or self._session.is_given_up) and self._watches.held():
             _log.warning(
@@ -177,7 +179,7 @@ class Shell:
     # ---- consumers
 
     async def serve_consumer(self, requests: AsyncIterator[bytes], context: Context) -> None:
-        """RegisterConsumer: until the stream ends. Raises ServiceError."""
+        """Serve RegisterConsumer until the stream ends. Raises ServiceError."""
         await self.streams.serve(requests, context, self._register)
 
     def _register(self, stream: ConsumerStream, message: pb.RegisterConsumerRequest) -> Shard:
@@ -192,8 +194,8 @@ class Shell:
         return self.shards[shard_of(group, len(self.shards))]
 
     async def look_up_topics(self, shard: Shard, commits: Iterable[ev.Commit]) -> None:
-        """Before commits are put to a shard: have it know topics that were created just before. Whatever
-        becomes of it, the core then judges by what it knows."""
+        """Before commits are fed to a shard, read topics that were created just before. Whatever the result,
+        the core then judges by what it knows."""
         unknown = tuple(islice(not_known(shard.state, commits), _LOOKED_UP_MAX))
         if not unknown or shard.state.role is not Role.ACTIVE:
             return
@@ -204,12 +206,13 @@ class Shell:
             _log.warning("topics that a commit names were not looked up, such as %r: %r", unknown[0], error)
 
     def _groups_here(self) -> list[Group]:
-        """Those of the shards that this process coordinates."""
+        """The groups of the shards that this process coordinates."""
         active = (shard.state for shard in self.shards if shard.state.role is Role.ACTIVE)
         return [group for state in active for group in state.groups.values()]
 
     def groups(self) -> list[GroupListing]:
-        """The groups of all shards that this process coordinates. Raises ServiceError where it does none."""
+        """The groups of all shards that this process coordinates. Raises ServiceError if it coordinates
+        none."""
         listings = [(shard, list_groups(shard.state)) for shard in self.shards]
         told = [groups for _, groups in listings if not isinstance(groups, QuestionRefused)]
         if not told:

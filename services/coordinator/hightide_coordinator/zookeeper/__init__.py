@@ -1,1 +1,1 @@
-"""What a coordinator reads from ZooKeeper, writes to it and watches; who is active."""
+"""What a coordinator reads from ZooKeeper, writes to it and watches; its election."""

@@ -1,7 +1,8 @@
-"""The candidacy of a process for one shard: who is active, and being it (consumer coordinator §5, §10).
+"""The candidacy of a process for one shard: watching the active coordinator, and becoming it (consumer
+coordinator §5, §10).
 
-A process campaigns when nobody is active, and also when whoever is active is dead: by the word of its kernel,
-that nobody listens at its address any more, long before its ZooKeeper session expires.
+A process campaigns if no coordinator is active, and also if the active one is dead. Its kernel's refusal of a
+connection shows that long before its ZooKeeper session expires.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ __all__ = ["Candidacy", "CandidacyCallbacks", "Takeover"]
 _log = logging.getLogger(__name__)
 
 _SPREAD_AT_START_S: Final = 2.0
-"""Within how long a process campaigns for a shard that nobody has coordinated since it started; the others of
-a cluster that starts do so meanwhile."""
+"""Within how long a process campaigns for a shard that had no coordinator since the process started. The
+other processes of a starting cluster do so meanwhile."""
 _SPREAD_S: Final = 0.3
 """Within how long it campaigns for a shard whose coordinator is gone."""
 _AGAIN_S: Final = 0.2
-"""Before an election that came to nothing is looked at again."""
+"""The pause before the state is checked again after an election without a result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +40,10 @@ class Takeover:
     """How this process came to be elected, for the failover trace. Wall-clock times in microseconds."""
 
     cause: str
-    """`process_died`, `session_ended` (the znode went), `vacant` (it never stood there)."""
+    """`process_died`, `session_ended` (the znode vanished), `vacant` (there never was one)."""
     previous: Endpoint | None
     broke_at_us: int | None
-    """When the stream to the process broke that is dead now; None where no stream told."""
+    """When the stream to the dead process broke; None if there was no stream."""
     noticed_at_us: int
     elected_at_us: int
     loaded_at_us: int
@@ -50,7 +51,7 @@ class Takeover:
 
 @dataclass(frozen=True, slots=True)
 class _Noticed:
-    """Why a process campaigns; as in Takeover."""
+    """The reason why a process campaigns; as in Takeover."""
 
     cause: str
     previous: Endpoint | None
@@ -60,10 +61,10 @@ class _Noticed:
 
 @dataclass(frozen=True, slots=True)
 class CandidacyCallbacks:
-    """What a candidacy needs of, and tells to, those around it. All are called on the loop."""
+    """The callbacks of a candidacy, all called on the loop."""
 
     seen: Callable[[int, Endpoint | None], None]
-    """Another process coordinates the shard, or nobody does."""
+    """Another process coordinates the shard, or none does."""
     elected: Callable[[int, Elected, Takeover], None]
     """This process coordinates the shard; everything is loaded."""
     deposed: Callable[[int], None]
@@ -71,7 +72,7 @@ class CandidacyCallbacks:
 
 
 class Candidacy:
-    """One for each shard of each process."""
+    """The candidacy for one shard of one process."""
 
     def __init__(
         self,
@@ -88,46 +89,48 @@ class Candidacy:
         self._callbacks = callbacks
         self.shard = store.shard
         self._rank = _rank(identity.id, store.shard) if store.shard_count > 1 else 0.0
-        """From 0 to 1, how late this process campaigns for the shard; each comes first for other shards."""
+        """From 0 to 1: how late this process campaigns for the shard. Each process is first for other
+        shards."""
         self.is_active = False
         self._active: ActiveProcess | None = None
-        """Who stood there when it was last read."""
+        """The active process at the last read."""
         self._dead: ActiveProcess | None = None
-        """Whose process is dead, though it stands there."""
+        """The active entry whose process is dead, although its znode exists."""
         self._noticed: _Noticed | None = None
-        """Why this process campaigns."""
+        """The reason why this process campaigns."""
         self._lives = 0
-        """Counts losses of the session, so that what was elected before one is not acted on after it."""
+        """Counts losses of the session, so that an election from before a loss has no effect after it."""
         self._peers = peers
         self._reader = Reader(f"coordinator-{store.shard}", self._look, connected)
 
     def start(self) -> None:
-        """Begin: read who is active, and campaign where nobody is. Called once the server listens."""
+        """Read the active process, and campaign if there is none. Called once the server listens."""
         self._reader.start()
         self._reader.mark()
 
     async def close(self) -> None:
-        """Be a candidate no more, and make room for another one. Raises ZooKeeperError where that fails: the
-        znode goes with the session then."""
+        """End the candidacy, and make room for another process. Raises ZooKeeperError if that fails: the
+        znode then vanishes with the session."""
         await self._reader.close()
         self._peers.unwatch(self.shard)
         self.is_active = False
         await self._store.abdicate()
 
     def mark(self) -> None:
-        """Who is active may have changed."""
+        """Read again: the active process may have changed."""
         self._reader.mark()
 
     def resigned(self) -> None:
-        """The core has resigned, since a write of it was fenced: look who is active."""
+        """Read again: the core has resigned because a write of it was fenced."""
         if self.is_active:
             self.is_active = False
             self._callbacks.deposed(self.shard)
         self._reader.mark()
 
     def overtaken(self, other: Endpoint) -> None:
-        """Brokers say that another process was elected, while this one cannot ask ZooKeeper: be active no
-        more. Where they are wrong, this session still holds the seat, and resumes it once it is connected."""
+        """Stop being active: brokers say that another process was elected, while this one cannot reach
+        ZooKeeper. If they are wrong, this session still holds the znode, and the process resumes once it is
+        connected."""
         if self.is_active:
             _log.warning("shard %d: brokers name coordinator %d instead of this one", self.shard, other.id)
             self._lives += 1
@@ -136,8 +139,8 @@ class Candidacy:
             self._callbacks.deposed(self.shard)
 
     def stood_still(self) -> None:
-        """This process has stood still, and another one may have been elected meanwhile: be active no more.
-        If its session lives, it still holds the seat, and resumes it."""
+        """Stop being active: this process has stood still, and another one may have been elected meanwhile.
+        If its session lives, it still holds the znode, and resumes."""
         if self.is_active:
             self._lives += 1
             self.is_active = False
@@ -145,14 +148,14 @@ class Candidacy:
             self._reader.mark()
 
     def session_lost(self) -> None:
-        """The session expired, and the znode with it."""
+        """Handle the end of the session, and of the znode with it."""
         self._lives += 1
         if self.is_active:
             self.is_active = False
             self._callbacks.deposed(self.shard)
 
     async def _look(self) -> None:
-        """Read who is active, and do what follows. One at a time: see Reader."""
+        """Read the active process, and do what follows. One at a time: see Reader."""
         standing = await self._store.standing(watch=True)
         if standing is not None and standing.is_mine:
             if not self.is_active:
@@ -190,13 +193,14 @@ class Candidacy:
         address = HostPort(holder.host, holder.port)
         _log.info("shard %d: coordinator %d at %s is active", self.shard, holder.id, address)
         if address == HostPort(self._identity.host, self._identity.port):
-            # The port is ours now, so that this is what an earlier life of this process left behind.
+            # The port is ours now, so this is from an earlier life of this process.
             self._died(standing, None)
             return
         self._peers.watch(self.shard, address, lambda broke_at_us: self._died(standing, broke_at_us))
 
     def _died(self, standing: ActiveProcess, broke_at_us: int | None) -> None:
-        """The active coordinator's process is dead, though its session and its znode live on for a while."""
+        """Handle the death of the active coordinator's process, although its session and its znode live on
+        for a while."""
         self._dead = standing
         previous = _endpoint_of(standing)
         self._noticed = _Noticed("process_died", previous, broke_at_us, self._clock.wall_us())
@@ -209,13 +213,14 @@ class Candidacy:
         life = self._lives
         epoch = await self._store.elect(stale_epoch)
         if epoch is None:
-            # Somebody else was quicker, which the watch tells; or a hand was there, which nothing tells.
+            # Another process was faster, which the watch reports; or an operator changed something, which
+            # nothing reports.
             asyncio.get_running_loop().call_later(_AGAIN_S, self._reader.mark)
             return
         await self._take_over(epoch, life)
 
     async def _resume(self, standing: ActiveProcess) -> None:
-        """Elected, but the connection broke before that could be acted on."""
+        """Resume after an election: the connection broke before it took effect."""
         life = self._lives
         epoch = await self._store.resume()
         if epoch is None:
@@ -258,5 +263,5 @@ def _endpoint_of(standing: ActiveProcess) -> Endpoint:
 
 
 def _rank(coordinator_id: int, shard: int) -> float:
-    """Multiples of irrational numbers lie evenly: few processes get about as many shards each."""
+    """Multiples of irrational numbers are spread evenly, so few processes get about as many shards each."""
     return (coordinator_id * 0.6180339887 + shard * 0.4142135624) % 1

@@ -1,4 +1,4 @@
-"""What the coordinator reads of the cluster: topics with their partitions, and the live brokers."""
+"""Reading the cluster: topics with their partitions, and the live brokers."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ __all__ = ["ClusterReader", "TopicsRead"]
 
 @dataclass(frozen=True, slots=True)
 class TopicsRead:
-    """Topics as ZooKeeper holds them. What was asked for and stands in neither is not there."""
+    """Topics as ZooKeeper holds them. A requested topic that is in neither does not exist."""
 
     topics: dict[str, Topic] = field(default_factory=dict)
     unreadable: frozenset[str] = frozenset()
-    """There, but not to be understood, or without an id yet: nothing may be concluded about them."""
+    """Topics that exist and cannot be decoded, or have no id yet: nothing can be concluded about them."""
 
 
 class ClusterReader:
-    """One for each process. Methods raise ConnectionLost and SessionExpired."""
+    """Reads topics and brokers. One for each process. Methods raise ConnectionLost and SessionExpired."""
 
     def __init__(self, session: ZooKeeperSession, complaints: Complaints) -> None:
         self._session = session
@@ -62,7 +62,7 @@ class ClusterReader:
         return await self._session.children(cluster_znodes.TOPICS)
 
     async def watch_topic_names(self) -> tuple[list[str], int]:
-        """The children of /brokers/topics, legal or not, and how often any was created or deleted."""
+        """The children of /brokers/topics, legal or not, and how often one was created or deleted."""
         return await self._session.children_and_changes(cluster_znodes.TOPICS, watch=True)
 
     async def topics(self, names: Collection[str]) -> TopicsRead:
@@ -86,7 +86,7 @@ class ClusterReader:
         return TopicsRead(topics, frozenset(unreadable))
 
     def _topic_of(self, name: str, found: Znode) -> Topic | None:
-        """None where it cannot be understood, or has no id yet: the controller gives one to it."""
+        """None if it cannot be decoded, or has no id yet: the controller assigns one."""
         try:
             znode = TopicZnode.decode(found.data)
         except ZnodeGarbage as error:

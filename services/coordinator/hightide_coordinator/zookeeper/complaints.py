@@ -1,4 +1,4 @@
-"""What in ZooKeeper makes no sense: said once, left alone."""
+"""Complaints about invalid znodes, each logged once. The znodes are left alone."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _REMEMBERED_MAX: Final = 10_000
 
 
 class Complaints:
-    """Logs each fault of a znode once, and again when it is another one. One for each process."""
+    """Logs each fault of a znode once, and again if the fault changes. One for each process."""
 
     def __init__(self) -> None:
         self._told: dict[str, str] = {}
 
     def complain(self, path: str, reason: str, advice: str = "correct it or take it away") -> None:
-        """Something at this path cannot be understood."""
+        """Report that the content of this path cannot be decoded."""
         if self._told.get(path) == reason:
             return
         while len(self._told) >= _REMEMBERED_MAX:
@@ -28,6 +28,6 @@ class Complaints:
         _log.error("%s: %s; it is left alone: %s", path, reason, advice)
 
     def settled(self, path: str) -> None:
-        """It can be understood now, or is gone."""
+        """Take note that it can be decoded now, or is gone."""
         if self._told.pop(path, None) is not None:
             _log.info("%s: the complaint is settled", path)

@@ -1,7 +1,7 @@
-"""Which znodes of a group stand in ZooKeeper, and in which versions: what the next write depends on.
+"""The znodes of a group in ZooKeeper and their versions, on which the next write depends.
 
-The cache is a hint (docs/protocol.md, "The cache is a hint"): where it is wrong, the write is refused, and
-the group is read again.
+The cache is a hint (docs/protocol.md, "The cache is a hint"): if it is wrong, the write is refused, and the
+group is read again.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ __all__ = ["GroupLayout"]
 
 @dataclass(slots=True)
 class GroupLayout:
-    """The znodes of one group as last read or written. Empty: none stands there."""
+    """The znodes of one group as last read or written. Empty: there are none."""
 
     path: str
-    """Of the group's own znode."""
+    """The version of the group's own znode."""
     versions: dict[str, int] = field(default_factory=dict)
     """Path → zkVersion; -1 for parents, which hold nothing."""
     content: bytes = b""
-    """What the group's own znode holds."""
+    """The content of the group's own znode."""
     children: Counter[str] = field(default_factory=Counter)
     """How many known children a path has."""
 
     def add(self, path: str, version: int) -> None:
-        """It stands there in this version."""
+        """Take note that the znode exists in this version."""
         if path not in self.versions:
             self.children[path.rpartition("/")[0]] += 1
         self.versions[path] = version
 
     def remove(self, path: str) -> None:
-        """It is gone."""
+        """Take note that the znode is gone."""
         if self.versions.pop(path, None) is not None:
             parent = path.rpartition("/")[0]
             self.children[parent] -= 1
@@ -43,7 +43,7 @@ class GroupLayout:
                 del self.children[parent]
 
     def applied(self, operations: Sequence[Operation], versions: Iterable[int]) -> None:
-        """A multi has committed, with these versions after its operations."""
+        """Take note that a multi has committed, with these versions after its operations."""
         for operation, version in zip(operations, versions, strict=True):
             match operation:
                 case Create() | SetData():

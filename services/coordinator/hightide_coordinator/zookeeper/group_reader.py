@@ -1,4 +1,4 @@
-"""Groups as ZooKeeper holds them: generation, owners, offsets; in few round trips for any number of them."""
+"""Reading groups from ZooKeeper: generation, owners, offsets; in few round trips for any number of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["GroupFound", "GroupReader"]
 
 @dataclass(slots=True)
 class GroupFound:
-    """One group, and which of its znodes stand there."""
+    """One group, and which of its znodes exist."""
 
     stored: StoredGroup
     layout: GroupLayout
@@ -44,11 +44,11 @@ class _Parts:
 
 
 class GroupReader:
-    """One for each process. Methods raise ConnectionLost and SessionExpired.
+    """Reads groups. One for each process. Methods raise ConnectionLost and SessionExpired.
 
-    What cannot be understood is complained about. A garbled owner is nobody's partition, a garbled offset
-    none, and both are written over when there is something to write; a garbled group has the generation of
-    the youngest of its owners.
+    What cannot be decoded is complained about. A partition with an invalid owner has none, and an invalid
+    offset does not count. Both are overwritten when there is something to write. An invalid group has the
+    generation of the youngest of its owners.
     """
 
     def __init__(self, session: ZooKeeperSession, cluster: ClusterReader, complaints: Complaints) -> None:
@@ -69,11 +69,11 @@ class GroupReader:
     async def read(
         self, groups: Collection[str], unreadable: frozenset[str] = frozenset()
     ) -> dict[str, GroupFound]:
-        """These groups; absent are those that are not there.
+        """These groups; those that do not exist are absent.
 
-        Of topics that cannot be read now, or could not when the caller read them (`unreadable`), nothing is
-        told but that the group holds something of them, so that nobody takes them for deleted; whoever then
-        writes some is refused, and reads the group again.
+        Data about topics that cannot be read now, or could not when the caller read them (`unreadable`), is
+        not returned. The result only says that the group has some, so that the topics do not count as
+        deleted. A caller that then writes data about them is refused, and reads the group again.
         """
         own = await self._session.multi_read(GroupZnode.path(name) for name in groups)
         parts = {name: self._begun(own[path]) for name in groups if (path := GroupZnode.path(name)) in own}
@@ -81,7 +81,7 @@ class GroupReader:
         return {name: GroupFound(_stored(each), each.layout) for name, each in parts.items()}
 
     async def tree(self, group: str) -> list[tuple[str, int]]:
-        """Every znode below the group's, with its version, whoever made it; for its deletion."""
+        """Every znode below the group's, with its version, whatever created it; for its deletion."""
         found: list[tuple[str, int]] = []
         level = [GroupZnode.path(group)]
         while level:

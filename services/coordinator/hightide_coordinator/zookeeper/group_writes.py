@@ -1,9 +1,9 @@
 """A StoreGroup as multis of conditional writes, and the deletion of a group.
 
-Each multi begins with a check of the coordinator epoch (C5). Where a store takes several, each also moves the
-version of the group's znode on, by one from the one before: so they may all be under way at once, and,
-whatever becomes of them, the first so many are done and the others are not. Order: the group's znode,
-offsets, owners.
+Each multi begins with a check of the coordinator epoch (C5). If a store needs several multis, each also
+raises the version of the group's znode, by one from the one before. So all of them may be under way at once,
+and whatever happens, a first part of them is done and the rest is not. Order: the group's znode, offsets,
+owners.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Group = Sequence[Operation]
 
 
 def multis_for(effect: StoreGroup, layout: GroupLayout, fence: Check) -> list[list[Operation]]:
-    """What is to be sent, in this order; at least one multi, so that the fence is always asked."""
+    """The multis to send, in this order; at least one, so that the fence is always checked."""
     path = GroupZnode.path(effect.group)
     content = GroupZnode(effect.generation, effect.session_timeout_ms).encode()
     groups = [*_offset_writes(effect, layout), *_owner_writes(effect, layout)]
@@ -39,7 +39,7 @@ def deletion_of(
     path = GroupZnode.path(group)
     deepest_first = sorted(found, key=lambda each: (-each[0].count("/"), each[0]))
     multis = _chained(path, layout.content, [[Delete(*each)] for each in deepest_first], layout, fence)
-    # The last one ends the chain: what it would have set is deleted.
+    # The last one ends the chain: the znode that it would have set is deleted.
     last = multis[-1]
     at = next(i for i, each in enumerate(last) if each.path == path)
     version = last.pop(at)
@@ -49,7 +49,7 @@ def deletion_of(
 
 
 def tidying_of(multis: Sequence[Sequence[Operation]], layout: GroupLayout) -> list[str]:
-    """The parents that these multis, once applied, have left without children."""
+    """The parents that these multis leave without children."""
     deleted = {op.path.rpartition("/")[0] for multi in multis for op in multi if isinstance(op, Delete)}
     return sorted(path for path in deleted if path in layout.versions and not layout.children[path])
 

@@ -1,9 +1,9 @@
-"""An active coordinator that has lost touch with ZooKeeper, and its consumers with the next one.
+"""An active coordinator that is cut off from ZooKeeper, while its consumers need the next one.
 
-Its session expires there without its hearing of it, and another process is elected; it can write nothing any
-more, but its streams stand, and its Pings would let its consumers go on reading for as long as it is cut off
-what others are given meanwhile (§8, C5). Brokers know better: while ZooKeeper cannot be asked, they are. When
-ZooKeeper is away altogether, nobody is elected, they name this process, and it goes on.
+Its session expires without its knowledge, and another process is elected. It cannot write any more, but its
+streams exist, and its Pings would let its consumers read on, for as long as it is cut off, what others got
+meanwhile (§8, C5). Brokers know the new coordinator, so they are asked while ZooKeeper cannot be. If
+ZooKeeper is away altogether, there is no election. The brokers then name this process, and it goes on.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from hightide_coordinator.zookeeper.watches import CoordinatorWatches
 __all__ = ["Isolation", "successor_of"]
 
 _LOOK_S: Final = 1.0
-"""How often it is looked whether the connection stands, and brokers are asked while it does not."""
+"""How often the connection is checked, and brokers are asked while there is none."""
 
 
 class Isolation:
-    """One for each process."""
+    """Checks for isolation. One for each process."""
 
     def __init__(
         self,
@@ -32,8 +32,8 @@ class Isolation:
         watches: CoordinatorWatches,
         ask: Callable[[], Awaitable[Sequence[Sequence[Endpoint]]]],
     ) -> None:
-        """`ask`: who coordinates, by shard, as each broker says. Raises nothing."""
-        # As brokers tell of it here: asked through their internal listeners, they tell internal addresses.
+        """`ask`: returns the coordinators by shard, as each broker knows them. Raises nothing."""
+        # As brokers name it here: through their internal listeners they return internal addresses.
         self._identity = Endpoint(identity.id, identity.host, identity.port)
         self._watches = watches
         self._ask = ask
@@ -44,7 +44,7 @@ class Isolation:
         self._task = asyncio.create_task(self._run(), name="isolation")
 
     async def close(self) -> None:
-        """Look no more."""
+        """Stop checking."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -62,7 +62,7 @@ class Isolation:
     async def _look(self) -> None:
         told = await self._ask()
         if self._watches.connected.is_set():
-            return  # ZooKeeper itself tells now.
+            return  # ZooKeeper itself can be asked now.
         for candidacy in self._watches.candidacies:
             other = successor_of(self._identity, candidacy.shard, told)
             if other is not None:
@@ -70,8 +70,8 @@ class Isolation:
 
 
 def successor_of(identity: Endpoint, shard: int, told: Sequence[Sequence[Endpoint]]) -> Endpoint | None:
-    """Whom more brokers name as the coordinator of a shard than name this process: one broker may have lost
-    touch itself, and know an older one."""
+    """The process that more brokers name as the coordinator of a shard than name this one: a single broker
+    may be cut off itself, and know an older one."""
     named = Counter(each[shard] for each in told if shard < len(each) and each[shard].host)
     others = [(count, other) for other, count in named.items() if other != identity]
     count, other = max(others, key=lambda each: each[0], default=(0, identity))

@@ -15,18 +15,18 @@ COORDINATOR_SERVICE: Final = "hightide.v1.CoordinatorService"
 
 
 class Peers:
-    """One for each process. See ProcessWatcher for what counts as dead."""
+    """Watches the other coordinators. One for each process. See ProcessWatcher for what counts as dead."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._watchers: dict[HostPort, ProcessWatcher] = {}
         self._told: dict[HostPort, dict[int, Callable[[int | None], None]]] = {}
-        """By address and shard, who is to be told."""
+        """By address and shard: the callback."""
 
     def watch(self, shard: int, address: HostPort, on_death: Callable[[int | None], None]) -> None:
-        """Tell the candidacy of this shard, once, when the process at this address is dead: with the
-        wall-clock time in us at which its stream broke, None where it was dead before there was a stream. Of
-        any other process it is not told any more."""
+        """Call back once when the process at this address is dead, for the candidacy of this shard: with the
+        wall-clock time in us at which its stream broke, None if it was dead before there was a stream.
+        Replaces an earlier watch of the shard."""
         self.unwatch(shard)
         self._told.setdefault(address, {})[shard] = on_death
         if address not in self._watchers:
@@ -38,14 +38,14 @@ class Peers:
             )
 
     def unwatch(self, shard: int) -> None:
-        """Tell the candidacy of this shard of nobody."""
+        """End the watch of this shard."""
         for address, told in list(self._told.items()):
             if told.pop(shard, None) is not None and not told:
                 del self._told[address]
                 self._watchers.pop(address).close()
 
     def is_watching(self, shard: int) -> bool:
-        """Whether the candidacy of this shard is to be told of anybody."""
+        """Whether there is a watch for this shard."""
         return any(shard in told for told in self._told.values())
 
     def _died(self, address: HostPort, broke_at_us: int) -> None:

@@ -1,4 +1,4 @@
-"""Into how many shards the groups are divided: /consumers/shards, fixed by whoever starts first."""
+"""The number of shards into which groups are divided: /consumers/shards, fixed by the first process."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ __all__ = ["fix_shard_count"]
 
 
 async def fix_shard_count(session: ZooKeeperSession, shard_count: int) -> None:
-    """Make the parents of all that coordinators write, and fix the number of shards. Called once, after
-    `ensure_cluster_id` and before anything else.
+    """Create the parents of everything that coordinators write, and fix the number of shards. Called once,
+    after `ensure_cluster_id` and before anything else.
 
-    Raises StartupError where the groups are divided otherwise already: half of the coordinators would write
-    into groups of the other half. ZnodeGarbage, ZooKeeperError.
+    Raises StartupError if there is another number of shards already: coordinators would write into each
+    other's groups. ZnodeGarbage, ZooKeeperError.
     """
     for parent in GROUP_PARENTS:
         await session.ensure_path(parent)

@@ -1,7 +1,7 @@
-"""What the coordinator of one shard reads from ZooKeeper and writes to it: core values in, core values out.
+"""The reads and writes of one shard's coordinator in ZooKeeper, with core values in and out.
 
 Every write is a multi that begins with a check of the coordinator epoch (C5); the election is the one that
-moves it. What cannot be decoded is complained about, and harms nothing: a hand may have written it.
+raises it. What cannot be decoded is complained about and left alone, because an operator may have written it.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ __all__ = ["CoordinatorStore", "StoreOutcome", "seat_of"]
 _log = logging.getLogger(__name__)
 
 _REFUSED_PAUSE_S: Final = 1.0
-"""Before the core hears of what ZooKeeper will never take, and tries it again."""
+"""Before the core gets a refusal that ZooKeeper would repeat for ever, and tries again."""
 _READ_PAUSE_S: Final = 0.2
 
 StoreOutcome = StoreCommitted | StoreRefused | StoreUnknown | StoreFenced
 
 
 def seat_of(shard: int, shard_count: int) -> ElectionZnodes:
-    """Where the coordinator of a shard is elected."""
+    """The znodes in which the coordinator of a shard is elected."""
     return ElectionZnodes(
         CoordinatorZnode.path(shard, shard_count),
         CoordinatorEpochZnode.path(shard, shard_count),
@@ -72,7 +72,7 @@ def seat_of(shard: int, shard_count: int) -> ElectionZnodes:
 
 
 class CoordinatorStore:
-    """One for each shard of each process; belongs to the event loop's thread.
+    """Reads and writes of one shard of one process; belongs to the event loop's thread.
 
     Methods raise ConnectionLost and SessionExpired unless they say otherwise.
     """
@@ -85,7 +85,7 @@ class CoordinatorStore:
         identity: Endpoint,
         complaints: Complaints | None = None,
     ) -> None:
-        """`identity`: this process, and where consumers reach it. Several shards share the complaints."""
+        """`identity`: this process and its addresses for consumers. Several shards share the complaints."""
         self._session = session
         self.shard = shard
         self.shard_count = shard_count
@@ -103,7 +103,7 @@ class CoordinatorStore:
         return 0 if self._epoch is None else self._epoch.epoch
 
     async def standing(self, *, watch: bool = False) -> ActiveProcess | None:
-        """Who coordinates the shard; the watch fires when that changes, also from nobody to somebody."""
+        """The active coordinator of the shard. The watch fires when it changes, also from none to one."""
         return await self._election.standing(watch=watch)
 
     async def elect(self, stale_epoch: int | None = None) -> int | None:

@@ -15,7 +15,7 @@ def assign_ranges(
     partitions: Mapping[str, int],
     current: Mapping[TopicPartition, StreamId],
 ) -> dict[TopicPartition, StreamId]:
-    """Partitions with the same number of topics that are read alike go to the same stream, so that such
+    """If topics are read alike, their partitions with the same number go to the same stream, so that such
     topics can be joined.
 
     The streams of a topic differ by one partition at most. Over several topics this adds up, because the same
