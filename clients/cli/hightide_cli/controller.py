@@ -8,10 +8,12 @@ import click
 from hightide_cli.broker.tables import server_document, server_pairs
 from hightide_cli.command_line.options import common_options
 from hightide_cli.printing.output import emit, wants_document
-from hightide_cli.printing.rendering import Json, properties
+from hightide_cli.printing.rendering import properties
 
 if TYPE_CHECKING:
     from hightide import Admin, ClusterDescription
+
+    from hightide_cli.documents.cluster import ControllerDocument
 
 _SUCCESSOR_TIMEOUT_MS = 30_000
 _LOOK_AGAIN_S = 0.05
@@ -97,7 +99,7 @@ def resign(ctx: click.Context, epoch: int | None, dry_run: bool) -> None:
         )
 
 
-def _document(described: "ClusterDescription") -> dict[str, Json]:
+def _document(described: "ClusterDescription") -> "ControllerDocument":
     return {
         "id": described.controller_id,
         "address": described.controller_address,

@@ -9,10 +9,12 @@ from hightide_cli.command_line.confirmation import confirm
 from hightide_cli.command_line.options import common_options
 from hightide_cli.printing.outcomes import error_name
 from hightide_cli.printing.output import emit, wants_document
-from hightide_cli.printing.rendering import Json, table
+from hightide_cli.printing.rendering import table
 
 if TYPE_CHECKING:
     from hightide import Admin, Election, TopicPartition
+
+    from hightide_cli.documents.moves import ElectionDocument
 
 
 @click.group()
@@ -126,9 +128,9 @@ def _partitions_of(admin: "Admin", topic: str, partition: int | None) -> list["T
 def _print_document(
     ctx: click.Context, elections: list["Election"], dry_run: bool, ends: dict[int, int] | None = None
 ) -> None:
-    documents: list[Json] = []
+    documents: list[ElectionDocument] = []
     for each in elections:
-        document: dict[str, Json] = {
+        document: ElectionDocument = {
             "topic": each.partition.topic,
             "partition": each.partition.partition,
             "leader": each.leader,

@@ -22,6 +22,8 @@ from hightide_cli.printing.rendering import Json, properties, table
 if TYPE_CHECKING:
     from hightide import Admin, BrokerDescription, ClusterDescription
 
+    from hightide_cli.documents.cluster import BrokerDocument
+
 DRAIN_TIMEOUT_S = 60.0
 
 
@@ -198,7 +200,7 @@ def drain(ctx: click.Context, broker_id: int, dry_run: bool, timeout_s: float) -
         ctx.exit(1)
 
 
-def broker_document(each: "BrokerDescription") -> dict[str, Json]:
+def broker_document(each: "BrokerDescription") -> "BrokerDocument":
     """One broker as the controller sees it, as JSON; `cluster info` has the same."""
     return {
         "id": each.broker_id,

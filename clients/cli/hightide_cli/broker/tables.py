@@ -6,13 +6,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar
 
 from hightide_cli.command_line.sizes import size_text
-from hightide_cli.printing.rendering import Cell, Json, table
+from hightide_cli.printing.rendering import Cell, table
 
 if TYPE_CHECKING:
     from hightide import ReplicaDescription, TopicDescription
     from hightide.servers import LogDirectory
 
     from hightide_cli.cluster.server_survey import Surveyed
+    from hightide_cli.documents.cluster import LogDirectoryDocument, ServerDocument
 
 _NAMED_MAX = 3
 
@@ -73,7 +74,7 @@ def directory_table(rows: Sequence[DirectoryRow]) -> str:
     return table(["broker", "directory", "path", "state", "free", "of", "used"], cells)
 
 
-def directory_documents(rows: Sequence[DirectoryRow]) -> list[Json]:
+def directory_documents(rows: Sequence[DirectoryRow]) -> "list[LogDirectoryDocument]":
     """Log directories for programs."""
     return [
         {
@@ -117,7 +118,7 @@ def server_pairs(said: "Surveyed | None") -> list[tuple[str, Cell]]:
     ]
 
 
-def server_document(said: "Surveyed | None") -> dict[str, Json] | None:
+def server_document(said: "Surveyed | None") -> "ServerDocument | None":
     """The same as JSON; None where the server does not answer."""
     if said is None or said.description is None:
         return None

@@ -5,10 +5,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hightide_cli.command_line.sizes import size_text
-from hightide_cli.printing.rendering import Json, properties, table
+from hightide_cli.printing.rendering import properties, table
 
 if TYPE_CHECKING:
     from hightide import ClusterDescription
+
+    from hightide_cli.documents.cluster import ComplaintDocument, FailedDirectoryDocument, HealthDocument
 
 
 _NO_CONTROLLER = (
@@ -81,13 +83,13 @@ def problems_of(described: "ClusterDescription", holdings: Holdings) -> list[str
     return problems + ([f"the controller complains of {count} thing{'s' * (count != 1)}"] if count else [])
 
 
-def health_document(described: "ClusterDescription", holdings: Holdings) -> dict[str, Json]:
+def health_document(described: "ClusterDescription", holdings: Holdings) -> "HealthDocument":
     """The same as JSON."""
     problems = problems_of(described, holdings)
-    complaints: list[Json] = [
+    complaints: list[ComplaintDocument] = [
         {"subject": each.subject, "message": each.message} for each in described.complaints
     ]
-    failed: list[Json] = [
+    failed: list[FailedDirectoryDocument] = [
         {"broker": broker, "log_directory": directory, "replicas": count}
         for (broker, directory), count in sorted(holdings.failed_directories.items())
     ]

@@ -1,5 +1,7 @@
 """`hightide config`: the settings of topics and of servers, with their defaults and who said so."""
 
+from typing import TYPE_CHECKING
+
 import click
 
 from hightide_cli.command_line.completing import setting_names, topic_names
@@ -8,6 +10,9 @@ from hightide_cli.config.show import show
 from hightide_cli.config.topic_settings import ORIGIN_TOPIC, SettingInUse, settings_in_use
 from hightide_cli.printing.output import emit, wants_document, wants_wide
 from hightide_cli.printing.rendering import Json, table
+
+if TYPE_CHECKING:
+    from hightide_cli.documents.cluster import TopicSettingDocument
 
 
 @click.group()
@@ -118,7 +123,7 @@ def _table(shown: list[SettingInUse], *, is_wide: bool) -> str:
     return table(headings, rows)
 
 
-def _document(each: SettingInUse) -> dict[str, Json]:
+def _document(each: SettingInUse) -> "TopicSettingDocument":
     return {
         "name": each.name,
         "value": each.value,

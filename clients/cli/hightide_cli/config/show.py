@@ -9,12 +9,13 @@ import click
 from hightide_cli.command_line.completing import server_names
 from hightide_cli.command_line.options import common_options
 from hightide_cli.printing.output import emit, wants_document, wants_wide
-from hightide_cli.printing.rendering import Cell, Json, table
+from hightide_cli.printing.rendering import Cell, table
 
 if TYPE_CHECKING:
     from hightide import ServerSetting
 
     from hightide_cli.cluster.server_survey import Surveyed
+    from hightide_cli.documents.cluster import ServerSettingsDocument
 
 _NAME: Final = re.compile(r"(broker|controller|coordinator)-(\d{1,10})")
 
@@ -105,7 +106,7 @@ def _rows(server: "Surveyed", only_own: bool, *, is_wide: bool) -> list[tuple[Ce
     return rows
 
 
-def _document(server: "Surveyed", only_own: bool) -> dict[str, Json]:
+def _document(server: "Surveyed", only_own: bool) -> "ServerSettingsDocument":
     said = server.description
     return {
         "service": said.service if said else server.kind,

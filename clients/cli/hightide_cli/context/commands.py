@@ -19,7 +19,7 @@ from hightide_cli.printing.output import emit, wants_document
 from hightide_cli.printing.rendering import properties, table
 
 if TYPE_CHECKING:
-    from hightide_cli.printing.rendering import Json
+    from hightide_cli.documents.cluster import ContextDocument
 
 
 @click.group()
@@ -173,7 +173,7 @@ def _known() -> tuple[Path, Contexts]:
     return path, load_contexts(path)
 
 
-def _document(each: Context, among: Contexts) -> "dict[str, Json]":
+def _document(each: Context, among: Contexts) -> "ContextDocument":
     return {
         "context": each.name,
         "bootstrap": each.bootstrap,

@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from hightide_cli.command_line.sizes import size_text
-from hightide_cli.printing.rendering import Json
+
+if TYPE_CHECKING:
+    from hightide_cli.documents.cluster import FindingsDocument
 
 
 class Verdict(Enum):
@@ -76,7 +78,7 @@ def findings_text(findings: Sequence[Finding]) -> str:
     return "\n".join(lines)
 
 
-def findings_document(findings: Sequence[Finding]) -> dict[str, Json]:
+def findings_document(findings: Sequence[Finding]) -> "FindingsDocument":
     """The findings for programs."""
     return {
         "verdict": worst(findings).value,

@@ -1,8 +1,23 @@
-"""How the documents of `-o json` are described, and whether one is as it is described. Pure."""
+"""How the documents of `-o json` are described, and whether one is as it is described. Pure.
 
+The shape of a document, or of an object in one, is a TypedDict whose keys are annotated with what they mean.
+A function that makes such an object says that it returns the shape, so that a type checker compares the two.
+"""
+
+import types
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NotRequired,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 JsonType = Literal["string", "integer", "number", "boolean", "object", "array", "any"]
 
@@ -53,6 +68,48 @@ class Document:
     is_stream: bool = False
     when: str = ""
     since: str = "0.1.0"
+
+
+_NAMES: Mapping[object, JsonType] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    object: "any",
+}
+
+
+def fields_of(shape: type) -> tuple[Field, ...]:
+    """The fields of a TypedDict, in its order."""
+    return tuple(field_of(name, hint) for name, hint in get_type_hints(shape, include_extras=True).items())
+
+
+def field_of(name: str, hint: Any) -> Field:
+    """One field, from Annotated[its type, what it means], perhaps within NotRequired."""
+    if get_origin(hint) is NotRequired:
+        return field_of(name, get_args(hint)[0]).optional
+    assert get_origin(hint) is Annotated, f"{name} does not say what it means"
+    kind, *_, meaning = get_args(hint)
+    if get_origin(kind) in (Union, types.UnionType):
+        return field_of(name, Annotated[_unless_null(kind), meaning]).or_null
+    if is_typeddict(kind):
+        return one(name, meaning, *fields_of(kind))
+    if get_origin(kind) is Sequence:
+        (item,) = get_args(kind)
+        if is_typeddict(item):
+            return many(name, meaning, *fields_of(item))
+        if item in _NAMES:
+            return Field(name, "array", meaning, items=_NAMES[item])
+        return field_of(name, Annotated[Sequence[_unless_null(item)], meaning]).or_null  # type: ignore[misc]
+    if get_origin(kind) is Mapping:
+        return mapping(name, meaning, _NAMES[get_args(kind)[1]])
+    return Field(name, _NAMES[kind], meaning)
+
+
+def _unless_null(kind: Any) -> Any:
+    """X of X | None."""
+    (other,) = (each for each in get_args(kind) if each is not types.NoneType)
+    return other
 
 
 def text(name: str, meaning: str) -> Field:

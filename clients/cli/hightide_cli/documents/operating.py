@@ -1,83 +1,70 @@
 """The documents of the commands that operate a cluster, as `-o json` prints them."""
 
-from hightide_cli.documents.form import Document, flag, many, mapping, number, one, text, texts, whole, wholes
+from hightide_cli.documents import values
+from hightide_cli.documents.cluster import (
+    BrokerDocument,
+    ContextDocument,
+    ControllerDocument,
+    FindingsDocument,
+    HealthDocument,
+    LogDirectoryDocument,
+    ServerDocument,
+    ServerSettingsDocument,
+    TopicSettingDocument,
+)
+from hightide_cli.documents.contract import MessageDocument, MethodDocument
+from hightide_cli.documents.form import (
+    Document,
+    field_of,
+    fields_of,
+    flag,
+    many,
+    mapping,
+    number,
+    one,
+    text,
+    texts,
+    whole,
+    wholes,
+)
+from hightide_cli.documents.moves import (
+    ElectionDocument,
+    MoveDocument,
+    OutcomeDocument,
+    PlanDocument,
+    ProgressDocument,
+)
 from hightide_cli.documents.topics import (
     DRY_RUN,
-    ERROR,
     GROUP,
-    ISR,
-    LEADER,
-    LEADER_EPOCH,
     PARTITION,
-    REPLICAS,
     TOPIC,
 )
 
-_MESSAGE = text("message", "a sentence that says why; null where there is nothing to say").or_null
-_OUTCOME = (TOPIC, PARTITION, ERROR, _MESSAGE)
-_FROM = wholes("from", "the brokers that held it before")
-_TO = wholes("to", "the brokers that shall hold it")
-_THROTTLE = whole("throttle_bytes_per_s", "what each broker sends for moves at most; 0: no limit")
-_MOVE = (TOPIC, PARTITION, _FROM, _TO, REPLICAS, ISR, LEADER)
-_BYTES_TO_MOVE = whole("bytes_to_move", "what is to be copied, by the sizes of now")
-_ELECTION = (
-    TOPIC,
-    PARTITION,
-    LEADER,
-    LEADER_EPOCH,
-    whole("previous_leader", "who led before; null where nobody did").or_null,
-    wholes("previous_isr", "the ISR before an unclean election: what only those held is lost"),
-    ERROR,
-    text("message", "a sentence on what happened; may be empty"),
-    mapping(
-        "log_end_offsets", "by broker, how far its log went; only of unclean elections", "integer"
-    ).optional,
-)
-_BROKER = (
-    whole("id", "the broker's id"),
-    text("address", "where it is; null where it is not registered").or_null,
-    flag("alive", "whether the controller counts on it"),
-    whole("broker_epoch", "of its registration"),
-    whole("leads", "how many partitions it leads"),
-    whole("replicas", "how many it holds"),
-)
+_OUTCOME = fields_of(OutcomeDocument)
+_TO = field_of("to", values.Target)
+_THROTTLE = field_of("throttle_bytes_per_s", values.Throttle)
+_ELECTION = fields_of(ElectionDocument)
+_BROKER = fields_of(BrokerDocument)
 _SERVER = one(
-    "server",
-    "what the process says of itself; null where it does not answer",
-    text("version", "of its software"),
-    whole("started_at_ms", "milliseconds since 1970"),
-    text("advertised", "the address that it tells others"),
-    text("external_advertised", "the one for clients from outside; null where there is none").or_null,
-    whole("zookeeper_session_timeout_ms", "as ZooKeeper granted it"),
-    number("round_trip_ms", "of this question"),
+    "server", "what the process says of itself; null where it does not answer", *fields_of(ServerDocument)
 ).or_null
-_LOG_DIRECTORY = (
-    whole("broker", "the broker's id"),
-    whole("log_directory", "counts the broker's directories; null where it does not answer").or_null,
-    text("path", "on the broker's machine; null where it is not known").or_null,
-    text("state", "how it is"),
-    whole("free_bytes", "on its disk; null where it is not known").or_null,
-    whole("total_bytes", "of its disk; null where it is not known").or_null,
-    _MESSAGE,
+_LOG_DIRECTORY = fields_of(LogDirectoryDocument)
+_CONTROLLER = fields_of(ControllerDocument)
+_CONTEXT = fields_of(ContextDocument)
+_ZNODE = (
+    text("path", "of the znode"),
+    whole("version", "counts its changes"),
+    whole("created_zxid", "the transaction that made it"),
+    whole("modified_zxid", "the transaction that changed it last"),
+    flag("ephemeral", "whether it goes with its session"),
+    whole("children", "how many there are"),
+    whole("bytes", "of its value"),
+    text("data", "its value, where it is UTF-8 and was asked for").or_null.optional,
+    text("data_base64", "its value where it is not UTF-8").optional,
 )
-_CONTROLLER = (
-    whole("id", "the controller's id"),
-    text("address", "where it is"),
-    whole("epoch", "counts the controllers' elections"),
-)
-_CONTEXT = (
-    text("context", "its name"),
-    text("bootstrap", "the brokers' addresses"),
-    text("zookeeper", "its ZooKeeper; null where none is known").or_null,
-    flag("selected", "whether it is the one that is meant unless said"),
-)
-_SETTING = (
-    text("name", "as in min.insync.replicas"),
-    text("value", "what holds; null where nothing does").or_null,
-    text("default", "what holds unless it is set; null where there is none").or_null,
-    text("origin", "where the value comes from"),
-    text("meaning", "a sentence; null of settings that this command does not know").or_null,
-)
+_METHOD = fields_of(MethodDocument)
+_MESSAGE = fields_of(MessageDocument)
 _STANDBY = (
     text("service", "controller or coordinator"),
     whole("id", "its id"),
@@ -93,37 +80,6 @@ _TRACE = (
     flag("is_least", "whether the sentence tells the least that it can have been").or_null,
     many("parts", "what the sentence adds up", text("name", "of the part"), number("ms", "its time").or_null),
     number("clients_waited_ms", "the longest that a client waited; null where none told").or_null,
-)
-_ZNODE = (
-    text("path", "of the znode"),
-    whole("version", "counts its changes"),
-    whole("created_zxid", "the transaction that made it"),
-    whole("modified_zxid", "the transaction that changed it last"),
-    flag("ephemeral", "whether it goes with its session"),
-    whole("children", "how many there are"),
-    whole("bytes", "of its value"),
-    text("data", "its value, where it is UTF-8 and was asked for").or_null.optional,
-    text("data_base64", "its value where it is not UTF-8").optional,
-)
-_METHOD = (
-    text("method", "as in hightide.v1.BrokerService/Produce"),
-    text("comment", "what the contract says of it; null where it is not one of Hightide's").or_null,
-    text("request", "the message that it takes"),
-    text("response", "the message that it answers"),
-    flag("client_streaming", "whether it takes several"),
-    flag("server_streaming", "whether it answers several"),
-)
-_MESSAGE_FORM = (
-    text("message", "its full name"),
-    text("comment", "what the contract says of it").or_null,
-    many(
-        "fields",
-        "in the order of the contract",
-        text("name", "of the field"),
-        whole("number", "by which it is known on the wire"),
-        text("type", "as the contract spells it"),
-        text("comment", "what the contract says of it").or_null,
-    ),
 )
 _TRAFFIC = (
     number("records_per_s", "written; null at the first look").or_null,
@@ -156,37 +112,7 @@ OPERATING_DOCUMENTS: dict[str, tuple[Document, ...]] = {
     ),
     "cluster health": (
         Document(
-            (
-                flag("healthy", "whether all is well"),
-                texts("problems", "what is not, a sentence each, the worst first"),
-                whole("controller", "the id of the active one; null where there is none").or_null,
-                whole("brokers", "how many are known"),
-                wholes("dead_brokers", "those that are not alive"),
-                wholes("silent_brokers", "those that are registered and do not answer"),
-                whole("topics", "how many there are"),
-                whole("partitions", "how many there are"),
-                *_HEALTH_COUNTS,
-                whole("not_preferred_leaders", "partitions that another than their preferred broker leads"),
-                whole("moves_under_way", "reassignments that are not done"),
-                texts(
-                    "coordinators", "the active one of each shard of the groups; null where there is none"
-                ).or_null,
-                texts("silent_coordinators", "the addresses of those that do not answer"),
-                _THROTTLE,
-                many(
-                    "failed_log_directories",
-                    "those that their brokers cannot use",
-                    whole("broker", "the broker's id"),
-                    whole("log_directory", "counts the broker's directories"),
-                    whole("replicas", "how many live there"),
-                ),
-                many(
-                    "complaints",
-                    "what the controller cannot make sense of",
-                    text("subject", "a znode, a partition or a broker"),
-                    text("message", "a sentence with the next step"),
-                ),
-            ),
+            fields_of(HealthDocument),
             "How well the cluster is; with --watch, one a look.",
         ),
         Document(
@@ -286,7 +212,11 @@ OPERATING_DOCUMENTS: dict[str, tuple[Document, ...]] = {
             "Who reigns now.",
         ),
     ),
-    "config get": (Document((TOPIC, many("settings", "by name", *_SETTING)), "Settings of a topic."),),
+    "config get": (
+        Document(
+            (TOPIC, many("settings", "by name", *fields_of(TopicSettingDocument))), "Settings of a topic."
+        ),
+    ),
     "config set": (
         Document(
             (
@@ -295,7 +225,7 @@ OPERATING_DOCUMENTS: dict[str, tuple[Document, ...]] = {
                 many(
                     "changed",
                     "the settings that were meant",
-                    *_SETTING,
+                    *fields_of(TopicSettingDocument),
                     text("previous", "the value before; null where there was none").or_null,
                 ),
             ),
@@ -308,20 +238,7 @@ OPERATING_DOCUMENTS: dict[str, tuple[Document, ...]] = {
                 many(
                     "servers",
                     "brokers, controllers, coordinators, by id; or those that were named",
-                    text("service", "broker, controller or coordinator"),
-                    text("instance", "its id; null where it is not known").or_null,
-                    text("address", "where it was asked"),
-                    text("error", "why it does not answer; null where it does").or_null,
-                    many(
-                        "settings",
-                        "by name",
-                        text("name", "as on its command line, as in log-level"),
-                        text("value", "what holds; null where nothing does").or_null,
-                        text("default", "what holds unless it is told; null where nothing does").or_null,
-                        text("origin", "default, environment or argument"),
-                        text("variable", "of its environment, which says the same"),
-                        text("meaning", "a sentence"),
-                    ),
+                    *fields_of(ServerSettingsDocument),
                 ),
             ),
             "The settings of running servers.",
@@ -346,66 +263,23 @@ OPERATING_DOCUMENTS: dict[str, tuple[Document, ...]] = {
     "context rm": (Document(_CONTEXT, "The context that went."),),
     "reassign plan": (
         Document(
-            (
-                whole("version", "1"),
-                many(
-                    "partitions",
-                    "those that move",
-                    TOPIC,
-                    PARTITION,
-                    wholes("replicas", "the brokers that shall hold it, the preferred leader first"),
-                    _FROM,
-                    _BYTES_TO_MOVE,
-                ),
-                many(
-                    "brokers",
-                    "what it means for each",
-                    whole("broker", "the broker's id"),
-                    mapping("replicas", "how many, `from` and `to`", "integer"),
-                    mapping("preferred_leaders", "how many, `from` and `to`", "integer"),
-                    whole("bytes_to_receive", "what it gets"),
-                    whole("bytes_to_send", "what it sends"),
-                ),
-                _BYTES_TO_MOVE,
-            ),
+            fields_of(PlanDocument),
             "The plan, as `reassign apply` reads it.",
         ),
     ),
     "reassign apply": (
         Document(
-            (DRY_RUN, many("partitions", "those of the plan", *_OUTCOME), _BYTES_TO_MOVE),
+            (
+                DRY_RUN,
+                many("partitions", "those of the plan", *_OUTCOME),
+                field_of("bytes_to_move", values.BytesToMove),
+            ),
             "What was begun; with --watch, the documents of `reassign watch` follow.",
         ),
     ),
     "reassign watch": (
         Document(
-            (
-                many(
-                    "moves",
-                    "what is on the move",
-                    TOPIC,
-                    PARTITION,
-                    _FROM,
-                    _TO,
-                    whole("bytes_done", "of the new replicas"),
-                    whole("bytes_total", "of the new replicas"),
-                    many(
-                        "copies",
-                        "the new replicas",
-                        whole("broker", "the broker's id"),
-                        whole("bytes_done", "what it has"),
-                        whole("bytes_total", "what it shall have"),
-                        whole("offset", "up to where it has come"),
-                        whole("end_offset", "up to where it has to come"),
-                        flag("in_sync", "whether it is in sync"),
-                    ),
-                ),
-                whole("moves_done", "how many have ended since the first look"),
-                whole("bytes_done", "of all"),
-                whole("bytes_total", "of all"),
-                number("bytes_per_s", "the pace; null until it is known").or_null,
-                number("seconds_left", "null where it is not known").or_null,
-            ),
+            fields_of(ProgressDocument),
             "A look.",
             is_stream=True,
         ),
@@ -427,7 +301,8 @@ OPERATING_DOCUMENTS: dict[str, tuple[Document, ...]] = {
     ),
     "reassign ls": (
         Document(
-            (many("reassignments", "what is on the move", *_MOVE), _THROTTLE), "Moves that are not done."
+            (many("reassignments", "what is on the move", *fields_of(MoveDocument)), _THROTTLE),
+            "Moves that are not done.",
         ),
     ),
     "reassign throttle": (Document((_THROTTLE,), "The speed limit."),),
@@ -465,18 +340,7 @@ OPERATING_DOCUMENTS: dict[str, tuple[Document, ...]] = {
     ),
     "doctor": (
         Document(
-            (
-                text("bootstrap", "the addresses that were tried"),
-                text("verdict", "the worst of all: ok, warn or fail"),
-                many(
-                    "findings",
-                    "in the order of the checks",
-                    text("check", "what was looked at"),
-                    text("verdict", "ok, warn or fail"),
-                    text("message", "a sentence"),
-                    text("next_step", "what to do; null where nothing is").or_null,
-                ),
-            ),
+            (text("bootstrap", "the addresses that were tried"), *fields_of(FindingsDocument)),
             "What is wrong between this machine and the cluster.",
         ),
     ),
@@ -498,11 +362,11 @@ OPERATING_DOCUMENTS: dict[str, tuple[Document, ...]] = {
     "rpc describe": (
         Document((many("methods", "of the service", *_METHOD),), "A service.", when="of a service"),
         Document(
-            (*_METHOD, many("messages", "request and response", *_MESSAGE_FORM)),
+            (*_METHOD, many("messages", "request and response", *_MESSAGE)),
             "A method.",
             when="of a method",
         ),
-        Document(_MESSAGE_FORM, "A message.", when="of a message"),
+        Document(_MESSAGE, "A message.", when="of a message"),
         Document(
             (text("enum", "its full name"), mapping("values", "the number of each", "integer")),
             "An enum.",

@@ -1,9 +1,11 @@
 """The documents of the commands about topics and groups, as `-o json` prints them."""
 
+from hightide_cli.documents import values
 from hightide_cli.documents.form import (
     Document,
     Field,
-    flag,
+    field_of,
+    fields_of,
     many,
     mapping,
     number,
@@ -12,19 +14,25 @@ from hightide_cli.documents.form import (
     whole,
     wholes,
 )
+from hightide_cli.documents.groups import (
+    GroupDocument,
+    ListedGroupDocument,
+    ResetDocument,
+    WatchedLagDocument,
+)
 
-DRY_RUN = flag("dry_run", "whether nothing was changed, only checked")
-TOPIC = text("topic", "the topic's name")
-TOPIC_ID = text("topic_id", "the id of this very topic, 32 hexadecimal digits; a namesake later has another")
-PARTITION = whole("partition", "the partition's number")
-LEADER = whole("leader", "the broker that leads; null where the partition is offline").or_null
-LEADER_EPOCH = whole("leader_epoch", "counts the elections of the partition")
-REPLICAS = wholes("replicas", "the brokers that hold it, the preferred leader first")
-ISR = wholes("isr", "the brokers that are in sync")
-ERROR = text("error", "the code of the refusal, as in INVALID_ASSIGNMENT; null where it was done").or_null
-GROUP = text("group", "the group's name")
+DRY_RUN = field_of("dry_run", values.DryRun)
+TOPIC = field_of("topic", values.TopicName)
+TOPIC_ID = field_of("topic_id", values.TopicId)
+PARTITION = field_of("partition", values.PartitionNumber)
+LEADER = field_of("leader", values.Leader)
+LEADER_EPOCH = field_of("leader_epoch", values.LeaderEpoch)
+REPLICAS = field_of("replicas", values.Replicas)
+ISR = field_of("isr", values.Isr)
+ERROR = field_of("error", values.ErrorCode)
+GROUP = field_of("group", values.GroupName)
 
-_CONFIGS = mapping("configs", "the settings that differ from the defaults")
+_CONFIGS = field_of("configs", values.Configs)
 _SUMMARY = (
     TOPIC,
     TOPIC_ID,
@@ -79,40 +87,6 @@ _DELETED = (
     whole("records", "how many it held"),
     whole("bytes", "of one replica of each partition"),
     wholes("absent_brokers", "brokers that are down and let go of their replicas when they start"),
-)
-_LAG = (
-    TOPIC,
-    PARTITION,
-    whole("committed", "the offset of the next record to read; null where nothing is committed").or_null,
-    whole("end", "the end of the log; null where the partition is gone").or_null,
-    whole("lag", "how many records are to be read; null where that is not known").or_null,
-    text("consumer", "who owns it; null where nobody does").or_null,
-)
-_LAGS = (GROUP, whole("lag", "of all partitions together"), many("partitions", "each with its lag", *_LAG))
-_PACE = (
-    number(
-        "read_per_s", "how fast the group reads; null at the first look; only with --watch"
-    ).or_null.optional,
-    number(
-        "written_per_s", "how fast others write; null at the first look; only with --watch"
-    ).or_null.optional,
-    number(
-        "seconds_left", "until it has caught up; null where the lag does not shrink; only with --watch"
-    ).or_null.optional,
-    number(
-        "stalled_s", "for how long nothing was committed; 0 where something was; only with --watch"
-    ).optional,
-)
-_OWNED = (TOPIC, PARTITION, whole("generation", "the generation in which it was given to the member"))
-_MEMBER = (
-    text("consumer", "its name"),
-    text("instance", "the name by which it comes back; null where it has none").or_null,
-    text("host", "from where it is connected"),
-    whole("session_timeout_ms", "for how long it may be away"),
-    flag("connected", "whether it is connected now"),
-    mapping("topics", "the topics that it subscribes to, each with its number of streams", "integer"),
-    text("pattern", "the expression that it subscribes to; null where it names topics").or_null,
-    many("partitions", "what it owns", *_OWNED),
 )
 
 TOPIC_DOCUMENTS: dict[str, tuple[Document, ...]] = {
@@ -272,11 +246,7 @@ GROUP_DOCUMENTS: dict[str, tuple[Document, ...]] = {
                 many(
                     "groups",
                     "all groups by name",
-                    GROUP,
-                    text("state", "empty, recovering, gathering, rebalancing, stable or failed"),
-                    whole("members", "how many there are"),
-                    whole("generation", "counts the assignments"),
-                    text("coordinator_address", "where its coordinator is"),
+                    *fields_of(ListedGroupDocument),
                 ),
             ),
             "All groups.",
@@ -288,24 +258,15 @@ GROUP_DOCUMENTS: dict[str, tuple[Document, ...]] = {
                 many(
                     "groups",
                     "in the order asked for",
-                    *_LAGS,
-                    text("state", "empty, recovering, gathering, rebalancing, stable or failed"),
-                    text("reason", "what began the last rebalance, or why it failed").or_null,
-                    whole("generation", "counts the assignments"),
-                    text("assignor", "how partitions are shared out").or_null,
-                    whole("coordinator", "the coordinator's id"),
-                    text("coordinator_address", "where it is"),
-                    whole("coordinator_epoch", "counts the coordinators' elections"),
-                    whole("rebalances", "since this coordinator took over"),
-                    number("last_rebalance_ms", "how long the last one took"),
-                    texts("topics", "what its members subscribe to"),
-                    many("members", "the consumers of the group", *_MEMBER),
+                    *fields_of(GroupDocument),
                 ),
             ),
             "Groups with members and lag.",
         ),
     ),
-    "group lag": (Document((*_LAGS, *_PACE), "How far the group is behind; with --watch, one a look."),),
+    "group lag": (
+        Document(fields_of(WatchedLagDocument), "How far the group is behind; with --watch, one a look."),
+    ),
     "group delete": (
         Document(
             (
@@ -345,21 +306,7 @@ GROUP_DOCUMENTS: dict[str, tuple[Document, ...]] = {
     ),
     "group reset-offsets": (
         Document(
-            (
-                GROUP,
-                DRY_RUN,
-                many(
-                    "partitions",
-                    "those that were meant",
-                    TOPIC,
-                    PARTITION,
-                    whole("committed", "what was committed before; null where nothing was").or_null,
-                    whole("wanted", "what was asked for"),
-                    whole("new", "the nearest offset to that which the log has"),
-                    whole("lag", "how many records are to be read from there"),
-                    ERROR,
-                ),
-            ),
+            fields_of(ResetDocument),
             "Where the group goes on.",
         ),
     ),

@@ -5,7 +5,13 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from hightide_cli.group.lag_table import furthest_behind, lag_document, lag_sentence, lag_table
+from hightide_cli.group.lag_table import (
+    furthest_behind,
+    lag_document,
+    lag_sentence,
+    lag_table,
+    watched_lag_document,
+)
 from hightide_cli.group.lag_watch import LagHistory
 from hightide_cli.printing.live_text import draw, live_text
 from hightide_cli.printing.output import emit, wants_document
@@ -36,7 +42,7 @@ def watch_lag(ctx: click.Context, admin: "Admin", name: str, interval_s: float) 
                 lines = admin.group_lag(name)
                 pace = history.look(time.monotonic(), lines)
                 if as_document:
-                    emit(ctx, lag_document(name, lines, pace))
+                    emit(ctx, watched_lag_document(name, lines, pace))
                 elif live is None:
                     click.echo(lag_sentence(pace))
                 else:

@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING
 
 from hightide_cli.command_line.sizes import duration_text
 from hightide_cli.group.lag_watch import LagPace
-from hightide_cli.printing.rendering import Json, table
+from hightide_cli.printing.rendering import table
 
 if TYPE_CHECKING:
     from hightide import PartitionLag
+
+    from hightide_cli.documents.groups import LagDocument, PartitionLagDocument, WatchedLagDocument
 
 _HEADINGS = ("topic", "partition", "committed", "end", "lag", "consumer")
 
@@ -47,9 +49,9 @@ def lag_sentence(pace: LagPace) -> str:
     return ", ".join(parts)
 
 
-def lag_document(group: str, lines: Sequence["PartitionLag"], pace: LagPace | None = None) -> dict[str, Json]:
-    """The same as JSON. Called with a pace by `--watch`."""
-    partitions: list[Json] = [
+def lag_document(group: str, lines: Sequence["PartitionLag"]) -> "LagDocument":
+    """The same as JSON."""
+    partitions: list[PartitionLagDocument] = [
         {
             "topic": line.partition.topic,
             "partition": line.partition.partition,
@@ -60,16 +62,15 @@ def lag_document(group: str, lines: Sequence["PartitionLag"], pace: LagPace | No
         }
         for line in lines
     ]
-    document: dict[str, Json] = {
-        "group": group,
-        "lag": sum(line.lag or 0 for line in lines),
-        "partitions": partitions,
+    return {"group": group, "lag": sum(line.lag or 0 for line in lines), "partitions": partitions}
+
+
+def watched_lag_document(group: str, lines: Sequence["PartitionLag"], pace: LagPace) -> "WatchedLagDocument":
+    """One look of `--watch` as JSON."""
+    return {
+        **lag_document(group, lines),
+        "read_per_s": pace.read_per_s,
+        "written_per_s": pace.written_per_s,
+        "seconds_left": pace.seconds_left,
+        "stalled_s": pace.stalled_s,
     }
-    if pace is not None:
-        document |= {
-            "read_per_s": pace.read_per_s,
-            "written_per_s": pace.written_per_s,
-            "seconds_left": pace.seconds_left,
-            "stalled_s": pace.stalled_s,
-        }
-    return document

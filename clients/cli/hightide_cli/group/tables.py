@@ -12,6 +12,13 @@ from hightide_cli.printing.rendering import Json, properties, table
 if TYPE_CHECKING:
     from hightide import GroupDescription, GroupListing, GroupMember, PartitionLag, TopicPartition
 
+    from hightide_cli.documents.groups import (
+        GroupDocument,
+        ListedGroupDocument,
+        MemberDocument,
+        PartitionResetDocument,
+        ResetDocument,
+    )
     from hightide_cli.group.reset_plan import PlannedReset
 
 
@@ -26,7 +33,7 @@ def listing_table(groups: Sequence["GroupListing"]) -> str:
 
 def listing_document(groups: Sequence["GroupListing"]) -> dict[str, Json]:
     """`group ls -o json`."""
-    documents: list[Json] = [
+    documents: list[ListedGroupDocument] = [
         {
             "group": each.group,
             "state": each.state,
@@ -81,9 +88,9 @@ def description_text(group: "GroupDescription", lines: Sequence["PartitionLag"])
     return "\n\n".join(parts)
 
 
-def description_document(group: "GroupDescription", lines: Sequence["PartitionLag"]) -> dict[str, Json]:
+def description_document(group: "GroupDescription", lines: Sequence["PartitionLag"]) -> "GroupDocument":
     """`group describe -o json`."""
-    members: list[Json] = [
+    members: list[MemberDocument] = [
         {
             "consumer": each.consumer_id,
             "instance": each.instance_id or None,
@@ -159,9 +166,9 @@ def reset_table(planned: Sequence["PlannedReset"]) -> str:
 
 def reset_document(
     group: str, planned: Sequence["PlannedReset"], *, executed: bool, errors: Mapping["TopicPartition", str]
-) -> dict[str, Json]:
+) -> "ResetDocument":
     """`group reset-offsets -o json`. `errors` are the names of what was refused, by partition."""
-    partitions: list[Json] = [
+    partitions: list[PartitionResetDocument] = [
         {
             "topic": each.partition.topic,
             "partition": each.partition.partition,

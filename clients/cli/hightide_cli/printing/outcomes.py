@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hightide_cli.printing.rendering import Json
-
 if TYPE_CHECKING:
     from hightide import PartitionOutcome
 
+    from hightide_cli.documents.moves import OutcomeDocument
 
-def partition_document(outcome: "PartitionOutcome") -> dict[str, Json]:
+
+def partition_document(outcome: "PartitionOutcome") -> "OutcomeDocument":
     """One partition as JSON; `error` is None where it was done."""
     return {
         "topic": outcome.partition.topic,

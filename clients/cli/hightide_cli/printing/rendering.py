@@ -8,7 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 Cell: TypeAlias = str | int | float | bool | Sequence[int] | None
-Json: TypeAlias = "str | int | float | bool | Sequence[Json] | Mapping[str, Json] | None"
+Shape: TypeAlias = Mapping[str, object]
+"""A TypedDict of `hightide_cli.documents` is one."""
+Json: TypeAlias = "str | int | float | bool | Sequence[Json] | Mapping[str, Json] | Shape | None"
 
 _GAP = "  "
 

@@ -16,6 +16,8 @@ from hightide_cli.reassign.plan_and_apply import apply, parse_rate, plan
 if TYPE_CHECKING:
     from hightide import Admin, Reassignment, TopicPartition
 
+    from hightide_cli.documents.moves import MoveDocument, OutcomeDocument
+
 
 class _Group(click.Group):
     """`reassign ls` was called `reassign list` once, and answers to that name too."""
@@ -63,7 +65,7 @@ def list_moves(ctx: click.Context) -> None:
     with open_admin(ctx) as admin:
         listing = admin.list_reassignments()
     if wants_document(ctx):
-        moves: list[Json] = [move_document(each) for each in listing.reassignments]
+        moves: list[MoveDocument] = [move_document(each) for each in listing.reassignments]
         document: dict[str, Json] = {
             "reassignments": moves,
             "throttle_bytes_per_s": listing.throttle_bytes_per_s,
@@ -102,7 +104,7 @@ def cancel(ctx: click.Context, every: bool, topic: str | None, partition: int | 
         )
     done = [each.partition for each in outcomes if each.ok]
     if wants_document(ctx):
-        results: list[Json] = [partition_document(each) for each in outcomes]
+        results: list[OutcomeDocument] = [partition_document(each) for each in outcomes]
         emit(ctx, {"dry_run": dry_run, "partitions": results})
     elif not outcomes:
         click.echo("nothing is on the move")
@@ -142,7 +144,7 @@ def throttle(ctx: click.Context, rate: str) -> None:
         click.echo(_throttle_sentence(limit))
 
 
-def move_document(move: "Reassignment") -> dict[str, Json]:
+def move_document(move: "Reassignment") -> "MoveDocument":
     """One move as JSON."""
     return {
         "topic": move.partition.topic,

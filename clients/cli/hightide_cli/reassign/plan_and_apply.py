@@ -17,6 +17,7 @@ from hightide_cli.printing.rendering import Json, table
 if TYPE_CHECKING:
     from hightide import Admin, TopicPartition
 
+    from hightide_cli.documents.moves import OutcomeDocument
     from hightide_cli.reassign.plan import Place, Plan
     from hightide_cli.reassign.plan_file import PlannedMove
 
@@ -195,7 +196,7 @@ def _begin(
         {(each.topic, each.partition): tuple(moves[each]) for each in begun},
     )
     if wants_document(ctx):
-        results: list[Json] = [partition_document(each) for each in outcomes]
+        results: list[OutcomeDocument] = [partition_document(each) for each in outcomes]
         document: dict[str, Json] = {
             "dry_run": dry_run,
             "partitions": results,

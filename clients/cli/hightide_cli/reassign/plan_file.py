@@ -4,10 +4,12 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hightide_cli.printing.rendering import Json
 from hightide_cli.reassign.plan import Plan
+
+if TYPE_CHECKING:
+    from hightide_cli.documents.moves import PlanDocument
 
 VERSION = 1
 
@@ -26,7 +28,7 @@ class PlannedMove:
     before: tuple[int, ...] | None
 
 
-def plan_document(plan: Plan) -> dict[str, Json]:
+def plan_document(plan: Plan) -> "PlanDocument":
     """The plan as JSON: what `plan -o json` prints and `apply` reads."""
     return {
         "version": VERSION,

@@ -15,6 +15,8 @@ from hightide_cli.reassign.progress import MoveProgress, Progress, Watched
 if TYPE_CHECKING:
     from hightide import Admin, TopicPartition
 
+    from hightide_cli.documents.moves import MoveProgressDocument, ProgressDocument
+
 # A failover of the controller must not end the watching.
 WATCH_TIMEOUT_MS: Final = 60_000
 _ROWS_MAX: Final = 20
@@ -116,9 +118,9 @@ def summary_line(progress: Progress) -> str:
     return ", ".join(parts)
 
 
-def progress_document(progress: Progress) -> dict[str, Json]:
+def progress_document(progress: Progress) -> "ProgressDocument":
     """One look as JSON."""
-    moves: list[Json] = [
+    moves: list[MoveProgressDocument] = [
         {
             "topic": each.move.partition.topic,
             "partition": each.move.partition.partition,

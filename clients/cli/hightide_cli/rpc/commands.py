@@ -12,7 +12,7 @@ import click
 from hightide_cli.command_line.choices import choices
 from hightide_cli.command_line.options import common_options
 from hightide_cli.printing.output import emit, wants_document
-from hightide_cli.printing.rendering import Json, printable_json, table
+from hightide_cli.printing.rendering import Shape, printable_json, table
 
 if TYPE_CHECKING:
     import grpc
@@ -101,7 +101,7 @@ def describe(ctx: click.Context, words: tuple[str, ...], timeout_s: float) -> No
         pool = server.pool_with(symbol)
         comments = text.comments_of(server.files())
     found = _found(pool, symbol)
-    document: dict[str, Json]
+    document: Shape
     match type(found).__name__.removesuffix("Descriptor"):
         case "Service":
             documents = [text.method_document(each, comments) for each in found.methods]

@@ -2,7 +2,7 @@
 Pure: descriptors in, lines out."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from google.protobuf import descriptor_pb2
 from google.protobuf.descriptor import (
@@ -13,7 +13,10 @@ from google.protobuf.descriptor import (
     ServiceDescriptor,
 )
 
-from hightide_cli.printing.rendering import Json, printable
+from hightide_cli.printing.rendering import printable
+
+if TYPE_CHECKING:
+    from hightide_cli.documents.contract import MessageDocument, MethodDocument
 
 # The numbers of fields in descriptor.proto, by which comments name what they belong to.
 _MESSAGES, _ENUMS, _SERVICES = 4, 5, 6
@@ -109,7 +112,7 @@ def enum_text(enum: EnumDescriptor, comments: Comments) -> str:
     return "\n".join([*lines, "}"])
 
 
-def message_document(message: Descriptor, comments: Comments) -> dict[str, Json]:
+def message_document(message: Descriptor, comments: Comments) -> "MessageDocument":
     """A message for programs."""
     return {
         "message": message.full_name,
@@ -126,7 +129,7 @@ def message_document(message: Descriptor, comments: Comments) -> dict[str, Json]
     }
 
 
-def method_document(method: MethodDescriptor, comments: Comments) -> dict[str, Json]:
+def method_document(method: MethodDescriptor, comments: Comments) -> "MethodDocument":
     """A method for programs."""
     return {
         "method": f"{method.containing_service.full_name}/{method.name}",

@@ -3,7 +3,13 @@
 import json
 
 from hightide import PartitionLag, TopicPartition
-from hightide_cli.group.lag_table import furthest_behind, lag_document, lag_sentence, lag_table
+from hightide_cli.group.lag_table import (
+    furthest_behind,
+    lag_document,
+    lag_sentence,
+    lag_table,
+    watched_lag_document,
+)
 from hightide_cli.group.lag_watch import LagHistory, LagPace
 from hightide_cli.printing.rendering import json_line
 
@@ -112,5 +118,5 @@ def test_programs_get_the_same() -> None:
             {"topic": "t", "partition": 2, "committed": None, "end": 7, "lag": None, "consumer": None},
         ],
     }
-    watched = lag_document("g", both, LagPace(60, 2, 1, 1, 0, 5.0, 1.0, 15.0, 0.0))
+    watched = watched_lag_document("g", both, LagPace(60, 2, 1, 1, 0, 5.0, 1.0, 15.0, 0.0))
     assert (watched["read_per_s"], watched["seconds_left"]) == (5.0, 15.0)

@@ -1,6 +1,7 @@
 """Each command has its document in the registry, and the registry tells right documents from wrong ones."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, NotRequired, TypedDict
 
 import click
 import pytest
@@ -8,6 +9,7 @@ from hightide_cli.documents.form import (
     Document,
     Field,
     departures,
+    fields_of,
     flag,
     many,
     mapping,
@@ -35,10 +37,10 @@ def test_every_command_is_registered_and_nothing_else_is() -> None:
     assert not DOCUMENTS.keys() & WITHOUT_DOCUMENT.keys()
 
 
-def fields_of(fields: tuple[Field, ...]) -> Iterator[Field]:
+def all_fields(fields: tuple[Field, ...]) -> Iterator[Field]:
     for each in fields:
         yield each
-        yield from fields_of(each.fields)
+        yield from all_fields(each.fields)
 
 
 @pytest.mark.parametrize("command", sorted(DOCUMENTS))
@@ -48,7 +50,7 @@ def test_a_document_is_described_in_full(command: str) -> None:
     for document in documents:
         names = [each.name for each in document.fields]
         assert len(set(names)) == len(names)
-        for field in fields_of(document.fields):
+        for field in all_fields(document.fields):
             assert field.meaning
             assert not field.fields or field.type in ("object", "array")
 
@@ -96,3 +98,52 @@ def test_what_is_missing_is_named() -> None:
         "name is missing"
     ]
     assert departures([DOCUMENT], [1]) == ["it is no object but list"]
+
+
+class Part(TypedDict):
+    number: Annotated[int, "d"]
+    done: Annotated[bool, "e"]
+
+
+class Owner(TypedDict):
+    id: Annotated[str, "i"]
+
+
+class Shape(TypedDict):
+    name: Annotated[str, "a"]
+    count: Annotated[int | None, "b"]
+    pace: NotRequired[Annotated[float, "c"]]
+    parts: Annotated[Sequence[Part], "p"]
+    owner: Annotated[Owner | None, "o"]
+    names: Annotated[Sequence[str], "n"]
+    shards: Annotated[Sequence[str | None], "s"]
+    streams: Annotated[Mapping[str, int], "t"]
+    attributes: Annotated[Mapping[str, object], "x"]
+
+
+class Longer(Shape):
+    more: Annotated[int, "m"]
+
+
+def test_the_fields_of_a_shape_are_its_keys_with_their_types_and_meanings() -> None:
+    expected = (
+        text("name", "a"),
+        whole("count", "b").or_null,
+        number("pace", "c").optional,
+        many("parts", "p", whole("number", "d"), flag("done", "e")),
+        one("owner", "o", text("id", "i")).or_null,
+        Field("names", "array", "n", items="string"),
+        Field("shards", "array", "s", items="string").or_null,
+        mapping("streams", "t", "integer"),
+        mapping("attributes", "x", "any"),
+    )
+    assert fields_of(Shape) == expected
+    assert fields_of(Longer) == (*expected, whole("more", "m"))
+
+
+def test_a_key_that_does_not_say_what_it_means_has_no_field() -> None:
+    class Silent(TypedDict):
+        name: str
+
+    with pytest.raises(AssertionError, match="name does not say what it means"):
+        fields_of(Silent)
