@@ -23,9 +23,7 @@ BANNED: dict[str, tuple[str, tuple[str, ...]]] = {
     r"[\"']/(brokers|controller|admin|config|consumers|cluster|producer_ids)\b": (
         "spell ZooKeeper paths in hightide_runtime.znodes only",
         (
-            "services/runtime/hightide_runtime/znodes/cluster_znodes.py",
-            "services/runtime/hightide_runtime/znodes/admin_znodes.py",
-            "services/runtime/hightide_runtime/znodes/group_znodes.py",
+            "services/runtime/hightide_runtime/znodes/",
             "tests/",
         ),
     ),

@@ -18,7 +18,7 @@ from hightide_broker.cluster.coordinators import Coordinators
 from hightide_broker.cluster.metadata import MetadataCache
 from hightide_broker.cluster.partition_decisions import PartitionKey
 from hightide_broker.contract.replica_calls import Follower
-from hightide_broker.core.events import StorageFailed
+from hightide_broker.core.events import DirectoryFailed
 from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.data.delete_records import RecordDeletion
 from hightide_broker.data.describe_producers import ProducerDescriptions
@@ -112,46 +112,10 @@ class Assembly:
             session, broker_id, lambda: self.registration.broker_epoch, ports.connect
         )
         self.hung_disks = HungDisks(self._replicas, self._fetchers, self._failed_replicas)
-        # Damage at rest is looked for and mended in a thread of its own: no read and no write waits for it.
-        self._healing = Healing(
-            broker_id, self._replicas, self._fetchers, self._failed_replicas, self._address_of, self._at_rest,
-            ports.connect,
-        )  # fmt: skip
-        self._comparison = Comparison(
-            self._replicas,
-            self._follower,
-            self._address_of,
-            self._failed_replicas,
-            self._at_rest,
-            ports.connect,
-        )
-        scrubbing = ScrubSettings(settings.scrub_bytes_per_s, settings.scrub_interval_ms)
-        self._scrub = Scrub(self._replicas, self._at_rest, scrubbing, self._comparison)
-        self._strays = StrayWatch(
-            broker_id, cluster_id, session,
-            lambda key: self._control.held(key), lambda held: self._control.let_go(held),
-        )  # fmt: skip
-        listeners = ControlListeners(
-            self._strays.suspect, self._controller_elected, self._replica_server.limit_moves
-        )
-        self._control = Control(
-            broker_id, clock, self._replicas, self._metadata, self._shell, directories, self.registration,
-            telemetry, listeners, settings.replica_lag_time_max_ms, settings.min_insync_replicas,
-        )  # fmt: skip
+        self._healing, self._comparison, self._scrub = self._care_for_data_at_rest(ports)
+        self._strays, self._control = self._hosting(ports, telemetry, cluster_id)
         self._log_starts = LogStarts(self._shell, directories, self.storage_failed)
-        self._shell.perform_with(
-            EffectPorts(
-                fetching=self._fetchers,
-                isr=self._isr_store,
-                stopped=self._control,
-                log_starts=self._log_starts,
-                divergences=self._failed_replicas,
-                group_commit=GroupCommits(
-                    {path: self._group_commit(each) for path, each in directories.by_path.items()},
-                    lambda replica: replica.log.data_directory,
-                ),
-            )
-        )
+        self._shell.perform_with(self._effect_ports())
         self._in_flight = Budget(settings.in_flight_produce_bytes_max)
         self._producing = ProduceHandler(
             broker_id, clock, self._replicas, self._metadata, self._shell, self._in_flight
@@ -170,6 +134,46 @@ class Assembly:
         self._maintenances = [self._maintenance(clock, each) for each in directories.online]
         directories.tell_of_failures(self._went_offline)
         directories.tell_of_damage(self._healing.met)
+
+    def _care_for_data_at_rest(self, ports: Ports) -> tuple[Healing, Comparison, Scrub]:
+        """What looks for damage at rest and mends it. Its own thread does so: no read and no write waits."""
+        settings, replicas, reports = self._settings, self._replicas, self._failed_replicas
+        address_of, at_rest = self._address_of, self._at_rest
+        healing = Healing(
+            settings.broker_id, replicas, self._fetchers, reports, address_of, at_rest, ports.connect
+        )
+        comparison = Comparison(replicas, self._follower, address_of, reports, at_rest, ports.connect)
+        scrubbing = ScrubSettings(settings.scrub_bytes_per_s, settings.scrub_interval_ms)
+        return healing, comparison, Scrub(replicas, at_rest, scrubbing, comparison)
+
+    def _hosting(self, ports: Ports, telemetry: Telemetry, cluster_id: str) -> tuple[StrayWatch, Control]:
+        """What carries out the controller's decisions, and what looks for replicas without one. The watch is
+        built first, and asks the control later."""
+        settings = self._settings
+        strays = StrayWatch(
+            settings.broker_id, cluster_id, ports.session,
+            lambda key: self._control.held(key), lambda held: self._control.let_go(held),
+        )  # fmt: skip
+        listeners = ControlListeners(
+            strays.suspect, self._controller_elected, self._replica_server.limit_moves
+        )
+        return strays, Control(
+            settings.broker_id, ports.clock, self._replicas, self._metadata, self._shell, self._directories,
+            self.registration, telemetry, listeners, settings.replica_lag_time_max_ms,
+            settings.min_insync_replicas,
+        )  # fmt: skip
+
+    def _effect_ports(self) -> EffectPorts:
+        """Who performs the effects of replicas that the shell does not perform itself."""
+        commits = {path: self._group_commit(each) for path, each in self._directories.by_path.items()}
+        return EffectPorts(
+            fetching=self._fetchers,
+            isr=self._isr_store,
+            stopped=self._control,
+            log_starts=self._log_starts,
+            divergences=self._failed_replicas,
+            group_commit=GroupCommits(commits, lambda replica: replica.log.data_directory),
+        )
 
     def _controller_elected(self) -> None:
         """A new controller knows of nothing that was reported to earlier ones."""
@@ -270,7 +274,7 @@ class Assembly:
         report. Other replicas go on. The broker stops when no directory is left."""
         gone = [replica for replica in self._replicas if replica.log.data_directory == directory.path]
         for replica in gone:
-            self._shell.feed(replica, StorageFailed())
+            self._shell.feed(replica, DirectoryFailed())
         self.hung_disks.forget(directory)
         directory.executor.submit(disown, directory.data)
         if self._directories.online:

@@ -48,11 +48,11 @@ def test_everything_that_is_asked_for_is_read_at_once(zookeeper_hosts: str) -> N
         await put(session, "/config/topics/flights", b'{"configs":{"retention.ms":"1"}}')
         await put(session, "/config/reassignment", b'{"throttle_bytes_per_s":1000}')
         read = await reader.read_all(["flights"])
-        assert read.admin.reassignments == {FLIGHTS_0: ev.ReassignmentZnode((4, 5), (), 0)}
-        assert read.admin.additions == {TopicPartition("flights", 7): ev.AdditionZnode((1, 2), 0)}
-        assert read.admin.removals == {TopicPartition("flights", 6): ev.RemovalZnode(0)}
-        assert read.admin.deletions == {"old": ev.DeletionZnode("", 0)}
-        assert read.admin.throttle == ev.ThrottleZnode(1000, 0)
+        assert read.admin.reassignments == {FLIGHTS_0: ev.StoredReassignment((4, 5), (), 0)}
+        assert read.admin.additions == {TopicPartition("flights", 7): ev.StoredAddition((1, 2), 0)}
+        assert read.admin.removals == {TopicPartition("flights", 6): ev.StoredRemoval(0)}
+        assert read.admin.deletions == {"old": ev.StoredDeletion("", 0)}
+        assert read.admin.throttle == ev.StoredThrottle(1000, 0)
         assert read.configs == {"flights": ({"retention.ms": "1"}, 0)}
         assert not any(read.admin.complaints.values())
 
@@ -79,7 +79,7 @@ def test_nonsense_is_complained_about_by_its_path_and_hides_nothing_else(zookeep
         await put(session, "/admin/partitions_reassigned/flights/0", b"[4, 5]")
         read = await reader.read(await changed_paths(session, len(nonsense) + 5))
         assert nonsense.keys() <= {path for path, why in read.admin.complaints.items() if why}
-        assert read.admin.reassignments == {FLIGHTS_0: ev.ReassignmentZnode((4, 5), (), 0)}
+        assert read.admin.reassignments == {FLIGHTS_0: ev.StoredReassignment((4, 5), (), 0)}
 
     with_session(zookeeper_hosts + "/nonsense", test)
 

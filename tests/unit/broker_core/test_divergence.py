@@ -10,10 +10,10 @@ from hightide_broker.core.effects import (
     TruncateTo,
 )
 from hightide_broker.core.events import (
+    DirectoryFailed,
     FetchRefused,
     LeaderAndIsrDecided,
     Span,
-    StorageFailed,
 )
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import Replica, ReplicaSettings, Role
@@ -112,5 +112,5 @@ def test_it_may_be_offline_and_lead_and_fail(pair: ReplicaPair) -> None:
     assert (follower.state.is_leader, follower.values) == (True, "ab")
     pair.decide(3, 5, isr=(2, 3), to=(2,), unclean_epoch=4)
     follower.is_answered(-1, 0)
-    follower.happens(StorageFailed())
+    follower.happens(DirectoryFailed())
     assert follower.state.decision.leader_epoch == 5

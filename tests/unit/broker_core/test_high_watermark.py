@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 from hightide_broker.core.effects import AdvanceHighWatermark, AnswerProduces, Append, Refuse, StoreIsr
 from hightide_broker.core.events import (
+    DirectoryFailed,
     FollowerFetched,
     FsyncDone,
     IsrStored,
     ProduceArrived,
     SettingsChanged,
-    StorageFailed,
 )
 from hightide_broker.core.reads import (
     NothingCommittedYet,
@@ -149,7 +149,7 @@ def test_a_replica_is_read_as_far_as_it_knows_to_be_committed(pair: ReplicaPair)
         assert replica_read(follower, offset) == expected
     assert replica_read(follower, -1) is Refusal.OFFSET_OUT_OF_RANGE
     assert replica_read(follower, 3) is Refusal.OFFSET_OUT_OF_RANGE
-    pair[2].happens(StorageFailed())
+    pair[2].happens(DirectoryFailed())
     assert replica_read(pair[2].state, 0) is Refusal.STORAGE_FAILED
 
 

@@ -16,6 +16,7 @@ from hightide_broker.core.effects import (
     StopFetching,
 )
 from hightide_broker.core.events import (
+    DirectoryFailed,
     EpochEndAsked,
     Event,
     FollowerFetched,
@@ -23,7 +24,6 @@ from hightide_broker.core.events import (
     ProduceArrived,
     SettingsChanged,
     StopRequested,
-    StorageFailed,
 )
 from hightide_broker.core.machine import step
 from hightide_broker.core.refusals import Refusal
@@ -128,7 +128,7 @@ def test_a_stopped_replica_obeys_only_newer_decisions(pair: ReplicaPair) -> None
 
 def test_a_failed_log_directory_takes_the_replica_out_of_service(pair: ReplicaPair) -> None:
     pair.decide(1, 1)
-    assert pair[1].happens(StorageFailed()) == (AbandonWaiters(Refusal.STORAGE_FAILED),)
+    assert pair[1].happens(DirectoryFailed()) == (AbandonWaiters(Refusal.STORAGE_FAILED),)
     assert pair[1].happens(LeaderAndIsrDecided.dummy(2, 2)) == (Refuse(Refusal.STORAGE_FAILED),)
     assert pair[1].produces("a") == (Refuse(Refusal.STORAGE_FAILED),)
 

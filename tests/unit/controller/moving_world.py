@@ -22,7 +22,7 @@ def move(*target: int, name: TopicPartition = FLIGHTS, request_id: int = 1) -> r
 
 
 def by_hand(*target: int, name: TopicPartition = FLIGHTS, version: int = 0) -> ev.Admin:
-    return ev.Admin(reassignments={name: ev.ReassignmentZnode(target, (), version)})
+    return ev.Admin(reassignments={name: ev.StoredReassignment(target, (), version)})
 
 
 def begun(world: World, *target: int, name: TopicPartition = FLIGHTS) -> World:

@@ -23,11 +23,11 @@ class ZooKeeper:
     topics: dict[str, ev.Topic] = field(default_factory=dict)
     markers: dict[str, str] = field(default_factory=dict)
     configs: dict[str, tuple[dict[str, str], int]] = field(default_factory=dict)
-    moves: dict[TopicPartition, ev.ReassignmentZnode] = field(default_factory=dict)
-    additions: dict[TopicPartition, ev.AdditionZnode] = field(default_factory=dict)
-    removals: dict[TopicPartition, ev.RemovalZnode] = field(default_factory=dict)
-    deletions: dict[str, ev.DeletionZnode] = field(default_factory=dict)
-    throttle: ev.ThrottleZnode | None = None
+    moves: dict[TopicPartition, ev.StoredReassignment] = field(default_factory=dict)
+    additions: dict[TopicPartition, ev.StoredAddition] = field(default_factory=dict)
+    removals: dict[TopicPartition, ev.StoredRemoval] = field(default_factory=dict)
+    deletions: dict[str, ev.StoredDeletion] = field(default_factory=dict)
+    throttle: ev.StoredThrottle | None = None
     ids_made_up: int = 0
     puts: int = 0
     created: dict[str, int] = field(default_factory=dict)
@@ -118,7 +118,7 @@ class ZooKeeper:
         match write:
             case wr.ReassignmentWrite(name, target, original, expected):
                 expect(version_of(self.moves.get(name)) == expected)
-                self.moves[name] = ev.ReassignmentZnode(target, original, following(expected))
+                self.moves[name] = ev.StoredReassignment(target, original, following(expected))
             case wr.ReassignmentDone(name, expected):
                 expect(version_of(self.moves.pop(name, None)) == expected)
             case wr.AdditionDone(name, expected):
@@ -127,12 +127,12 @@ class ZooKeeper:
                 expect(version_of(self.removals.pop(name, None)) == expected)
             case wr.DeletionAdopted(topic_name, topic_id, expected):
                 expect(version_of(self.deletions.get(topic_name)) == expected)
-                self.deletions[topic_name] = ev.DeletionZnode(topic_id, following(expected))
+                self.deletions[topic_name] = ev.StoredDeletion(topic_id, following(expected))
             case wr.DeletionDone(topic_name, expected):
                 expect(version_of(self.deletions.pop(topic_name, None)) == expected)
             case wr.ThrottleWrite(throttle, expected):
                 expect(version_of(self.throttle) == expected)
-                self.throttle = ev.ThrottleZnode(throttle, following(expected))
+                self.throttle = ev.StoredThrottle(throttle, following(expected))
             case _:
                 raise AssertionError(write)
 

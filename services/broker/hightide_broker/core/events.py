@@ -254,7 +254,7 @@ class SettingsChanged:
 
 
 @dataclass(frozen=True, slots=True)
-class StorageFailed:
+class DirectoryFailed:
     """An I/O error that is final: the replica is out of service until the broker is started again."""
 
 
@@ -276,5 +276,5 @@ Event: TypeAlias = (
     | DeleteRecordsArrived
     | LogStartMoved
     | SettingsChanged
-    | StorageFailed
+    | DirectoryFailed
 )

@@ -24,6 +24,7 @@ from hightide_broker.core.effects import AbandonWaiters, Effect, Effects, StopFe
 from hightide_broker.core.events import (
     BatchesReceived,
     DeleteRecordsArrived,
+    DirectoryFailed,
     EpochEndAsked,
     EpochEndReceived,
     Event,
@@ -39,7 +40,6 @@ from hightide_broker.core.events import (
     ProduceArrived,
     SettingsChanged,
     StopRequested,
-    StorageFailed,
     Ticked,
 )
 from hightide_broker.core.refusals import Refusal
@@ -86,7 +86,7 @@ def step(replica: Replica, event: Event) -> tuple[Replica, Effects]:
             return log_start.log_start_moved(replica, event)
         case SettingsChanged():
             return settings_changed(replica, event)
-        case StorageFailed():
+        case DirectoryFailed():
             return storage_failed(replica)
         case _:
             assert_never(event)

@@ -21,7 +21,6 @@ from hightide_controller.core.values.requests import (
 )
 
 __all__ = [
-    "AdditionZnode",
     "Admin",
     "AdminChanged",
     "BalanceDue",
@@ -37,13 +36,10 @@ __all__ = [
     "ControlledShutdownRequested",
     "ControllerSeen",
     "CreateTopicRequested",
-    "DeletionZnode",
     "Elected",
     "Event",
     "Fenced",
     "LeadershipDeclined",
-    "ReassignmentZnode",
-    "RemovalZnode",
     "ReplicasDamaged",
     "ReplicasFailed",
     "ResignationRequested",
@@ -55,7 +51,11 @@ __all__ = [
     "StoreCommitted",
     "StoreRefused",
     "StoreUnknown",
-    "ThrottleZnode",
+    "StoredAddition",
+    "StoredDeletion",
+    "StoredReassignment",
+    "StoredRemoval",
+    "StoredThrottle",
     "Ticked",
     "Topic",
     "TopicStoreRefused",
@@ -108,7 +108,7 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
-class ReassignmentZnode:
+class StoredReassignment:
     """The content of /admin/partitions_reassigned/[topic]/[partition]; without `original` the move has not
     begun."""
 
@@ -121,7 +121,7 @@ class ReassignmentZnode:
 
 
 @dataclass(frozen=True, slots=True)
-class AdditionZnode:
+class StoredAddition:
     """The content of /admin/partitions_add/[topic]/[partition]."""
 
     replicas: tuple[int, ...]
@@ -129,14 +129,14 @@ class AdditionZnode:
 
 
 @dataclass(frozen=True, slots=True)
-class RemovalZnode:
+class StoredRemoval:
     """A znode /admin/partitions_remove/[topic]/[partition]: the partition is to be removed."""
 
     version: int
 
 
 @dataclass(frozen=True, slots=True)
-class DeletionZnode:
+class StoredDeletion:
     """The content of /admin/delete_topics/[topic]; an empty `topic_id`: not begun."""
 
     topic_id: str
@@ -144,7 +144,7 @@ class DeletionZnode:
 
 
 @dataclass(frozen=True, slots=True)
-class ThrottleZnode:
+class StoredThrottle:
     """The content of /config/reassignment; `version` None: it does not exist."""
 
     throttle_bytes_per_s: int
@@ -159,11 +159,11 @@ class Admin:
     it is invalid; None: it is valid now, or gone.
     """
 
-    reassignments: dict[TopicPartition, ReassignmentZnode | None] = field(default_factory=dict)
-    additions: dict[TopicPartition, AdditionZnode | None] = field(default_factory=dict)
-    removals: dict[TopicPartition, RemovalZnode | None] = field(default_factory=dict)
-    deletions: dict[str, DeletionZnode | None] = field(default_factory=dict)
-    throttle: ThrottleZnode | None = None
+    reassignments: dict[TopicPartition, StoredReassignment | None] = field(default_factory=dict)
+    additions: dict[TopicPartition, StoredAddition | None] = field(default_factory=dict)
+    removals: dict[TopicPartition, StoredRemoval | None] = field(default_factory=dict)
+    deletions: dict[str, StoredDeletion | None] = field(default_factory=dict)
+    throttle: StoredThrottle | None = None
     """Also None if it was not read."""
     complaints: dict[str, str | None] = field(default_factory=dict)
 

@@ -22,9 +22,9 @@ from hightide_controller.core.elections.stores import (
 )
 from hightide_controller.core.elections.waiting_requests import turn_away, wait_for_acknowledgement
 from hightide_controller.core.events import (
-    DeletionZnode,
-    ReassignmentZnode,
     StatesRead,
+    StoredDeletion,
+    StoredReassignment,
     Topic,
     TopicsRead,
 )
@@ -158,7 +158,7 @@ def _take_admin_write(work: TopicWork, write: Write) -> None:
     match write:
         case ReassignmentWrite(name, target, original, expected_version):
             version = 0 if expected_version is None else expected_version + 1
-            work.moves[name.partition] = ReassignmentZnode(target, original, version)
+            work.moves[name.partition] = StoredReassignment(target, original, version)
             work.due_moves[name.partition] = None
         case ReassignmentDone(name, _):
             work.moves.pop(name.partition, None)
@@ -168,7 +168,7 @@ def _take_admin_write(work: TopicWork, write: Write) -> None:
         case RemovalDone(name, _):
             work.removals.pop(name.partition, None)
         case DeletionAdopted(_, topic_id, expected_version):
-            work.intent = DeletionZnode(topic_id, 0 if expected_version is None else expected_version + 1)
+            work.intent = StoredDeletion(topic_id, 0 if expected_version is None else expected_version + 1)
         case DeletionDone():
             work.intent = None
         case MarkerRemoved(topic_id):

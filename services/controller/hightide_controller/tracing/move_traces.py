@@ -146,7 +146,7 @@ class MoveTraces:
                 pass
 
     def _take_over(
-        self, moves: Mapping[TopicPartition, ev.ReassignmentZnode | None], topics: Mapping[str, ev.Topic]
+        self, moves: Mapping[TopicPartition, ev.StoredReassignment | None], topics: Mapping[str, ev.Topic]
     ) -> None:
         traces: dict[str, _Trace] = {}
         self._note(moves, topics)
@@ -161,7 +161,7 @@ class MoveTraces:
             self._add(name, trace, znode.target, znode.original, _Stage.CATCH_UP)
 
     def _note(
-        self, moves: Mapping[TopicPartition, ev.ReassignmentZnode | None], topics: Mapping[str, ev.Topic]
+        self, moves: Mapping[TopicPartition, ev.StoredReassignment | None], topics: Mapping[str, ev.Topic]
     ) -> None:
         for name, znode in moves.items():
             self._by_hand.pop(name, None)
@@ -174,7 +174,7 @@ class MoveTraces:
                 self._done(move)
 
     def _traceparent_of(
-        self, name: TopicPartition, znode: ev.ReassignmentZnode, topics: Mapping[str, ev.Topic]
+        self, name: TopicPartition, znode: ev.StoredReassignment, topics: Mapping[str, ev.Topic]
     ) -> str:
         if is_root(znode.traceparent):
             return znode.traceparent

@@ -108,7 +108,7 @@ class AdminReader:
         wanted = [path for path in sorted(paths) if path not in _SILENT]
         found = await self._session.multi_read(wanted)
         read = AdminRead()
-        throttle: ev.ThrottleZnode | None = None
+        throttle: ev.StoredThrottle | None = None
         for path in wanted:
             znode = found.get(path)
             (self._seen.discard if znode is None else self._seen.add)(path)
@@ -156,10 +156,10 @@ class AdminReader:
             return []
 
 
-def _throttle(znode: Znode | None) -> ev.ThrottleZnode:
+def _throttle(znode: Znode | None) -> ev.StoredThrottle:
     if znode is None:
-        return ev.ThrottleZnode(0, None)
-    return ev.ThrottleZnode(ReassignmentThrottleZnode.decode(znode.data).throttle_bytes_per_s, znode.version)
+        return ev.StoredThrottle(0, None)
+    return ev.StoredThrottle(ReassignmentThrottleZnode.decode(znode.data).throttle_bytes_per_s, znode.version)
 
 
 def _take_in(read: AdminRead, path: str, znode: Znode | None) -> None:
@@ -186,10 +186,10 @@ def _take_in(read: AdminRead, path: str, znode: Znode | None) -> None:
     elif kind == cluster_znodes.PARTITIONS_ADD:
         added = None if znode is None else PartitionAddZnode.decode(znode.data)
         read.admin.additions[key] = (
-            None if znode is None or added is None else ev.AdditionZnode(added.replicas, znode.version)
+            None if znode is None or added is None else ev.StoredAddition(added.replicas, znode.version)
         )
     else:
-        read.admin.removals[key] = None if znode is None else ev.RemovalZnode(znode.version)
+        read.admin.removals[key] = None if znode is None else ev.StoredRemoval(znode.version)
 
 
 def _topic(path: str, name: str) -> str:
@@ -198,14 +198,14 @@ def _topic(path: str, name: str) -> str:
     return name
 
 
-def _reassignment(znode: Znode) -> ev.ReassignmentZnode:
+def _reassignment(znode: Znode) -> ev.StoredReassignment:
     content = ReassignmentZnode.decode(znode.data)
-    return ev.ReassignmentZnode(
+    return ev.StoredReassignment(
         content.replicas, content.original, znode.version, content.traceparent, znode.czxid
     )
 
 
-def _deletion(znode: Znode | None) -> ev.DeletionZnode | None:
+def _deletion(znode: Znode | None) -> ev.StoredDeletion | None:
     if znode is None:
         return None
-    return ev.DeletionZnode(DeleteTopicZnode.decode(znode.data).topic_id.hex(), znode.version)
+    return ev.StoredDeletion(DeleteTopicZnode.decode(znode.data).topic_id.hex(), znode.version)

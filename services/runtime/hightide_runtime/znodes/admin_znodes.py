@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from typing import Self
 
 from hightide_runtime.telemetry.trace_context import is_traceparent
-from hightide_runtime.znodes.cluster_znodes import (
-    DELETE_TOPICS,
+from hightide_runtime.znodes.content import INT64_MAX, Fields, dump, topic_id_in
+from hightide_runtime.znodes.paths import (
     PARTITIONS_ADD,
     PARTITIONS_REMOVE,
     REASSIGNMENTS,
+    delete_topic_path,
+    partition_add_path,
+    partition_remove_path,
+    reassignment_path,
 )
-from hightide_runtime.znodes.content import INT64_MAX, Fields, dump, topic_id_in
 from hightide_runtime.znodes.topic_names import is_legal_topic_name
 
 __all__ = [
@@ -44,11 +47,10 @@ class ReassignmentZnode:
         assert is_legal_topic_name(topic), topic
         return f"{REASSIGNMENTS}/{topic}"
 
-    @classmethod
-    def path(cls, topic: str, partition: int) -> str:
+    @staticmethod
+    def path(topic: str, partition: int) -> str:
         """/admin/partitions_reassigned/[topic]/[partition]."""
-        assert partition >= 0
-        return f"{cls.topic_path(topic)}/{partition}"
+        return reassignment_path(topic, partition)
 
     def encode(self) -> bytes:
         """The content as JSON."""
@@ -82,11 +84,10 @@ class PartitionAddZnode:
         assert is_legal_topic_name(topic), topic
         return f"{PARTITIONS_ADD}/{topic}"
 
-    @classmethod
-    def path(cls, topic: str, partition: int) -> str:
+    @staticmethod
+    def path(topic: str, partition: int) -> str:
         """/admin/partitions_add/[topic]/[partition]."""
-        assert partition >= 0
-        return f"{cls.topic_path(topic)}/{partition}"
+        return partition_add_path(topic, partition)
 
     def encode(self) -> bytes:
         """The content as JSON."""
@@ -112,11 +113,10 @@ class PartitionRemoveZnode:
         assert is_legal_topic_name(topic), topic
         return f"{PARTITIONS_REMOVE}/{topic}"
 
-    @classmethod
-    def path(cls, topic: str, partition: int) -> str:
+    @staticmethod
+    def path(topic: str, partition: int) -> str:
         """/admin/partitions_remove/[topic]/[partition]."""
-        assert partition >= 0
-        return f"{cls.topic_path(topic)}/{partition}"
+        return partition_remove_path(topic, partition)
 
     @staticmethod
     def encode() -> bytes:
@@ -137,8 +137,7 @@ class DeleteTopicZnode:
     @staticmethod
     def path(topic: str) -> str:
         """/admin/delete_topics/[topic]."""
-        assert is_legal_topic_name(topic), topic
-        return f"{DELETE_TOPICS}/{topic}"
+        return delete_topic_path(topic)
 
     def encode(self) -> bytes:
         """The content as JSON."""

@@ -1,4 +1,4 @@
-"""Every znode that Hightide writes: the only place that spells a ZooKeeper path.
+"""Every znode that Hightide writes. The modules of this room spell the paths of ZooKeeper, and no others do.
 
 One frozen dataclass a znode, with `path(...)`, `encode()` and `decode(data)`. The content is JSON, so
 that it can be read and mended in a ZooKeeper shell. `decode` checks whatever it is given and raises
@@ -22,6 +22,15 @@ from hightide_runtime.znodes.content import (
     number_from_name,
     topic_id_from_name,
     topic_id_in,
+)
+from hightide_runtime.znodes.paths import (
+    DELETE_TOPICS,
+    PARTITIONS_ADD,
+    PARTITIONS_REMOVE,
+    REASSIGNMENTS,
+    TOPIC_CONFIGS,
+    TOPICS,
+    topic_config_path,
 )
 from hightide_runtime.znodes.topic_names import is_legal_topic_name
 
@@ -59,15 +68,9 @@ __all__ = [
 
 BROKER_IDS = "/brokers/ids"
 BROKER_INCARNATIONS = "/brokers/incarnations"
-TOPICS = "/brokers/topics"
 TOPIC_IDS = "/brokers/topic_ids"
 CONFIG = "/config"
-TOPIC_CONFIGS = "/config/topics"
 ADMIN = "/admin"
-REASSIGNMENTS = "/admin/partitions_reassigned"
-PARTITIONS_ADD = "/admin/partitions_add"
-PARTITIONS_REMOVE = "/admin/partitions_remove"
-DELETE_TOPICS = "/admin/delete_topics"
 CONTROLLER_CANDIDATES = "/candidates/controllers"
 COORDINATOR_CANDIDATES = "/candidates/coordinators"
 
@@ -492,8 +495,7 @@ class TopicConfigZnode:
     @staticmethod
     def path(topic: str) -> str:
         """/config/topics/[topic]."""
-        assert is_legal_topic_name(topic), topic
-        return f"{TOPIC_CONFIGS}/{topic}"
+        return topic_config_path(topic)
 
     def encode(self) -> bytes:
         """The content as JSON."""

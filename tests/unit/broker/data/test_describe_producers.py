@@ -16,7 +16,7 @@ from hightide_broker.cluster.metadata import MetadataCache
 from hightide_broker.cluster.topic_settings import TopicSettings
 from hightide_broker.contract.convert_producers import producers_in, producers_out
 from hightide_broker.contract.data_calls import ProducersQuestion, Refused
-from hightide_broker.core.events import LeaderAndIsrDecided, ProduceArrived, StorageFailed
+from hightide_broker.core.events import DirectoryFailed, LeaderAndIsrDecided, ProduceArrived
 from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.core.replica import Replica, ReplicaSettings
 from hightide_broker.data import describe_producers
@@ -81,7 +81,7 @@ def ask(leader: Leader, *asked: tuple[int, int], ids: Sequence[int] = (), failed
     async def scenario() -> Answers:
         await leader.lead()
         if failed:
-            leader.shell.feed(leader.replica, StorageFailed())
+            leader.shell.feed(leader.replica, DirectoryFailed())
         answers = await leader.describe(*asked, ids=ids)
         leader.shell.close()
         return answers

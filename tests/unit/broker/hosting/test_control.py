@@ -29,7 +29,7 @@ from hightide_broker.cluster.metadata import (
     TopicView,
 )
 from hightide_broker.contract.convert_descriptions import replicas_out
-from hightide_broker.core.events import StorageFailed
+from hightide_broker.core.events import DirectoryFailed
 from hightide_broker.core.fetch_session import FollowerPosition
 from hightide_broker.core.replica import Role
 from hightide_broker.data import partition_errors
@@ -548,7 +548,7 @@ def test_a_replica_whose_directory_failed_is_described_as_such(tmp_path: Path) -
     async def scenario(rig: Rig) -> None:
         await rig.decide(decision())
         rig.produce()
-        rig.shell.feed(rig.replica(), StorageFailed())
+        rig.shell.feed(rig.replica(), DirectoryFailed())
         (described,) = await ReplicaDescriptions(rig.replicas, rig.metadata, rig.directories).describe(())
         assert described.failed
         (told,) = replicas_out(ME, [described], []).replicas

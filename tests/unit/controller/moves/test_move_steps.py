@@ -17,7 +17,7 @@ from hightide_controller.core.partition_election import Candidates
 from hightide_controller.core.values.partition import NO_LEADER, LeaderAndIsr, Partition, PartitionState
 from unit.controller.controller_world import FLIGHTS, led
 
-UNDER_WAY = ev.ReassignmentZnode((3, 4), (1, 2), 0)
+UNDER_WAY = ev.StoredReassignment((3, 4), (1, 2), 0)
 
 
 def around(*live: int) -> Surroundings:
@@ -84,5 +84,5 @@ def test_a_step_is_the_same_however_often_it_is_asked_for() -> None:
     assert isinstance(first, Step)
     assert step_forward(fresh, None, (3, 4), around(1, 2, 3, 4)) == first
     wide = partition(*first.replicas, known=first.decided)
-    znode = ev.ReassignmentZnode((3, 4), first.original, 0)
+    znode = ev.StoredReassignment((3, 4), first.original, 0)
     assert step_forward(wide, znode, (3, 4), around(1, 2, 3, 4)) == MoveWaits(())

@@ -6,7 +6,7 @@ from hightide_controller.core import events as ev
 from hightide_controller.core.state.move_watches import WATCHED_MAX, MoveWatches
 from hightide_controller.core.values.partition import TopicPartition
 
-UNDER_WAY = ev.ReassignmentZnode((3, 4), (1, 2), 0)
+UNDER_WAY = ev.StoredReassignment((3, 4), (1, 2), 0)
 
 
 def name(number: int) -> TopicPartition:
@@ -20,7 +20,7 @@ def watched(moves: MoveWatches) -> set[TopicPartition]:
 
 def test_a_move_is_watched_when_it_has_begun_and_not_before() -> None:
     moves = MoveWatches()
-    moves.note(name(0), ev.ReassignmentZnode((3, 4), (), 0))
+    moves.note(name(0), ev.StoredReassignment((3, 4), (), 0))
     assert moves.effects() == []
     moves.note(name(0), UNDER_WAY)
     assert watched(moves) == {name(0)}
@@ -30,7 +30,7 @@ def test_nothing_is_said_where_nothing_has_changed() -> None:
     moves = MoveWatches()
     moves.note(name(0), UNDER_WAY)
     assert watched(moves) == {name(0)}
-    moves.note(name(0), ev.ReassignmentZnode((5,), (1, 2), 1))
+    moves.note(name(0), ev.StoredReassignment((5,), (1, 2), 1))
     assert moves.effects() == []
 
 

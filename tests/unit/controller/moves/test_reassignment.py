@@ -34,7 +34,7 @@ def test_a_move_begins_with_the_original_replicas_and_the_new_ones() -> None:
     world.send(move(3, 4))
     world.settle()
     assert replicas(world) == (1, 2, 3, 4)
-    assert world.zk.moves[FLIGHTS] == ev.ReassignmentZnode((3, 4), (1, 2), 0)
+    assert world.zk.moves[FLIGHTS] == ev.StoredReassignment((3, 4), (1, 2), 0)
     assert outcomes(world) == (ef.PartitionOutcome(FLIGHTS),)
 
 

@@ -26,7 +26,7 @@ def test_a_hand_moves_a_partition() -> None:
     world = world_of((1, 2))
     world.write_admin(by_hand(3, 4))
     world.settle()
-    assert world.zk.moves[FLIGHTS] == ev.ReassignmentZnode((3, 4), (1, 2), 1)
+    assert world.zk.moves[FLIGHTS] == ev.StoredReassignment((3, 4), (1, 2), 1)
     catch_up(world, 1, 2, 3, 4)
     assert replicas(world) == (3, 4)
     assert world.zk.moves == {}
@@ -110,7 +110,7 @@ def test_a_request_overrides_nonsense_by_hand() -> None:
 
 def test_an_original_that_a_hand_made_up_is_not_believed() -> None:
     world = world_of((1, 2))
-    world.write_admin(ev.Admin(reassignments={FLIGHTS: ev.ReassignmentZnode((3, 4), (4, 5), 0)}))
+    world.write_admin(ev.Admin(reassignments={FLIGHTS: ev.StoredReassignment((3, 4), (4, 5), 0)}))
     world.settle()
     assert world.zk.moves[FLIGHTS].original == (1, 2)
 

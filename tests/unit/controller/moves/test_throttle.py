@@ -44,9 +44,9 @@ def test_a_limit_that_holds_already_is_not_written_again() -> None:
 def test_a_limit_by_hand_is_told_to_all_brokers() -> None:
     world = world_of((1, 2))
     world.metadata.clear()
-    world.send(ev.AdminChanged(ev.Admin(throttle=ev.ThrottleZnode(500, 0))))
+    world.send(ev.AdminChanged(ev.Admin(throttle=ev.StoredThrottle(500, 0))))
     assert len(world.metadata) == 1
-    world.send(ev.AdminChanged(ev.Admin(throttle=ev.ThrottleZnode(500, 0))))
+    world.send(ev.AdminChanged(ev.Admin(throttle=ev.StoredThrottle(500, 0))))
     assert len(world.metadata) == 1
 
 
@@ -62,7 +62,7 @@ def test_of_limits_asked_for_at_the_same_time_the_last_one_holds_and_all_are_ans
 
 def test_a_limit_that_a_hand_has_written_meanwhile_is_written_over_when_that_is_known() -> None:
     world = world_of((1, 2))
-    world.zk.throttle = ev.ThrottleZnode(77, 3)
+    world.zk.throttle = ev.StoredThrottle(77, 3)
     world.send(limit(1000))
     world.settle()
     assert written(world) == 77
@@ -92,7 +92,7 @@ def test_a_new_controller_finds_the_limit() -> None:
     world.send(limit(1000))
     world.settle()
     world.take_over()
-    assert world.state.throttle == ev.ThrottleZnode(1000, 0)
+    assert world.state.throttle == ev.StoredThrottle(1000, 0)
 
 
 def test_a_request_for_a_limit_whose_time_is_up_is_told_so() -> None:

@@ -93,7 +93,7 @@ def test_a_marker_that_a_hand_took_away_is_written_again() -> None:
 
 def test_a_bare_topic_with_an_intent_to_delete_it_is_adopted_and_deleted() -> None:
     world = World.elected(1, 2)
-    world.zk.deletions["flights"] = ev.DeletionZnode("", 0)
+    world.zk.deletions["flights"] = ev.StoredDeletion("", 0)
     world.zk.put(BARE)
     world.take_over()
     world.settle()

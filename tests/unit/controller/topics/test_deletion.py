@@ -27,7 +27,7 @@ Begin = Callable[[], World]
 DELETE = rq.DeleteTopicRequested(1, "flights")
 OTHER_ID = "0" * 31 + "2"
 NAMESAKE = replace(topic((2, 1)), topic_id=OTHER_ID)
-BY_HAND = ev.Admin(deletions={"flights": ev.DeletionZnode("", 0)})
+BY_HAND = ev.Admin(deletions={"flights": ev.StoredDeletion("", 0)})
 INTENT_PATH = "/admin/delete_topics/flights"
 
 
@@ -94,7 +94,7 @@ def test_a_deletion_while_a_broker_is_down_names_it_and_does_not_wait_for_it() -
 def test_the_intent_is_written_with_the_topics_id_before_anything_is_touched() -> None:
     world = asked()
     world.perform(world.pending.pop(0))
-    assert world.zk.deletions == {"flights": ev.DeletionZnode(TOPIC_ID, 0)}
+    assert world.zk.deletions == {"flights": ev.StoredDeletion(TOPIC_ID, 0)}
     assert len(world.zookeeper) == 2
 
 
@@ -194,9 +194,9 @@ def test_what_an_operator_wanted_of_the_topic_goes_with_it() -> None:
     world = flights()
     world.write_admin(
         ev.Admin(
-            reassignments={TopicPartition("flights", 1): ev.ReassignmentZnode((3,), (), 0)},
-            additions={TopicPartition("flights", 9): ev.AdditionZnode((1,), 4)},
-            removals={FLIGHTS: ev.RemovalZnode(2)},
+            reassignments={TopicPartition("flights", 1): ev.StoredReassignment((3,), (), 0)},
+            additions={TopicPartition("flights", 9): ev.StoredAddition((1,), 4)},
+            removals={FLIGHTS: ev.StoredRemoval(2)},
             deletions=BY_HAND.deletions,
         )
     )
@@ -213,10 +213,10 @@ def test_znodes_that_belong_to_no_partition_do_not_keep_a_topic_alive() -> None:
     assert nothing_is_left(world)
 
 
-@pytest.mark.parametrize("intent", [ev.DeletionZnode("", 0), ev.DeletionZnode(TOPIC_ID, 1)])
+@pytest.mark.parametrize("intent", [ev.StoredDeletion("", 0), ev.StoredDeletion(TOPIC_ID, 1)])
 @pytest.mark.parametrize("states", [{}, {FLIGHTS: led(1, 1, 2, version=6)}])
 def test_a_takeover_finds_the_intent_and_half_deleted_states(
-    intent: ev.DeletionZnode, states: dict[TopicPartition, LeaderAndIsr]
+    intent: ev.StoredDeletion, states: dict[TopicPartition, LeaderAndIsr]
 ) -> None:
     world = World.elected(1, 2, topics=(topic((1, 2), (2, 1)),), states=states)
     world.zookeeper.clear()
@@ -288,7 +288,7 @@ def test_an_intent_without_a_topic_is_complained_about_once_and_left_alone() -> 
 
 def test_an_intent_about_an_earlier_topic_harms_its_namesake_not() -> None:
     world = flights()
-    world.write_admin(ev.Admin(deletions={"flights": ev.DeletionZnode(OTHER_ID, 3)}))
+    world.write_admin(ev.Admin(deletions={"flights": ev.StoredDeletion(OTHER_ID, 3)}))
     world.settle()
     assert list(world.state.complaints) == [INTENT_PATH]
     assert world.writes == []
@@ -308,7 +308,7 @@ def test_a_topic_is_not_created_where_an_intent_would_delete_it_at_once() -> Non
 
 def test_an_intent_that_was_begun_and_whose_topic_is_gone_is_cleared_away() -> None:
     world = World.elected(1)
-    world.write_admin(ev.Admin(deletions={"flights": ev.DeletionZnode(TOPIC_ID, 1)}))
+    world.write_admin(ev.Admin(deletions={"flights": ev.StoredDeletion(TOPIC_ID, 1)}))
     world.settle()
     assert nothing_is_left(world)
 
@@ -437,7 +437,7 @@ def test_a_topic_that_cannot_be_read_is_read_once_a_tick_until_it_can_be_deleted
 
 def test_nor_is_one_read_all_the_time_that_was_being_deleted_when_it_was_garbled() -> None:
     world = World.elected(1, 2)
-    world.zk.deletions["flights"] = ev.DeletionZnode(TOPIC_ID, 1)
+    world.zk.deletions["flights"] = ev.StoredDeletion(TOPIC_ID, 1)
     world.take_over()
     (read,) = world.pending
     assert isinstance(read, ef.ReadTopics)

@@ -38,12 +38,12 @@ def world_of(*assignment: tuple[int, ...], **configs: str) -> World:
 def added(**numbers: tuple[int, ...]) -> ev.Admin:
     """Znodes below /admin/partitions_add, by a hand: `added(p2=(1, 2))`."""
     return ev.Admin(
-        additions={flights(int(key[1:])): ev.AdditionZnode(replicas, 0) for key, replicas in numbers.items()}
+        additions={flights(int(key[1:])): ev.StoredAddition(replicas, 0) for key, replicas in numbers.items()}
     )
 
 
 def removed(*numbers: int) -> ev.Admin:
-    return ev.Admin(removals={flights(number): ev.RemovalZnode(0) for number in numbers})
+    return ev.Admin(removals={flights(number): ev.StoredRemoval(0) for number in numbers})
 
 
 def assigned(world: World) -> list[tuple[int, ...]]:
@@ -365,8 +365,8 @@ def test_nonsense_by_hand_is_complained_about_once_and_harms_nothing(
 
 def test_nonsense_is_found_at_a_takeover_too() -> None:
     world = world_of((1, 2))
-    world.zk.removals[flights(0)] = ev.RemovalZnode(3)
-    world.zk.additions[TopicPartition("none", 3)] = ev.AdditionZnode((1,), 0)
+    world.zk.removals[flights(0)] = ev.StoredRemoval(3)
+    world.zk.additions[TopicPartition("none", 3)] = ev.StoredAddition((1,), 0)
     world.take_over()
     world.settle()
     assert sorted(world.state.complaints) == [
@@ -402,9 +402,9 @@ def test_partitions_of_a_topic_that_comes_later_are_added_then() -> None:
 
 def test_a_partition_that_is_being_moved_is_not_removed() -> None:
     world = world_of((1, 2), (2, 3))
-    world.write_admin(ev.Admin(reassignments={flights(1): ev.ReassignmentZnode((3, 1), (), 0)}))
+    world.write_admin(ev.Admin(reassignments={flights(1): ev.StoredReassignment((3, 1), (), 0)}))
     world.settle()
-    world.zk.removals[flights(1)] = ev.RemovalZnode(0)
+    world.zk.removals[flights(1)] = ev.StoredRemoval(0)
     world.send(SHRINK)
     assert world.refusal().refusal is Refusal.REASSIGNMENT_IN_PROGRESS
     world.send(ev.AdminChanged(removed(1)))

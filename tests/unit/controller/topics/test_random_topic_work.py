@@ -116,15 +116,15 @@ class Schedule:
     # ---- by hand
 
     def add_by_hand(self) -> None:
-        self.world.zk.additions[self.partition()] = ev.AdditionZnode(
+        self.world.zk.additions[self.partition()] = ev.StoredAddition(
             self.replicas(), self.dice.getrandbits(40)
         )
 
     def remove_by_hand(self) -> None:
-        self.world.zk.removals[self.partition()] = ev.RemovalZnode(self.dice.getrandbits(40))
+        self.world.zk.removals[self.partition()] = ev.StoredRemoval(self.dice.getrandbits(40))
 
     def intend(self) -> None:
-        self.world.zk.deletions.setdefault(self.name(), ev.DeletionZnode("", self.dice.getrandbits(40)))
+        self.world.zk.deletions.setdefault(self.name(), ev.StoredDeletion("", self.dice.getrandbits(40)))
 
     def take_back(self) -> None:
         """A hand thinks again about everything that it asked for."""

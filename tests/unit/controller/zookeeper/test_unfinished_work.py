@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hightide_controller.core.events import Admin, Broker, DeletionZnode, Snapshot, Topic
+from hightide_controller.core.events import Admin, Broker, Snapshot, StoredDeletion, Topic
 from hightide_controller.core.values.partition import LeaderAndIsr, TopicPartition
 from hightide_controller.zookeeper.unfinished_work import (
     LEAVES,
@@ -68,7 +68,7 @@ def test_what_is_older_or_of_another_controller_was_told() -> None:
 
 def test_a_topic_without_leaders_is_being_created_and_one_with_an_intent_deleted() -> None:
     fresh = Topic("fresh", "cd" * 16, ((1,),))
-    deletions: dict[str, DeletionZnode | None] = {"flights": DeletionZnode("ab" * 16, 0)}
+    deletions: dict[str, StoredDeletion | None] = {"flights": StoredDeletion("ab" * 16, 0)}
     read = snapshot(1, 2)
     read = Snapshot(read.brokers, (TOPIC, fresh), read.states, Admin(deletions=deletions))
     created, deleted = found(read)

@@ -62,10 +62,8 @@ class Log:
         self.partition = partition
         self.topic_name = topic_name
         self.settings = settings
-        # As of the last checkpoint; 0 where there is none. What the broker's high watermark starts from.
-        self.high_watermark_checkpoint = opened.high_watermark
-        # The recovery point that the checkpoint file has; the data directory keeps it up to date.
-        self.recovery_point_checkpoint = opened.recovery_point
+        self.high_watermark_checkpoint = opened.high_watermark  # of the start; 0 where there was none
+        self.recovery_point_checkpoint = opened.recovery_point  # kept up to date by the data directory
         self.lost_data = opened.lost_data  # it has less than it had
         self.lacks_front = opened.segments[0].base_offset > opened.start_offset  # its oldest are missing
         self.epochs = opened.epochs

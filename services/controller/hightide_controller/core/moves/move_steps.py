@@ -18,7 +18,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from hightide_controller.core.effects import Refusal
-from hightide_controller.core.events import ReassignmentZnode
+from hightide_controller.core.events import StoredReassignment
 from hightide_controller.core.partition_election import Candidates, decide
 from hightide_controller.core.state.topic_rules import Fault
 from hightide_controller.core.values.partition import NO_LEADER, LeaderAndIsr, Partition
@@ -80,7 +80,7 @@ def union(original: tuple[int, ...], target: tuple[int, ...]) -> tuple[int, ...]
 
 
 def step_forward(
-    partition: Partition, znode: ReassignmentZnode | None, target: tuple[int, ...], around: Surroundings
+    partition: Partition, znode: StoredReassignment | None, target: tuple[int, ...], around: Surroundings
 ) -> Step | MoveWaits | MoveBlocked:
     """The next step of the move of a partition to `target`.
 
@@ -114,7 +114,7 @@ def step_forward(
 
 
 def step_back(
-    partition: Partition, znode: ReassignmentZnode | None, around: Surroundings
+    partition: Partition, znode: StoredReassignment | None, around: Surroundings
 ) -> Step | MoveBlocked:
     """The one step that cancels a move."""
     if znode is None:

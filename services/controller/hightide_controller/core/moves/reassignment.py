@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hightide_runtime.znodes.admin_znodes import ReassignmentZnode as ReassignmentPath
+from hightide_runtime.znodes.paths import reassignment_path
 
 from hightide_controller.core.effects import Refusal, Report
 from hightide_controller.core.elections.stores import candidates_for, candidates_of
 from hightide_controller.core.elections.waiting_requests import settle_move
-from hightide_controller.core.events import ReassignmentZnode
+from hightide_controller.core.events import StoredReassignment
 from hightide_controller.core.moves.move_steps import (
     MoveBlocked,
     MoveWaits,
@@ -73,7 +73,7 @@ def move_fault(
         return Refusal.UNKNOWN_PARTITION, message
     work = state.work.get(name.topic)
     znode = None if work is None else work.moves.get(name.partition)
-    path = ReassignmentPath.path(*name)
+    path = reassignment_path(*name)
     if znode is None and path in state.complaints:
         # It could not be created, and other writes about the topic would wait for it.
         message = f"{path} holds what makes no sense: {state.complaints[path]}"
@@ -139,9 +139,7 @@ def plan_moves(state: ClusterState, plan: TopicPlan) -> None:
     ):
         _Planner(state, plan, work).run()
     for number, fault in work.move_faults.items():
-        plan.complaints[ReassignmentPath.path(plan.name, number)] = (
-            f"{fault}; it is left alone until it can be"
-        )
+        plan.complaints[reassignment_path(plan.name, number)] = f"{fault}; it is left alone until it can be"
     for broker_id, numbers in work.awaited.items():
         if numbers:
             plan.complaints[f"broker {broker_id}, moves of topic {plan.name}"] = (
@@ -250,7 +248,7 @@ class _Planner:
 
     # ---- by hand, and going on
 
-    def _take_back(self, number: int, znode: ReassignmentZnode) -> None:
+    def _take_back(self, number: int, znode: StoredReassignment) -> None:
         """Cancel a move under way whose znode an operator deleted."""
         partition = self._partition(number)
         replicas = () if partition is None else partition.replicas
@@ -269,7 +267,7 @@ class _Planner:
             self._add(partition, step, ())
             return
         del self._work.abandoned[number]
-        path = ReassignmentPath.path(*partition.name)
+        path = reassignment_path(*partition.name)
         message = (
             f"{path} was taken away, but the move cannot be taken back, so AR stays as it is: {step.message}"
         )
@@ -303,7 +301,7 @@ class _Planner:
                 self._note(number, message, ())
         del work.due_moves[number]
 
-    def _hand_fault(self, number: int, znode: ReassignmentZnode) -> str:
+    def _hand_fault(self, number: int, znode: StoredReassignment) -> str:
         """The reason why a request for this move, which has not begun, would be refused."""
         assert self._plan.topic is not None
         if znode.original:

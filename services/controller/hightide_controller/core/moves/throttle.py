@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from hightide_controller.core.effects import Effect, SendUpdateMetadata, StoreWrites
 from hightide_controller.core.elections.waiting_requests import overloaded
-from hightide_controller.core.events import ThrottleZnode
+from hightide_controller.core.events import StoredThrottle
 from hightide_controller.core.state.cluster_state import ClusterState, ThrottleStoreInFlight, Waiter
 from hightide_controller.core.state.request_purposes import SetsThrottle
 from hightide_controller.core.values.requests import ReassignmentThrottleRequested
@@ -39,12 +39,12 @@ def wish_throttle(state: ClusterState, waiter: Waiter, throttle_bytes_per_s: int
     state.throttle_work.requested_changes[waiter.request_id] = throttle_bytes_per_s
 
 
-def take_throttle(state: ClusterState, znode: ThrottleZnode | None, cause: str) -> list[Effect]:
+def take_throttle(state: ClusterState, znode: StoredThrottle | None, cause: str) -> list[Effect]:
     """Take over the content of /config/reassignment, if it was read: brokers get it if it is new."""
     return [*_told(state, cause)] if znode is not None and _take_over(state, znode) else []
 
 
-def _take_over(state: ClusterState, znode: ThrottleZnode) -> bool:
+def _take_over(state: ClusterState, znode: StoredThrottle) -> bool:
     """Whether this differs from the limit that brokers know."""
     before_bytes_per_s = _bytes_per_s(state)
     known = None if state.throttle is None else state.throttle.version
@@ -97,7 +97,7 @@ def on_throttle_answered(
         state.throttle_work.is_waiting = True
         return []
     expected = store.write.expected_version
-    written = ThrottleZnode(store.write.throttle_bytes_per_s, 0 if expected is None else expected + 1)
+    written = StoredThrottle(store.write.throttle_bytes_per_s, 0 if expected is None else expected + 1)
     is_new = _take_over(state, written)
     if list(state.throttle_work.requested_changes.values())[-1:] == [written.throttle_bytes_per_s]:
         # `decide_throttle` sends it, for the requests that wait for it.

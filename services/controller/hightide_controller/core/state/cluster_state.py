@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Final
 
-from hightide_controller.core.events import Broker, ControllerSeen, ThrottleZnode, Topic
+from hightide_controller.core.events import Broker, ControllerSeen, StoredThrottle, Topic
 from hightide_controller.core.partition_election import waited_for
 from hightide_controller.core.state.move_watches import MoveWatches
 from hightide_controller.core.state.request_purposes import Purpose
@@ -176,7 +176,7 @@ class ClusterState:
     """The work about topics by name, also about topics that do not exist."""
     due_topics: dict[str, str] = field(default_factory=dict)
     """Topics whose work may continue, and the cause: decided at the end of the step."""
-    throttle: ThrottleZnode | None = None
+    throttle: StoredThrottle | None = None
     """The speed limit of moves."""
     throttle_work: ThrottleWork = field(default_factory=ThrottleWork)
     moving: MoveWatches = field(default_factory=MoveWatches)

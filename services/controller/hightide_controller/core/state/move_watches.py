@@ -13,7 +13,7 @@ from heapq import heapify, heappop, heappush
 from typing import Final
 
 from hightide_controller.core.effects import WatchStates
-from hightide_controller.core.events import ReassignmentZnode
+from hightide_controller.core.events import StoredReassignment
 from hightide_controller.core.values.partition import TopicPartition
 
 __all__ = ["WATCHED_MAX", "MoveWatches"]
@@ -25,14 +25,14 @@ WATCHED_MAX: Final = 1_000
 class MoveWatches:
     """Part of ClusterState, which reports every move that begins, changes and ends."""
 
-    under_way: dict[TopicPartition, ReassignmentZnode] = field(default_factory=dict)
+    under_way: dict[TopicPartition, StoredReassignment] = field(default_factory=dict)
     """Moves that have begun."""
     _watched: set[TopicPartition] = field(default_factory=set)
     _waiting: list[TopicPartition] = field(default_factory=list)
     """A heap of moves that are not watched, and of some that have ended since."""
     _is_changed: bool = False
 
-    def note(self, name: TopicPartition, znode: ReassignmentZnode | None) -> ReassignmentZnode | None:
+    def note(self, name: TopicPartition, znode: StoredReassignment | None) -> StoredReassignment | None:
         """Take over the znode below /admin about a partition. Returns the move that was under way."""
         before = self.under_way.get(name)
         if znode is not None and znode.original:

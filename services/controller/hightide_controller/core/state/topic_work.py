@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from hightide_controller.core.events import (
-    AdditionZnode,
-    DeletionZnode,
-    ReassignmentZnode,
-    RemovalZnode,
+    StoredAddition,
+    StoredDeletion,
+    StoredReassignment,
+    StoredRemoval,
     Topic,
 )
 from hightide_controller.core.values.partition import TopicPartition
@@ -36,11 +36,11 @@ class Deletion:
 class TopicWork:
     """The work about one topic. Mutable, like the ClusterState of which it is a part."""
 
-    moves: dict[int, ReassignmentZnode] = field(default_factory=dict)
+    moves: dict[int, StoredReassignment] = field(default_factory=dict)
     """The content of /admin/partitions_reassigned, by partition."""
-    additions: dict[int, AdditionZnode] = field(default_factory=dict)
-    removals: dict[int, RemovalZnode] = field(default_factory=dict)
-    intent: DeletionZnode | None = None
+    additions: dict[int, StoredAddition] = field(default_factory=dict)
+    removals: dict[int, StoredRemoval] = field(default_factory=dict)
+    intent: StoredDeletion | None = None
     """The content of /admin/delete_topics."""
     leftovers: dict[TopicPartition, int | None] = field(default_factory=dict)
     """See TopicsRead."""
@@ -55,7 +55,7 @@ class TopicWork:
     """Moves that make no progress, and the dead brokers for which they wait."""
     awaited: dict[int, dict[int, None]] = field(default_factory=dict)
     """The same by broker."""
-    abandoned: dict[int, ReassignmentZnode] = field(default_factory=dict)
+    abandoned: dict[int, StoredReassignment] = field(default_factory=dict)
     """Moves under way whose znode is gone: they have ended, or an operator deleted it."""
     newcomer: Topic | None = None
     """A topic whose id or marker is not written yet. Until then it is not in ClusterState.topics."""

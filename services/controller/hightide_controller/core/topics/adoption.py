@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hightide_runtime.znodes.admin_znodes import (
-    DeleteTopicZnode,
-    PartitionAddZnode,
-    PartitionRemoveZnode,
-    ReassignmentZnode,
+from hightide_runtime.znodes.paths import (
+    delete_topic_path,
+    partition_add_path,
+    partition_remove_path,
+    reassignment_path,
 )
 
 from hightide_controller.core.effects import Refusal
@@ -46,17 +46,17 @@ def plan_absent(state: ClusterState, plan: TopicPlan) -> None:
         elif work.read_cause is None:
             work.read_cause = plan.cause
     elif work.intent is not None:
-        path = DeleteTopicZnode.path(plan.name)
+        path = delete_topic_path(plan.name)
         plan.complaints[path] = (
             f"{message}, or cannot be acted on, so there is nothing to delete; take it away"
         )
     sentence = f"{message}, or cannot be acted on; this znode is left alone until it can be: take it away"
     for number in work.moves:
-        plan.complaints[ReassignmentZnode.path(plan.name, number)] = sentence
+        plan.complaints[reassignment_path(plan.name, number)] = sentence
     for number in work.additions:
-        plan.complaints[PartitionAddZnode.path(plan.name, number)] = sentence
+        plan.complaints[partition_add_path(plan.name, number)] = sentence
     for number in work.removals:
-        plan.complaints[PartitionRemoveZnode.path(plan.name, number)] = sentence
+        plan.complaints[partition_remove_path(plan.name, number)] = sentence
 
 
 def plan_marker(state: ClusterState, plan: TopicPlan) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from hightide_runtime.znodes.admin_znodes import DeleteTopicZnode
+from hightide_runtime.znodes.paths import delete_topic_path
 
 from hightide_controller.core.brokers.stops import send_stops
 from hightide_controller.core.effects import (
@@ -93,7 +93,7 @@ def intent_complaint(work: TopicWork, topic: Topic) -> dict[str, str]:
         f"it is about the topic with id {intent.topic_id}, but {topic.name!r} has id {topic.topic_id} and "
         "stays; take it away, and delete the topic again if that is meant"
     )
-    return {DeleteTopicZnode.path(topic.name): message}
+    return {delete_topic_path(topic.name): message}
 
 
 def plan_deletion(state: ClusterState, plan: TopicPlan) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from hightide_runtime.znodes.admin_znodes import PartitionAddZnode, PartitionRemoveZnode
+from hightide_runtime.znodes.paths import partition_add_path, partition_remove_path
 
 from hightide_controller.core.effects import Refusal
 from hightide_controller.core.elections.waiting_requests import refuse, satisfy
@@ -119,7 +119,7 @@ def _plan_additions_by_hand(state: ClusterState, plan: TopicPlan, work: TopicWor
         if fault is None and size_bytes > ASSIGNMENT_BYTES_MAX:
             fault = f"topic {topic.name!r} would not fit into its znode any more"
         if fault is not None:
-            path = PartitionAddZnode.path(topic.name, number)
+            path = partition_add_path(topic.name, number)
             plan.complaints[path] = f"{fault}; it is left alone: mend it, or take it away"
             continue
         done = AdditionDone(TopicPartition(topic.name, number), znode.version)
@@ -247,7 +247,7 @@ def _count_by_hand(plan: TopicPlan, work: TopicWork) -> int:
             fault = "it is being moved: wait for the move, or cancel it"
         else:
             fault = f"only the highest partitions can go, and partition {keep - 1} stays"
-        path = PartitionRemoveZnode.path(topic.name, number)
+        path = partition_remove_path(topic.name, number)
         plan.complaints[path] = f"{fault}; this is left alone"
     return keep
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from hightide_runtime.znodes.cluster_znodes import TopicConfigZnode
+from hightide_runtime.znodes.paths import topic_config_path
 
 from hightide_controller.core.effects import Effect, Refusal
 from hightide_controller.core.elections.stores import reconsider, send_decisions, send_metadata
@@ -106,7 +106,7 @@ def take_settings(
 ) -> list[Effect]:
     """Take over the content of /config/topics/[topic], and send the topic's brokers what is new to them."""
     topic = state.topics[topic_name]
-    path = TopicConfigZnode.path(topic_name)
+    path = topic_config_path(topic_name)
     fault = config_fault(configs, _replicas_min(topic))
     if fault is not None:
         # The version is taken over, so that a request that corrects it does not fail.
@@ -140,4 +140,4 @@ def _replicas_min(topic: Topic) -> int:
 
 
 def _is_nonsense(state: ClusterState, topic: Topic) -> bool:
-    return TopicConfigZnode.path(topic.name) in state.complaints
+    return topic_config_path(topic.name) in state.complaints

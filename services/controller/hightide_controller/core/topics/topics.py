@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from hightide_runtime.znodes.admin_znodes import DeleteTopicZnode
-from hightide_runtime.znodes.cluster_znodes import TOPICS, TopicConfigZnode
+from hightide_runtime.znodes.paths import TOPICS, delete_topic_path, topic_config_path
 
 from hightide_controller.core.effects import (
     AnswerCreateTopic,
@@ -105,8 +104,7 @@ def _taken(state: ClusterState, topic_name: str) -> tuple[Refusal, str] | None:
             return Refusal.TOPIC_ALREADY_EXISTS, f"topic {topic_name!r} is being created already"
     if work is not None and work.intent is not None:
         message = (
-            f"{DeleteTopicZnode.path(topic_name)} stands in ZooKeeper and would delete it; "
-            "take that away first"
+            f"{delete_topic_path(topic_name)} stands in ZooKeeper and would delete it; take that away first"
         )
         return Refusal.TOPIC_BEING_DELETED, message
     return None
@@ -192,7 +190,7 @@ def add_topics(state: ClusterState, topics: Iterable[Topic]) -> tuple[list[Topic
         sensible, fault = sensible_settings(topic)
         if fault is not None:
             message = f"{fault}; such settings of the topic do not hold"
-            effects += complain(state, TopicConfigZnode.path(topic.name), message)
+            effects += complain(state, topic_config_path(topic.name), message)
         if topic.is_bare or not topic.has_marker:
             state.work_of(topic.name).newcomer = sensible
         else:
