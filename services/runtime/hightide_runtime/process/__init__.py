@@ -1,1 +1,1 @@
-"""A service as a process: its settings, its loop, its pulse, its end."""
+"""A service as a process: its settings, its event loop, the watch over that loop, and its end."""

@@ -1,4 +1,4 @@
-"""The settings that hold in a process, each with who said so: for operators who ask a running server."""
+"""The settings of a running process, each with its origin: for operators who ask a server."""
 
 import enum
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from pydantic_settings import BaseSettings, CliSettingsSource, EnvSettingsSource
 
 
 class Origin(enum.Enum):
-    """Where a value comes from. What is told first here gives way to what is told later."""
+    """The origin of a value. Later members of this enumeration override earlier ones."""
 
     DEFAULT = enum.auto()
     ENVIRONMENT = enum.auto()
@@ -20,7 +20,7 @@ class Origin(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class EffectiveSetting:
     """One setting: `name` as on the command line without dashes, `value` and `default` as they are written
-    there, empty where there is none; `variable` of the environment that says the same."""
+    there, empty if there is none; `variable` is the environment variable for it."""
 
     name: str
     value: str
@@ -31,8 +31,8 @@ class EffectiveSetting:
 
 
 def told_by_name(settings: type[BaseSettings], arguments: Sequence[str]) -> dict[str, Origin]:
-    """Which fields a command line and this process's environment tell. Called once both were understood: a
-    command line that is not ends the process with a usage message."""
+    """The fields that a command line and this process's environment set. Called once both were parsed: an
+    invalid command line ends the process with a usage message."""
     from_environment = EnvSettingsSource(settings)()
     from_arguments = CliSettingsSource[Any](settings, cli_parse_args=list(arguments))()
     return dict.fromkeys(from_environment, Origin.ENVIRONMENT) | dict.fromkeys(
@@ -41,7 +41,7 @@ def told_by_name(settings: type[BaseSettings], arguments: Sequence[str]) -> dict
 
 
 def effective_settings(settings: BaseSettings, told: dict[str, Origin]) -> list[EffectiveSetting]:
-    """All of them, by name; `told`: what is not its default."""
+    """All settings by name; `told`: those that are not defaults."""
     prefix = settings.model_config.get("env_prefix", "")
     values = settings.model_dump(mode="json")
     return sorted(

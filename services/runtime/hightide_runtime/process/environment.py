@@ -1,10 +1,11 @@
-"""The environment in which a service must be started: glibc reads it before the first line of Python."""
+"""The environment in which a service must be started, because glibc reads it before the first line of
+Python."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-#: Keep freed memory instead of giving it back: a fresh page costs more than the copy into it. Takes 35 to
-#: 55 % off the CPU of whoever receives megabytes.
+#: Keep freed memory instead of returning it: a fresh page costs more than the copy into it. This saves a
+#: process that receives megabytes 35 to 55 % of its CPU.
 MALLOC: Mapping[str, str] = MappingProxyType(
     {
         "MALLOC_MMAP_THRESHOLD_": "1073741824",
@@ -16,5 +17,5 @@ MALLOC: Mapping[str, str] = MappingProxyType(
 
 
 def service_environment(base: Mapping[str, str]) -> dict[str, str]:
-    """The environment for a service process: `base`, with MALLOC where `base` does not say otherwise."""
+    """The environment for a service process: `base`, with MALLOC unless `base` sets it."""
     return {**MALLOC, **base}

@@ -1,4 +1,4 @@
-"""Logging to stderr, one line an event."""
+"""Logging to stderr, one line for each event."""
 
 import logging
 import re
@@ -9,7 +9,7 @@ _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class _LineFormatter(logging.Formatter):
-    """One line a record; a traceback follows on lines that begin with two spaces."""
+    """Formats a record as one line; a traceback follows on lines that begin with two spaces."""
 
     def __init__(self, process: str) -> None:
         super().__init__(
@@ -18,7 +18,7 @@ class _LineFormatter(logging.Formatter):
         self.converter = time.gmtime
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record as text. What clients sent must not be able to look like another record."""
+        """The record as text. Text from clients cannot look like another record."""
         trace = self.formatException(record.exc_info) if record.exc_info else ""
         record.message = _CONTROL_CHARACTERS.sub(_escaped, record.getMessage())
         record.asctime = self.formatTime(record, self.datefmt)

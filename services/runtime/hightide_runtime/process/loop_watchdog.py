@@ -1,14 +1,14 @@
-"""The pulse of a process's event loop: what keeps its ZooKeeper session, beside the process's being there.
+"""The watch over a process's event loop, on which its ZooKeeper session depends.
 
 kazoo's thread pings ZooKeeper whatever the event loop does. A loop that hangs (a disk that does not answer, a
-lock that is never free) would keep registration, seats and leaderships for ever, and answer nobody.
-So a thread of its own asks the loop for a beat once a second, and looks whether it came. When beats have been
-missing for two thirds of the session's time, the thread ends the session from outside of the loop: what the
-process held is gone at once, and others are elected. When the loop goes on it learns that its session was
-lost, as after any other loss, and what it led meanwhile is fenced by epochs.
+lock that is never free) would keep registration, elections and leaderships for ever, and answer no request.
+So a separate thread asks the loop for a beat once a second, and checks whether it came. If beats have been
+missing for two thirds of the session's time, the thread ends the session from outside the loop. What the
+process held is free at once, and others are elected. When the loop runs again it learns that its session was
+lost, as after any other loss. Epochs fence what it led meanwhile.
 
-`PauseDetector` is about the other case, in which no thread of the process runs: nothing can act then, and the
-session ends by itself.
+`PauseDetector` is for the other case, in which no thread of the process runs: nothing can act then, and the
+session expires.
 """
 
 from __future__ import annotations
@@ -28,17 +28,19 @@ __all__ = ["Heartbeat", "LoopWatchdog"]
 _log = logging.getLogger(__name__)
 
 LOOK_S: Final = 1.0
-"""Each costs two threads a turn, of every process and for ever: no more of them than the limit needs."""
+"""Each beat costs two threads a turn, in every process and for ever, so there are no more than the limit
+needs."""
 SESSION_SHARE: Final = 2 / 3
 LIMIT_MIN_S: Final = 2.0
 BUSY_TIMES: Final = 5
-"""A loop that uses the processor works on something long: it may take so many times the limit."""
+"""A loop that uses the processor works on something long. It may take this many times the limit."""
 _BUSY_SHARE: Final = 0.02
-"""Of the time between two looks, from which on a loop counts as busy: a crowded machine gives it little."""
+"""The share of the time between two checks from which on a loop counts as busy: a crowded machine gives it
+little."""
 
 
 class Heartbeat:
-    """What the looks at one loop have told so far; pure."""
+    """The result of the checks of one loop so far; pure."""
 
     def __init__(self) -> None:
         self._beats = -1
@@ -47,11 +49,11 @@ class Heartbeat:
         self._is_told = False
 
     def look(self, beats: int, passed_s: float, used_s: float, limit_s: float) -> float:
-        """How long the loop has missed its beats, told once when that is too long; else 0.
+        """How long the loop has missed its beats, returned once when that is too long; else 0.
 
-        `beats`: how many there were by now. `passed_s`: since the last look; a longer time than there should
-        be between two looks counts as one that is as long as it should be, since the whole process stood
-        still then. `used_s`: the processor's time that the loop's thread has used meanwhile.
+        `beats`: their number so far. `passed_s`: since the last check. A longer time than the normal pause
+        between two checks counts as the normal one, because the whole process stood still then. `used_s`: the
+        processor time that the loop's thread has used meanwhile.
         """
         if beats != self._beats:
             self._beats, self._silent_s, self._busy_s, self._is_told = beats, 0.0, 0.0, False
@@ -68,10 +70,10 @@ class Heartbeat:
 
 
 class LoopWatchdog:
-    """One for each process. Made and closed on the loop that it is about."""
+    """Watches the event loop of one process. Made and closed on that loop."""
 
     def __init__(self, session: ZooKeeperSession) -> None:
-        """It begins at once."""
+        """Begin at once."""
         self._session = session
         self._loop = asyncio.get_running_loop()
         self._heartbeat = Heartbeat()
@@ -84,29 +86,29 @@ class LoopWatchdog:
         self._thread.start()
 
     def look_also(self, look: Callable[[float], None]) -> None:
-        """Have this called with each look, with the seconds since the last one, on the thread. It waits for
-        nothing."""
+        """Call this with each check, with the seconds since the last one, on the thread. It must not wait for
+        anything."""
         self._others = (*self._others, look)
 
     def close(self) -> None:
-        """Look no more. The thread ends by itself: nobody has to wait for it."""
+        """Stop watching. The thread ends soon; the caller does not have to wait for it."""
         self._closed.set()
 
     def _beat(self) -> None:
         self._beats += 1
 
     def _ask(self) -> None:
-        """Have the loop beat once more, unless it has not done so since it was asked last."""
+        """Ask the loop for one more beat, unless the last one is still missing."""
         if self._asked == self._beats:
             self._asked += 1
-            with suppress(RuntimeError):  # The loop is closed: the process is as good as gone.
+            with suppress(RuntimeError):  # The loop is closed: the process is about to end.
                 self._loop.call_soon_threadsafe(self._beat)
 
     def _run(self) -> None:
         try:
             self._look_until_closed()
         except Exception:  # noqa: BLE001
-            # The top of a thread. Without looks the end of the process still tells.
+            # The top of a thread. Without checks the end of the process still ends the session.
             _log.exception("nobody looks whether the event loop or a disk hangs any more")
 
     def _look_until_closed(self) -> None:
@@ -118,7 +120,7 @@ class LoopWatchdog:
             looked_s, used_s = now_s, now_used_s
             missed_s = self._heartbeat.look(self._beats, passed_s, worked_s, self._limit_s())
             if missed_s:
-                # First of all: the log may be what hangs.
+                # First, because the log may be what hangs.
                 self._session.give_up()
                 _log.critical(
                     "the event loop has not run for %.1f s: the ZooKeeper session is ended, so that others "
@@ -130,13 +132,14 @@ class LoopWatchdog:
                 look(passed_s)
 
     def _limit_s(self) -> float:
-        """There is nothing to give up where there is no session."""
+        """The limit; without a session there is nothing to give up."""
         granted_ms = self._session.granted_timeout_ms
         return max(LIMIT_MIN_S, granted_ms / 1000 * SESSION_SHARE) if granted_ms else float("inf")
 
 
 def _processor_time_of(thread_id: int) -> Callable[[], float]:
-    """Reads how much of the processor a thread has used, in seconds; always 0 where that cannot be told."""
+    """A function that returns how much processor time a thread has used, in seconds; always 0 if that is not
+    known."""
     if not hasattr(time, "pthread_getcpuclockid"):
         return lambda: 0.0
     clock = time.pthread_getcpuclockid(thread_id)

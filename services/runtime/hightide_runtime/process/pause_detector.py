@@ -1,7 +1,7 @@
-"""Whether all of this process has stood still: it was paused, swapped out, or had no processor.
+"""Noticing that the whole process has stood still: it was paused, swapped out, or had no processor.
 
-Nothing in the process can notice that while it lasts, and what happens first when it is over may be anything:
-a request that has waited in a socket meanwhile comes before the news that a session has ended.
+Nothing in the process can notice that while it lasts. When it is over, anything may happen first: a request
+that waited in a socket may come before the news that a session has ended.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ _NOTE_S: Final = 0.1
 
 
 class PauseDetector:
-    """One for each process that must not act on what it knew before. Any thread may ask.
+    """Notices pauses, for a process that must not act on old knowledge. Any thread may ask.
 
-    A thread of its own notes the time, ten times a second. An event loop's timer would take a loop that is
-    busy for a standstill, while ZooKeeper is pinged and nothing is lost.
+    A separate thread notes the time, ten times a second. A timer of the event loop would take a busy loop for
+    a pause, while ZooKeeper is pinged and nothing is lost.
     """
 
     def __init__(self, clock: Clock, limit_ms: Callable[[], float]) -> None:
-        """What is no longer than the limit, as it is when it is over, was none."""
+        """A pause no longer than the limit, as it is at the end of the pause, does not count."""
         self._clock = clock
         self._limit_ms = limit_ms
         self._noted_ms = clock.monotonic_ms()
@@ -35,25 +35,25 @@ class PauseDetector:
         self._thread = threading.Thread(target=self._run, name="standstill", daemon=True)
 
     def start(self) -> None:
-        """Begin. What was before counts for nothing."""
+        """Begin. Earlier pauses do not count."""
         self._noted_ms = self._clock.monotonic_ms()
         self._thread.start()
 
     def close(self) -> None:
-        """Note no more."""
+        """Stop."""
         self._closed.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def noticed_ms(self) -> int:
-        """The longest standstill since this was last asked; 0: there was none."""
+        """The longest pause since the last call; 0: there was none."""
         self.note()
         with self._lock:
             longest_ms, self._longest_ms = self._longest_ms, 0
         return longest_ms
 
     def note(self) -> None:
-        """The process runs."""
+        """Note that the process runs."""
         with self._lock:
             now_ms = self._clock.monotonic_ms()
             gone_ms, self._noted_ms = now_ms - self._noted_ms, now_ms

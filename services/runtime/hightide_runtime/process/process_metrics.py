@@ -1,6 +1,5 @@
-"""The figures that every process of Hightide has: what it takes of the machine, whether its event loop keeps
-up, and how it stands with ZooKeeper. Names as OpenTelemetry has them, where it has any.
-"""
+"""The metrics of every Hightide process: its use of the machine, the lag of its event loop, and its ZooKeeper
+session. Names are OpenTelemetry's, if it has any."""
 
 import asyncio
 import gc
@@ -55,7 +54,7 @@ METRICS = (
 
 
 def report_process(metrics: Metrics, session: ZooKeeperSession) -> None:
-    """Report them from now on. Mains call it on the loop once the session is there."""
+    """Report these metrics from now on. Mains call it on the loop once the session exists."""
     if metrics.enabled:
         metrics.report(METRICS, _Process(session, asyncio.get_running_loop()).measure)
 
@@ -104,13 +103,13 @@ class _Process:
         self._loop.call_later(LOOK_EVERY_S, self._rang, self._loop.time() + LOOK_EVERY_S)
 
     def _rang(self, due: float) -> None:
-        # uvloop's timers have a grain of a millisecond, and may ring one before their time.
+        # uvloop's timers have a resolution of a millisecond, and may fire early by one.
         self._lag.record(max(0.0, self._loop.time() - due))
         self._set_timer()
 
 
 def _of_proc(read: Callable[[], int]) -> Reading:
-    """Not known where there is no /proc, on a developer's machine."""
+    """Unknown if there is no /proc, on a developer's machine."""
     try:
         return read()
     except FileNotFoundError:

@@ -3,10 +3,10 @@
 The rule: docs/protocol.md, "Dead processes are noticed at once".
 
 A watcher keeps a health Watch stream to the process. When the stream breaks and a TCP connection to the same
-address is then *refused*, nobody listens there any more: the kernel of that machine says so, and the
-process is dead. A process that is slow, paused or unreachable refuses nothing, so it is never declared dead;
-for those, the expiry of the ZooKeeper session is the fallback. Acting on a wrong verdict (the process
-closed its port and lives on) is safe, since it is fenced by epochs.
+address is then *refused*, no process listens there any more: the kernel of that machine says so, and the
+process is dead. A process that is slow, paused or unreachable refuses nothing, so it is never declared dead.
+For those, the expiry of the ZooKeeper session is the fallback. Acting on a wrong verdict (the process closed
+its port and lives on) is safe, because epochs fence the process.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ __all__ = ["ProcessWatcher", "is_refused"]
 _log = logging.getLogger(__name__)
 
 _PROBE_PAUSES_S: Final = (0.0, 0.005, 0.01, 0.02, 0.04)
-"""A kernel that tears a process down may close its connections before its port."""
+"""A kernel that ends a process may close its connections before its port."""
 _PROBE_TIMEOUT_S: Final = 1.0
 _REOPEN_PAUSE_S: Final = 0.2
 _FIRST_CONTACT_MS: Final = 200
-"""A process that never answered is dead only when it has refused for so long. Brokers listen before they
-register, so it is not starting; but a refusal that is seen twice is no accident of the network."""
+"""A process that never answered counts as dead only after it has refused for so long. Brokers listen before
+they register, so it is not starting. A refusal that is seen twice is no accident of the network."""
 
 
 class ProcessWatcher:
-    """Watches one life of one process; tells its death at most once, then ends."""
+    """Watches one life of one process. Reports its death at most once, then ends."""
 
     def __init__(
         self, address: HostPort, service: str, clock: Clock, on_death: Callable[[int], None]
@@ -51,11 +51,11 @@ class ProcessWatcher:
         self._clock = clock
         self._on_death = on_death
         self.was_reached = False
-        """Whether a stream to it ever spoke."""
+        """Whether a stream to it ever had a message."""
         self._task = asyncio.create_task(self._run(), name=f"watch-{address}")
 
     def close(self) -> None:
-        """Stop watching; nothing is told any more."""
+        """Stop watching; nothing is reported any more."""
         self._task.cancel()
 
     async def closed(self) -> None:
@@ -67,8 +67,8 @@ class ProcessWatcher:
         try:
             await self._watch()
         except asyncio.CancelledError:
-            # Closed. A task that is cancelled keeps the exception, with all that its frames refer to: the
-            # call would hold its connection until the garbage collector came by.
+            # Closed. A cancelled task keeps its exception and all that its frames refer to: the call would
+            # hold its connection until the garbage collector ran.
             return
         except Exception:  # noqa: BLE001 - the top of a task; the ZooKeeper session still tells of a death
             _log.exception("the process at %s is not watched any more", self._address)
@@ -128,7 +128,7 @@ async def is_refused(address: HostPort) -> bool:
                 continue
             except OSError as error:
                 if error.errno in (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT):
-                    continue  # this machine has no such family, so that nobody can listen there
+                    continue  # this machine has no such family: nothing can listen there
                 return False
             return False
     return bool(found)

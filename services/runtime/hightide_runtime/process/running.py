@@ -1,4 +1,4 @@
-"""How a service process runs: from its main to its exit code."""
+"""Running a service process, from its main to its exit code."""
 
 import asyncio
 import logging
@@ -17,15 +17,15 @@ log = logging.getLogger(__name__)
 
 
 class StopSignal(asyncio.Event):
-    """Set when the process is told to stop by SIGTERM or SIGINT, and `again` when it is told so once more: by
-    somebody who does not want to wait, and who must not have to kill it for that."""
+    """Set when SIGTERM or SIGINT tells the process to stop. `again` is set by a second signal, from an
+    operator who does not want to wait, and should not have to kill the process."""
 
     def __init__(self) -> None:
         super().__init__()
         self.again = asyncio.Event()
 
     def told(self, number: int) -> None:
-        """A signal came. After the second one the next one ends the process at once, as ever."""
+        """Handle a signal. After the second one, the next one ends the process at once, as usual."""
         name = signal.Signals(number).name
         if not self.is_set():
             log.info("%s: stops in good order", name)
@@ -65,10 +65,11 @@ def run_service(program: str, service: Callable[[StopSignal], Awaitable[None]]) 
 
 
 def end_process(code: int) -> NoReturn:
-    """End the process, without the interpreter's own farewell. Mains call it last; all is closed that can be.
+    """End the process without the interpreter's cleanup. Mains call it last, when everything is closed that
+    can be.
 
-    gRPC's threads cannot be, and one that wakes up while the interpreter takes their library apart ends the
-    process by SIGSEGV: seen once in some thousands of stops, and then a clean stop looks like a crash.
+    gRPC's threads cannot be closed. If one wakes up while the interpreter unloads their library, the process
+    ends by SIGSEGV. This was seen once in some thousands of stops, and a clean stop then looks like a crash.
     """
     logging.shutdown()
     sys.stdout.flush()

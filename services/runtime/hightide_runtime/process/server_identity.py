@@ -1,4 +1,4 @@
-"""ServerService: what every process says of itself. Served beside its own service by each main."""
+"""ServerService: the description of every process. Each main serves it beside its own service."""
 
 from collections.abc import Mapping
 from importlib import metadata
@@ -22,7 +22,7 @@ _ORIGINS: Final[Mapping[Origin, server_pb2.ServerSettingOrigin.ValueType]] = {
 
 
 class Granted(Protocol):
-    """What is asked of the ZooKeeper session."""
+    """What this module needs of the ZooKeeper session."""
 
     @property
     def granted_timeout_ms(self) -> int:
@@ -31,12 +31,12 @@ class Granted(Protocol):
 
 
 class ServerServicer(ServerServiceServicer):
-    """Answers `hightide doctor`, `hightide version`, and whoever looks around with grpcurl."""
+    """Answers `hightide doctor`, `hightide version`, and calls by grpcurl."""
 
     def __init__(
         self, service: str, instance: int, settings: ServiceSettings, session: Granted, clock: Clock
     ) -> None:
-        """`service`: broker, controller or coordinator. From now on it counts as started."""
+        """`service`: broker, controller or coordinator. The time of this call counts as the start."""
         self._service = service
         self._instance = str(instance)
         self._settings = settings
@@ -50,7 +50,7 @@ class ServerServicer(ServerServiceServicer):
     async def DescribeServer(  # noqa: N802
         self, request: server_pb2.DescribeServerRequest, context: Any
     ) -> server_pb2.DescribeServerResponse:
-        """Who this is, since when, what its clock shows, and its settings."""
+        """Return the program, the time of its start, its clock, and its settings."""
         external = self._settings.external_advertised
         return server_pb2.DescribeServerResponse(
             service=self._service,
@@ -79,13 +79,13 @@ def _setting_out(setting: EffectiveSetting) -> server_pb2.ServerSetting:
 def identity_service(
     service: str, instance: int, settings: ServiceSettings, session: Granted, clock: Clock
 ) -> Service:
-    """ServerService as `serve` takes it. Called by mains once they are about to serve."""
+    """ServerService as `serve` takes it. Called by mains shortly before they serve."""
     servicer = ServerServicer(service, instance, settings, session, clock)
     return Service(SERVER_SERVICE, servicer, add_ServerServiceServicer_to_server)
 
 
 def installed_version() -> str:
-    """The version of the package that runs here; "unknown" where it was not installed as one."""
+    """The version of the installed package; "unknown" if it was not installed as one."""
     try:
         return metadata.version("hightide")
     except metadata.PackageNotFoundError:

@@ -1,4 +1,5 @@
-"""A service as a process: what all three have beside what they serve, from their mains to the exit code."""
+"""A service as a process: what all three services need besides what they serve, from their mains to the exit
+code."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ __all__ = ["ServiceProcess", "run_process"]
 
 @dataclass(frozen=True, slots=True)
 class ServiceProcess:
-    """What a service is given to run with; closed by whoever made it, the session first."""
+    """What a service needs to run. Its creator closes it, the session first."""
 
     telemetry: Telemetry
     metrics: Metrics
@@ -31,10 +32,11 @@ class ServiceProcess:
     stopping: StopSignal
     """Set by SIGTERM and SIGINT."""
     loop_watchdog: LoopWatchdog
-    """Of the event loop; its thread also looks at what else can hang."""
+    """The watch over the event loop; its thread also checks other things that can hang."""
 
     async def until_stopped(self, *others: asyncio.Event) -> None:
-        """Wait until one of the others is set, the process is told to stop, or the session is refused."""
+        """Wait until one of the others is set, a signal tells the process to stop, or the session is
+        refused."""
         events = (self.stopping, self.session.refused, *others)
         waiting = [asyncio.create_task(event.wait()) for event in events]
         try:
@@ -44,8 +46,8 @@ class ServiceProcess:
                 task.cancel()
 
     async def unless_told_again(self, leaving: Coroutine[Any, Any, None]) -> bool:
-        """Carry out what a service does for others before it stops, until the process is told to stop once
-        more; whether it was carried out. Raises what it raises."""
+        """Carry out what a service does for others before it stops, until a second signal comes. Returns
+        whether it was carried out. Raises what it raises."""
         doing = asyncio.create_task(leaving)
         again = asyncio.create_task(self.stopping.again.wait())
         try:
@@ -66,15 +68,15 @@ def run_process(
     settings: ServiceSettings,
     serve: Callable[[ServiceProcess], Awaitable[None]],
 ) -> NoReturn:
-    """Run `serve` until it returns, and end the process with its exit code. Mains call it with what they were
-    told on the command line; `role` and `number`: `broker`, 2.
+    """Run `serve` until it returns, and end the process with its exit code. Mains call it with their command
+    line; `role` and `number`: `broker`, 2.
 
-    It is 1, with one line on stderr, where `serve` raises StartupError, or ZooKeeper cannot be reached or is
-    another cluster's.
+    The exit code is 1, with one line on stderr, if `serve` raises StartupError, or if ZooKeeper cannot be
+    reached or is another cluster's.
     """
     set_up_logging(settings.log_level, f"{role}-{number}")
-    # What is known of ten thousand partitions or consumers lives for ever; the collector need not look at it
-    # with every 700 new objects. What a request allocates is freed by reference counts.
+    # The state of ten thousand partitions or consumers lives for ever, and the collector need not check it
+    # with every 700 new objects. Reference counts free what a request allocates.
     gc.set_threshold(100_000, 50, 100)
 
     async def service(stopping: StopSignal) -> None:
@@ -102,10 +104,10 @@ async def _open(
             yield ServiceProcess(telemetry, metrics, session, stopping, loop_watchdog)
         finally:
             loop_watchdog.close()
-            # Ends the session, so that what it holds goes at once and another process takes over.
+            # Ends the session, so that what it holds is free at once and another process takes over.
             await session.close()
             if session.refusal is not None:
-                # Whatever else has failed by then.
+                # Even if something else has failed by then.
                 raise session.refusal
     finally:
         telemetry.shut_down()

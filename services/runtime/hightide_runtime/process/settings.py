@@ -1,4 +1,5 @@
-"""What every service can be told: flags in kebab-case, or HIGHTIDE_<SERVICE>_<FIELD> in the environment."""
+"""The settings that every service has: flags in kebab-case, or HIGHTIDE_<SERVICE>_<FIELD> in the
+environment."""
 
 import enum
 import sys
@@ -89,17 +90,17 @@ class ServiceSettings(BaseSettings):
 
     @property
     def effective(self) -> list[EffectiveSetting]:
-        """Every setting as it holds in this process, by name, and who said so. None is a secret."""
+        """Every setting of this process, by name, with its origin. None is a secret."""
         return effective_settings(self, self._told)
 
     @property
     def advertised(self) -> HostPort:
-        """Where others reach this process."""
+        """The address for other processes."""
         return self.advertise or self.listen
 
     @property
     def external_advertised(self) -> HostPort | None:
-        """Where clients from outside reach this process; None: nowhere."""
+        """The address for clients from outside; None: there is none."""
         return self.external_advertise or self.external_listen
 
     @field_validator("external_advertise", mode="after")
@@ -154,7 +155,7 @@ class ServiceSettings(BaseSettings):
 
 
 def _add_argument(parser: Any, *names: Any, **options: Any) -> Any:
-    """Called by pydantic-settings for each flag: `--help` is for those who do not read Python."""
+    """Called by pydantic-settings for each flag, because the readers of `--help` need not know Python."""
     metavar = options.get("metavar")
     if isinstance(metavar, str):
         options["metavar"] = _METAVARS.get(metavar, metavar)

@@ -1,1 +1,1 @@
-"""How every service is served over gRPC, and opens channels to others."""
+"""Serving every service over gRPC, and opening channels to other processes."""

@@ -1,4 +1,4 @@
-"""The one place where services open gRPC channels to each other."""
+"""Opening gRPC channels between services, in one place."""
 
 import grpc
 
@@ -14,8 +14,8 @@ def open_channel(
 ) -> grpc.aio.Channel:
     """A channel to one process. Close it when the process is gone: a new one finds the next process at once.
 
-    No interceptors: grpc.aio makes a reference cycle of each call that goes through one, which holds the
-    connection until the garbage collector comes by. In our processes that may be never (service_process.py).
+    There are no interceptors. grpc.aio makes a reference cycle of each call through one, which holds the
+    connection until the garbage collector runs. In our processes that may be never (service_process.py).
     """
     options = _channel_options(max_message_bytes)
     if credentials is None:
@@ -28,20 +28,20 @@ def _channel_options(max_message_bytes: int) -> list[tuple[str, int]]:
         # 4 MiB by default; as servers take (server.py).
         ("grpc.max_receive_message_length", max_message_bytes),
         ("grpc.max_send_message_length", max_message_bytes),
-        # Notice within 15 s that the other machine is gone without a word, also between calls.
+        # Notice within 15 s that the other machine vanished, also between calls.
         ("grpc.keepalive_time_ms", 10_000),
         ("grpc.keepalive_timeout_ms", 5_000),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
-        # The default grows to two minutes; a broker that is back must be found at once.
+        # The default grows to two minutes, but a broker that is back must be found at once.
         ("grpc.initial_reconnect_backoff_ms", 50),
         ("grpc.max_reconnect_backoff_ms", 200),
-        # In spite of its name, how long one attempt to connect may take: a busy machine needs a moment.
+        # Despite its name: how long one attempt to connect may take. A busy machine needs a moment.
         ("grpc.min_reconnect_backoff_ms", 5_000),
         # Channels to the same address share connection and backoff otherwise: a new one would not be fresh.
         ("grpc.use_local_subchannel_pool", 1),
-        # Whether a call is repeated is decided by who knows what it does.
+        # The caller decides whether a call is repeated, because it knows what the call does.
         ("grpc.enable_retries", 0),
-        # A proxy of the environment is never meant for the inside of a cluster.
+        # A proxy in the environment is never meant for connections inside a cluster.
         ("grpc.enable_http_proxy", 0),
     ]

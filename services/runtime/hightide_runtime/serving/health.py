@@ -1,4 +1,4 @@
-"""grpc.health.v1, by service name. Its Watch streams end when the server stops: they delay nothing."""
+"""grpc.health.v1, by service name. Its Watch streams end when the server stops, and delay nothing."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         self._stopping = False
 
     async def set(self, serving: bool, service: str | None) -> None:
-        """Set one service, or all of them where `service` is None. Ignored once the server is stopping."""
+        """Set one service, or all of them if `service` is None. Ignored once the server is stopping."""
         if self._stopping:
             return
         status = _Status.SERVING if serving else _Status.NOT_SERVING
@@ -30,7 +30,7 @@ class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
             self._changed.notify_all()
 
     async def stop(self) -> None:
-        """Say NOT_SERVING to everybody, then end the Watch streams."""
+        """Report NOT_SERVING to all callers, then end the Watch streams."""
         await self.set(False, None)
         async with self._changed:
             self._stopping = True
@@ -39,7 +39,7 @@ class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
     async def Check(  # noqa: N802
         self, request: Any, context: "grpc.aio.ServicerContext[Any, Any]"
     ) -> Any:
-        """The status now; NOT_FOUND for a service that is not here."""
+        """The current status; NOT_FOUND for a service that is not here."""
         status = self._status.get(request.service)
         if status is None:
             await context.abort(grpc.StatusCode.NOT_FOUND, f"no service {request.service[:200]!r} here")
@@ -48,7 +48,8 @@ class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
     async def Watch(  # noqa: N802
         self, request: Any, context: "grpc.aio.ServicerContext[Any, Any]"
     ) -> AsyncIterator[Any]:
-        """The status now, and again whenever it changes; SERVICE_UNKNOWN for a service that is not here."""
+        """The current status, and again whenever it changes; SERVICE_UNKNOWN for a service that is not
+        here."""
         last = None
         while True:
             status = self._status.get(request.service, _Status.SERVICE_UNKNOWN)

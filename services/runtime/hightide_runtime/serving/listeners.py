@@ -1,8 +1,8 @@
-"""Through which of its two listeners a call reached a process, and which address its caller is told for it.
+"""The two listeners of a process, and the address that a caller gets, which depends on its listener.
 
-A process that is reached from inside of a network and from outside of it listens twice, and has an address
-for either side. Whoever comes in through the external listener is told external addresses only: the internal
-ones may mean nothing where it is. A process without an external address is told by its internal one.
+A process that is reached from inside and from outside a network listens twice, and has an address for each
+side. A caller that comes in through the external listener gets external addresses only, because the internal
+ones may be useless there. If a process has no external address, the caller gets its internal one.
 """
 
 import enum
@@ -19,12 +19,12 @@ class Listener(enum.Enum):
     EXTERNAL = enum.auto()
 
 
-#: Set by the interceptor of each listener, for the task of the call and what that task starts.
+#: Set by the interceptor of each listener, for the task of the call and the tasks that it starts.
 CURRENT: ContextVar[Listener] = ContextVar("listener", default=Listener.INTERNAL)
 
 
 class Reachable(Protocol):
-    """A process as one service knows another; `external_host` is empty where it has no external listener."""
+    """The addresses of a process; `external_host` is empty if it has no external listener."""
 
     @property
     def host(self) -> str:
@@ -38,7 +38,7 @@ class Reachable(Protocol):
 
     @property
     def external_host(self) -> str:
-        """The external host, or nothing."""
+        """The external host, or empty."""
         ...
 
     @property
@@ -48,14 +48,14 @@ class Reachable(Protocol):
 
 
 def current_listener() -> Listener:
-    """Through which listener the call came that is being answered. For those who answer it later."""
+    """The listener of the current call. For code that answers it later."""
     return CURRENT.get()
 
 
 def address_told(process: Reachable, listener: Listener | None = None) -> HostPort:
-    """Where a caller reaches this process who came in through `listener`, or else through the current one.
+    """The address of this process for a caller that came in through `listener`, or through the current one.
 
-    Servicers call it for every address that leaves for a client. What services tell each other has both.
+    Servicers call it for every address that they send to a client. Services send each other both addresses.
     """
     if (listener or CURRENT.get()) is Listener.EXTERNAL and process.external_host:
         return HostPort(process.external_host, process.external_port)

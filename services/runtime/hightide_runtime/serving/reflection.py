@@ -1,4 +1,4 @@
-"""Reflection that carries the comments of the .proto files, so that `grpcurl describe` shows them."""
+"""Reflection with the comments of the .proto files, so that `grpcurl describe` shows them."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -9,12 +9,12 @@ from google.protobuf import descriptor_pb2, descriptor_pool
 from grpc_reflection.v1alpha import reflection
 
 SERVICE_NAME: str = reflection.SERVICE_NAME
-#: Written by `make proto`, beside the stubs: every .proto file of ours with its source information.
+#: Written by `make proto`, beside the stubs: every .proto file of Hightide with its source information.
 _DESCRIPTORS = "descriptors.binpb"
 
 
 class _File:
-    """What reflection asks of a file's descriptor; protobuf's own forgets the comments."""
+    """The part of a file's descriptor that reflection uses; protobuf's own has no comments."""
 
     def __init__(self, descriptor: object, commented: descriptor_pb2.FileDescriptorProto | None) -> None:
         self._descriptor = descriptor
@@ -33,7 +33,7 @@ class _File:
 
 
 class CommentedPool:
-    """The default pool, as far as reflection asks it, with comments in the files that are ours."""
+    """The part of the default pool that reflection uses, with comments in the files of Hightide."""
 
     def __init__(self) -> None:
         self._pool = descriptor_pool.Default()
@@ -42,15 +42,15 @@ class CommentedPool:
         return getattr(self._pool, name)
 
     def FindFileByName(self, name: str) -> _File:  # noqa: N802
-        """The file of that name; KeyError where there is none."""
+        """The file of that name; KeyError if there is none."""
         return _of(self._pool.FindFileByName(name))
 
     def FindFileContainingSymbol(self, symbol: str) -> _File:  # noqa: N802
-        """The file that defines a message, enum, service or method; KeyError where none does."""
+        """The file that defines a message, enum, service or method; KeyError if none does."""
         try:
             return _of(self._pool.FindFileContainingSymbol(symbol))
         except KeyError:
-            # Protobuf finds services, but not the methods in them.
+            # Protobuf finds services, and not the methods in them.
             service, _, method = symbol.rpartition(".")
             return _of(self._pool.FindServiceByName(service).methods_by_name[method].containing_service.file)
 
@@ -66,8 +66,8 @@ def _of(descriptor: object) -> _File:
 
 @cache
 def _commented_files() -> dict[str, descriptor_pb2.FileDescriptorProto]:
-    """Our files by name, read when somebody asks for the first time. None, where an installation lacks the
-    file: reflection then works without comments."""
+    """The files of Hightide by name, read on the first call. None, if an installation lacks the file:
+    reflection then works without comments."""
     try:
         content = resources.files("hightide.v1").joinpath(_DESCRIPTORS).read_bytes()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The figures of a server's RPCs: how long they took, and why some failed. Names are OpenTelemetry's."""
+"""The metrics of a server's RPCs: how long they took, and why some failed. Names are OpenTelemetry's."""
 
 from collections.abc import Mapping
 
@@ -29,12 +29,12 @@ METRICS = (
 
 
 def report_rpcs(metrics: Metrics, timings: Mapping[str, MethodTiming]) -> None:
-    """Report them from now on. Mains call it once they serve, with `Server.timings`."""
+    """Report these metrics from now on. Mains call it once they serve, with `Server.timings`."""
     metrics.report(METRICS, rpc_readings(timings))
 
 
 def rpc_readings(timings: Mapping[str, MethodTiming]) -> Measure:
-    """What `Metrics.report` takes. A method appears when it was called for the first time."""
+    """The readings for `Metrics.report`. A method appears when it was called for the first time."""
 
     def measure() -> Readings:
         called = [(name[1:], each) for name, each in tuple(timings.items()) if each.begun]

@@ -1,4 +1,4 @@
-"""How every service is served: one function, one order of interceptors, one set of channel options."""
+"""Serving every service: one function, one order of interceptors, one set of channel options."""
 
 import asyncio
 import errno
@@ -38,14 +38,15 @@ ANSWERS_LEAVE_S = 0.05
 CHANNELZ_SERVICE_NAME = "grpc.channelz.v1.Channelz"
 _FLAGS = {Listener.INTERNAL: "--listen", Listener.EXTERNAL: "--external-listen"}
 _log = logging.getLogger(__name__)
-# A server that nobody holds is stopped by its finalizer.
+# A server without a reference is stopped by its finalizer.
 _listening_to_the_end: list[grpc.aio.Server] = []
 
 
 class Codec(Protocol):
-    """How one method's bytes become what its servicer takes and returns. Serving knows protobuf by itself.
+    """Converts one method's bytes to what its servicer takes, and back. Serving handles protobuf without a
+    codec.
 
-    Any ValueError of `parse` means that the bytes make no sense: INVALID_REQUEST. A ServiceError says more.
+    Any ValueError of `parse` means that the bytes are invalid: INVALID_REQUEST. A ServiceError says more.
     """
 
     def parse(self, request: bytes) -> Any:
@@ -59,31 +60,31 @@ class Codec(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """One gRPC service: its full name, who answers, and the generated function that registers it."""
+    """One gRPC service: its full name, its servicer, and the generated function that registers it."""
 
     name: str
     servicer: object
     add_to_server: Callable[[Any, grpc.aio.Server], None]
-    #: By method name, where bytes are not parsed by the generated classes (the bulk RPCs).
+    #: By method name, if bytes are not parsed by the generated classes (the bulk RPCs).
     codecs: Mapping[str, Codec] = field(default_factory=dict)
-    #: Methods that may go on without a deadline: long-lived streams. They are not counted as calls in hand
-    #: either, so that ten thousand idle streams leave room for calls: the servicer bounds them.
+    #: Methods that may run without a deadline: long-lived streams. They do not count as calls under way
+    #: either, so that ten thousand idle streams leave room for calls. Their servicer limits them.
     without_deadline: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a server refuses, so that no caller can use it up."""
+    """The limits of a server, so that no caller can exhaust it."""
 
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
     max_deadline_ms: int = 3_600_000
-    #: What a call with one response is given that comes without a deadline.
+    #: The deadline of a unary call that comes without one.
     default_deadline_ms: int = 30_000
     max_concurrent_rpcs: int = 10_000
 
 
 class Server:
-    """A running server. Starts as NOT_SERVING: call `set_serving(True)` once requests make sense."""
+    """A running server. It starts as NOT_SERVING: call `set_serving(True)` once requests can be answered."""
 
     def __init__(
         self,
@@ -93,12 +94,12 @@ class Server:
         limits: LimitsInterceptor,
         timings: Mapping[str, MethodTiming],
     ) -> None:
-        """For `serve`: the internal listener, and the external one where there is one."""
+        """For `serve`: the internal listener, and the external one if there is one."""
         self._servers = servers
         self._limits = limits
         self._health = health_servicer
         self.address = addresses[0]
-        #: Where clients from outside come in; None: nowhere.
+        #: The listener for clients from outside; None: there is none.
         self.external_address = addresses[1] if len(addresses) > 1 else None
         #: Calls, failures and time of each method so far, by "/service/method"; of both listeners.
         self.timings = timings
@@ -108,21 +109,22 @@ class Server:
         await self._health.set(serving, service)
 
     async def stop(self, grace_s: float = 5.0) -> None:
-        """Say NOT_SERVING, take no new calls, let running ones end within the grace, cancel the rest.
+        """Report NOT_SERVING, take no new calls, let running ones end within the grace, cancel the rest.
 
-        gRPC's own grace waits for connections too, and an idle synchronous client does not read that it shall
-        close its own. So calls are counted here, and gRPC gets the moment that answers need to leave.
+        gRPC's own grace waits for connections too, and an idle synchronous client does not read that it
+        should close its own. So calls are counted here, and gRPC gets only the moment that answers need to
+        leave.
         """
         await self._health.stop()
         await self._limits.drain(grace_s)
         await asyncio.gather(*(server.stop(min(grace_s, ANSWERS_LEAVE_S)) for server in self._servers))
 
     async def drain_for_good(self, grace_s: float = 5.0) -> None:
-        """As `stop`, but go on listening, and refuse, until the process ends, which must be soon. For mains.
+        """As `stop`, but keep listening, and refuse, until the process ends, which must be soon. For mains.
 
-        gRPC's core (1.78) frees a listening socket on whatever thread lets go of it last. Where that is one
-        that just took in a connection, it ends the process by SIGSEGV: once in some hundred stops of brokers
-        that stop together, each calling the others.
+        gRPC's core (1.78) frees a listening socket on the thread that releases it last. If that thread has
+        just accepted a connection, the process ends by SIGSEGV. This happened once in some hundred stops of
+        brokers that stop together and call each other.
         """
         _listening_to_the_end.extend(self._servers)
         await self._health.stop()
@@ -141,11 +143,11 @@ async def serve(
 ) -> Server:
     """Build and start the server of a service. Mains call it once.
 
-    Around each method, outermost first: listener, trace context, timing, limits, errors. Beside the services:
-    health, reflection and channelz. `external`: where clients from outside come in; it has the same services
-    under the same limits. `small_messages`: no connection ever carries much at a time, so that probing its
-    bandwidth is not worth its price, a third of the CPU of a Ping and its answer where each consumer has a
-    connection of its own. Raises StartupError that names the port where it is in use.
+    Around each method, outermost first: listener, trace context, timing, limits, errors. Besides the services
+    there are health, reflection and channelz. `external`: the listener for clients from outside, with the
+    same services under the same limits. `small_messages`: no connection ever carries much at a time, so
+    probing its bandwidth is not worth a third of the CPU of a Ping and its answer, if each consumer has a
+    connection of its own. Raises StartupError that names the port if it is in use.
     """
     limits = limits or Limits()
     options = _server_options(limits)
@@ -155,8 +157,8 @@ async def serve(
     limiting = LimitsInterceptor(
         limits.max_concurrent_rpcs, limits.max_deadline_ms, limits.default_deadline_ms
     )
-    # The order is part of the contract: what is timed includes refusals; a refusal is answered before the
-    # request is parsed; and nothing that a servicer raises gets past the error interceptor.
+    # The order is part of the contract: the time includes refusals, a refusal is answered before the request
+    # is parsed, and no exception of a servicer gets past the error interceptor.
     interceptors: list[Interceptor] = [
         TraceContextInterceptor(),
         timing,
@@ -191,7 +193,7 @@ def _register_all(
     interceptors: Sequence[Interceptor],
     health_servicer: health.HealthServicer,
 ) -> None:
-    """The services, and what every server has beside them."""
+    """Register the services, and those that every server has."""
     for service in services:
         _register(server, service, interceptors)
     health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
@@ -202,16 +204,17 @@ def _register_all(
 
 def _server_options(limits: Limits) -> list[tuple[str, int]]:
     return [
-        # 4 MiB by default; it holds after decompression, so that no small message unfolds into a large one.
+        # 4 MiB by default. The limit holds after decompression, so that no small message expands to a large
+        # one.
         ("grpc.max_receive_message_length", limits.max_message_bytes),
         ("grpc.max_send_message_length", limits.max_message_bytes),
-        # With it, a second process on the same port would get half of the calls instead of an error.
+        # With this option, a second process on the same port would get half of the calls instead of an error.
         ("grpc.so_reuseport", 0),
         # Clients ping every 10 s, also between calls (channels.py); by default that is answered by a GOAWAY.
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-        # A client that vanished without a word gives back its parked calls within a minute. One that is only
-        # busy keeps its connection: whether it is dead is decided by its session, which is mostly sooner.
+        # A client that vanished without notice loses its parked calls within a minute. A busy one keeps its
+        # connection: its session decides whether it is dead, which usually takes less time.
         ("grpc.keepalive_time_ms", 20_000),
         ("grpc.keepalive_timeout_ms", 40_000),
     ]
@@ -220,7 +223,7 @@ def _server_options(limits: Limits) -> list[tuple[str, int]]:
 def _bind(
     server: grpc.aio.Server, listen: HostPort, credentials: grpc.ServerCredentials | None, flag: str
 ) -> int:
-    # Tried with a plain socket first: gRPC says neither why it failed nor anything without noise on stderr.
+    # Tried with a plain socket first: gRPC does not say why it failed, and prints noise on stderr.
     try:
         family, kind, protocol, _, socket_address = socket.getaddrinfo(
             listen.host, listen.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -247,13 +250,13 @@ def _why_not_bound(listen: HostPort, error: OSError, flag: str) -> str:
 
 
 class _Collector:
-    """Stands in for a server, to get at the handlers that generated code registers."""
+    """A stand-in for a server that collects the handlers which generated code registers."""
 
     def __init__(self) -> None:
         self.handlers: dict[str, Any] = {}
 
     def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
-        """Nothing: the same handlers come by name."""
+        """Do nothing: the same handlers come by name."""
 
     def add_registered_method_handlers(self, service_name: str, handlers: Mapping[str, Any]) -> None:
         """Keep them."""
@@ -283,10 +286,10 @@ def _wrapped(
     serialise: Callable[[Any], bytes],
     interceptors: Sequence[Interceptor],
 ) -> "grpc.RpcMethodHandler[Any, Any]":
-    """The handler with bytes at both ends, parsing and serialising inside of the interceptors.
+    """The handler with bytes at both ends, which parses and serialises inside the interceptors.
 
-    gRPC would answer UNKNOWN, with a Python exception as text, where its own deserialiser fails. A streaming
-    method that is a coroutine, and no generator, reads and writes the stream's bytes by itself.
+    If gRPC's own deserialiser failed, it would answer UNKNOWN, with a Python exception as text. A streaming
+    method that is a coroutine, and no generator, reads and writes the stream's bytes itself.
     """
     if handler.request_streaming and inspect.iscoroutinefunction(handler.stream_stream):
         behaviour: UnaryCall = handler.stream_stream

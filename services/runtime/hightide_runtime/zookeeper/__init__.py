@@ -1,1 +1,1 @@
-"""The session with ZooKeeper, and what rests on it: elections, candidates, the identity of the cluster."""
+"""The session with ZooKeeper, and what depends on it: elections, candidates, the identity of the cluster."""

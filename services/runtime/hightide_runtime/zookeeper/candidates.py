@@ -1,7 +1,7 @@
-"""Which processes may be elected: each controller and each coordinator, whether active or standing by.
+"""The list of processes that may be elected: each controller and each coordinator, active or standby.
 
-An election needs no such list, since whoever wants to be elected tries. Operators do: a standby that nobody
-can name is one that nobody can look after before it is needed. Nothing is decided by what stands here.
+An election needs no such list, because every process that wants to be elected tries. Operators need it, to
+look after a standby before it is needed. No decision depends on it.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ __all__ = ["CANDIDATES_MAX", "Candidate", "read_candidates"]
 _log = logging.getLogger(__name__)
 
 CANDIDATES_MAX: Final = 1_000
-"""How many of each kind are told of: more than anybody runs."""
+"""How many of each kind are listed: more than any cluster has."""
 
 
 class Candidate:
-    """This process among the candidates. One for each controller and coordinator process."""
+    """This process in the list. One for each controller and coordinator process."""
 
     def __init__(self, session: ZooKeeperSession, parent: str, znode: CandidateZnode) -> None:
         """`parent`: `znodes.CONTROLLER_CANDIDATES` or `znodes.COORDINATOR_CANDIDATES`."""
@@ -31,10 +31,10 @@ class Candidate:
         self._znode = znode
 
     async def stand(self) -> None:
-        """Be there, for as long as the session is. Called at the start and each time the session is connected
-        again; done already is no error. Raises ConnectionLost, SessionExpired."""
+        """Add this process to the list, for as long as its session lasts. Called at the start and each time
+        the session is connected again; repeating it is no error. Raises ConnectionLost, SessionExpired."""
         path = CandidateZnode.path(self._parent, self._znode.id, self._session.session_id)
-        # Made with the cluster, but a hand may have taken it away since.
+        # Created with the cluster, but an operator may have deleted it since.
         await self._session.ensure_path(self._parent)
         try:
             await self._session.create(path, self._znode.encode(), ephemeral=True)
@@ -43,8 +43,8 @@ class Candidate:
 
 
 async def read_candidates(session: ZooKeeperSession, parent: str) -> tuple[CandidateZnode, ...]:
-    """All of one kind, by id. Of several at one address the last to come is told, since a process that died
-    leaves its znode behind for a while. Raises ConnectionLost, SessionExpired."""
+    """All processes of one kind, by id. Of several at one address the last one counts, because a process that
+    died leaves its znode for a while. Raises ConnectionLost, SessionExpired."""
     names = (await session.multi_children([parent])).get(parent, [])
     found = await session.multi_read(f"{parent}/{name}" for name in names[:CANDIDATES_MAX])
     by_address: dict[tuple[str, int], CandidateZnode] = {}
