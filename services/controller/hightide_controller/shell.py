@@ -36,7 +36,6 @@ from hightide_controller.contract.convert import Identity
 from hightide_controller.core import effects as ef
 from hightide_controller.core import events as ev
 from hightide_controller.core.brokers.outbox import Delivery
-from hightide_controller.core.machine import step
 from hightide_controller.core.state.cluster_state import ClusterState, Role
 from hightide_controller.core.values.partition import TopicPartition
 from hightide_controller.core.values.requests import DeleteTopicRequested, ReassignmentsRequested
@@ -90,7 +89,7 @@ class Shell:
         """Whose leaderAndISR the core asked for and could not be told, since it makes no sense."""
         self.failed = asyncio.Event()
         """Set where this controller cannot go on; main then ends the process."""
-        self.inbox = Inbox()
+        self.inbox = Inbox(clock)
         self.counters = Counters()
         self._requests = PendingRequests(self.inbox.put, self._active_elsewhere)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -159,10 +158,10 @@ class Shell:
 
     async def _run(self) -> None:
         while True:
-            event = await self.inbox.get()
+            event, arrived_us = await self.inbox.get()
             began = perf_counter()
             try:
-                self._take(event)
+                self._take(event, arrived_us)
             except Exception:  # noqa: BLE001 - the top of a task
                 # A fault of ours. The state may be half-way, so it is not gone on with: main ends the
                 # process, and a standby takes over, which reads everything anew.
@@ -171,14 +170,11 @@ class Shell:
                 return
             self.counters.event_s.record(perf_counter() - began)
 
-    def _take(self, event: ev.Event) -> None:
+    def _take(self, event: ev.Event, arrived_us: int) -> None:
         was_active = self.state.role is Role.ACTIVE
-        self._traces.before(self.state, event)
         self.counters.before(self.state, event)
-        self.state, effects = step(self.state, event)
-        self._traces.decided(event)
-        for broker_id in self._fleet.reconcile(self.state.live_brokers(), self.state.dead_brokers()):
-            self._traces.broker_gone(broker_id)
+        self.state, effects = self._traces.record(self.state, event, arrived_us)
+        self._fleet.reconcile(self.state.live_brokers(), self.state.dead_brokers())
         if self.state.role is Role.ACTIVE and not was_active:
             _log.info(
                 "controller %d is active, controller epoch %d: %d brokers, %d topics, %d partitions",
@@ -192,7 +188,6 @@ class Shell:
             self._watches.controller.mark()
         for effect in effects:
             self._perform(effect)
-        self._traces.settle()
 
     async def _tick(self) -> None:
         while True:
@@ -295,7 +290,6 @@ class Shell:
         self.inbox.put(event)
 
     def _acknowledged(self, broker: ev.Broker, sequence: int) -> None:
-        self._traces.acknowledged(broker.broker_id, sequence)
         self.inbox.put(ev.BrokerAcknowledged(broker.broker_id, broker.broker_epoch, sequence))
 
     def _declined(self, broker: ev.Broker, decision: ef.Decision) -> None:
@@ -315,11 +309,7 @@ class Shell:
         match effect:
             case ef.StoreLeaderAndIsr():
                 self._store_leader_and_isr(effect)
-            case ef.SendLeaderAndIsr():
-                self._fleet.put(self._traces.informing(effect))
-            case ef.SendStopReplica():
-                self._fleet.put(self._traces.informing(effect))
-            case ef.SendUpdateMetadata():
+            case ef.SendLeaderAndIsr() | ef.SendStopReplica() | ef.SendUpdateMetadata():
                 self._fleet.put(effect)
             case StoreWrites():
                 self._spawn(self._store_writes(effect))
@@ -335,7 +325,6 @@ class Shell:
                 self._campaigns += 1
                 self._spawn(self._campaign(effect, self._campaigns))
             case ef.Resign():
-                self._traces.finish_all()
                 self._watches.deactivate()
                 self._unreadable_states.clear()
             case ef.StepDown():
@@ -356,19 +345,15 @@ class Shell:
                 self._requests.refuse(effect)
 
     def _store_leader_and_isr(self, effect: ef.StoreLeaderAndIsr) -> None:
-        self._traces.multi_submitted(effect)
         outcome = self.store.submit(effect, self._traces.traceparent_of(effect.cause))
 
         def answered(done: asyncio.Future[ev.Event]) -> None:
             if not done.cancelled():
-                event = done.result()
-                self._traces.multi_answered(effect, type(event).__name__)
-                self.inbox.put(event)
+                self.inbox.put(done.result())
 
         outcome.add_done_callback(answered)
 
     async def _read_states(self, effect: ef.ReadStates) -> None:
-        self._traces.reading(effect.cause)
         epoch = self.state.controller_epoch
         while self.state.role is Role.ACTIVE and self.state.controller_epoch == epoch:
             await self._watches.connected.wait()
@@ -382,12 +367,9 @@ class Shell:
             self.inbox.put(ev.StatesRead(states, effect.cause))
             self._complain()
             return
-        self._traces.read_given_up(effect.cause)
 
     async def _store_writes(self, effect: StoreWrites) -> None:
-        effect = self._traces.writes_submitted(effect)
         event = await self.store.store_writes(effect, self._traces.traceparent_of(effect.cause))
-        self._traces.writes_answered(effect, type(event).__name__)
         self.inbox.put(event)
         await self.store.tidy(effect.writes, event)
 
@@ -411,14 +393,12 @@ class Shell:
             return
 
     async def _store_topic(self, effect: ef.StoreTopic) -> None:
-        self._traces.storing_topic(effect)
         try:
             event = await self.store.store_topic(effect)
         except Exception:  # noqa: BLE001 - the top of a task
             # One request that cannot be carried out stops no other, nor one controller after the other.
             _log.exception("topic %s cannot be created", effect.topic.name)
             event = ev.TopicStoreRefused(effect.request_id, exists=False)
-        self._traces.topic_stored(effect, type(event).__name__)
         self.inbox.put(event)
 
     async def _campaign(self, effect: ef.Campaign, number: int) -> None:

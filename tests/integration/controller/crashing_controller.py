@@ -38,9 +38,9 @@ class CrashingShell(Shell):
 
     _seen = 0
 
-    def _take(self, event: ev.Event) -> None:
+    def _take(self, event: ev.Event, arrived_us: int) -> None:
         self._pass("before", event)
-        super()._take(event)
+        super()._take(event, arrived_us)
         self._pass("after", event)
 
     def _perform(self, effect: ef.Effect) -> None:

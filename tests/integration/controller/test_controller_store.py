@@ -218,7 +218,7 @@ def test_without_the_controller_epoch_nothing_is_written_over_and_over(zookeeper
         await session.delete(ControllerEpochZnode.path())
         await put(session, FLIGHTS)
         outcome = await store.store_writes(StoreWrites(7, 0, (TopicWrite(FLIGHTS, 0),)), "")
-        assert outcome == ev.Fenced()
+        assert outcome == ev.Fenced(is_write=True)
 
     with_store(zookeeper_hosts, test)
 

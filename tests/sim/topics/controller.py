@@ -118,9 +118,9 @@ class _Shell(Shell):
     def _watch_peer(self, address: HostPort, on_death: Callable[[int], None]) -> None:
         """Sessions of controllers end; nobody watches their processes."""
 
-    def _take(self, event: ev.Event) -> None:
+    def _take(self, event: ev.Event, arrived_us: int) -> None:
         try:
-            super()._take(event)
+            super()._take(event, arrived_us)
         except Exception as error:
             self.fault = error
             raise
@@ -135,6 +135,11 @@ class _Shell(Shell):
     def put(self, event: ev.Event) -> None:
         """Bring an event to the core."""
         self.inbox.put(event)
+
+    def told_of_peer(self) -> None:
+        """The failure detector: the active controller is gone."""
+        assert self.active is not None
+        self._controller_died(self.active, self._clock.wall_us())
 
     def told_of_death(self, broker: ev.Broker, broke_ms: int) -> None:
         """The failure detector: this life of a broker is gone."""
@@ -184,6 +189,11 @@ class SimControllerProcess:
     def is_active(self) -> bool:
         """Whether this process believes to be the active controller."""
         return self.alive and self.shell.state.role is Role.ACTIVE
+
+    def peer_died(self) -> None:
+        """The failure detector: the process of the active controller is gone, though its session lives on."""
+        self.shell.told_of_peer()
+        self.loop.settle()
 
     def tick(self) -> None:
         """Time passed: the shell has a timer of its own."""

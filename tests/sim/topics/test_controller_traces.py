@@ -17,9 +17,10 @@ from hightide_controller.core.values import requests as rq
 from hightide_controller.core.values.partition import TopicPartition
 from hightide_runtime.znodes.admin_znodes import DeleteTopicZnode, ReassignmentZnode
 from hightide_runtime.znodes.cluster_znodes import LeaderAndIsrZnode
+from sim.messages import ZOOKEEPER
 from sim.topics.messages import Rpc
 from sim.topics.schedules import TOPIC, begin, grow, writes_of
-from sim.topics.traced import ACTIVE, TracedCluster, traced, written
+from sim.topics.traced import ACTIVE, STANDBY, TracedCluster, traced, written
 
 Story = Callable[[TracedCluster], None]
 TESTDATA: Final = Path(__file__).parent / "testdata" / "traces"
@@ -104,6 +105,16 @@ def a_controller_steps_down_in_the_midst_of_a_failover(world: TracedCluster) -> 
     dies(world, 1)
     world.settle_until(lambda: bool(writes_of(world, ACTIVE)))
     world.resign()
+
+
+def a_controller_is_replaced_and_zookeeper_refuses_its_failover(world: TracedCluster) -> None:
+    dies(world, 1)
+    world.settle_until(lambda: bool(writes_of(world, ACTIVE)))
+    for node_id in (ZOOKEEPER, 2, 3, 4):
+        world.hold(ACTIVE, node_id)
+    world.controllers[STANDBY].peer_died()
+    world.settle()
+    world.release(ACTIVE, ZOOKEEPER)
 
 
 def a_topic_is_created(world: TracedCluster) -> None:
@@ -208,6 +219,7 @@ STORIES: Final[tuple[Story, ...]] = (
     a_controller_dies_in_the_midst_of_a_failover,
     a_controller_dies_before_it_acts_on_the_loss_of_a_broker,
     a_controller_steps_down_in_the_midst_of_a_failover,
+    a_controller_is_replaced_and_zookeeper_refuses_its_failover,
     a_topic_is_created,
     a_topic_is_created_that_there_is,
     a_topic_is_created_by_a_controller_that_dies,

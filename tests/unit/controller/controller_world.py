@@ -53,6 +53,8 @@ class World:
     others: list[ef.Effect] = field(default_factory=list)
     zk: ZooKeeper = field(init=False)
     lives: dict[int, int] = field(default_factory=dict)
+    take: Callable[[ClusterState, ev.Event], tuple[ClusterState, tuple[ef.Effect, ...]]] = step
+    """How the core takes an event; with traces, `ControllerTraces.record`."""
 
     def __post_init__(self) -> None:
         self.zk = ZooKeeper(self.zookeeper, self.topics)
@@ -91,7 +93,7 @@ class World:
 
     def send(self, event: ev.Event) -> None:
         """One event in; its effects wait until `settle`."""
-        self.state, effects = step(self.state, event)
+        self.state, effects = self.take(self.state, event)
         check(self.state)
         for effect in effects:
             match effect:

@@ -10,6 +10,7 @@ from hightide_controller.core.values.requests import ElectionKind, ElectLeadersR
 from hightide_controller.counters import ELECTION_REASONS, Counters
 from hightide_controller.inbox import Inbox
 from hightide_controller.metrics import METRICS, controller_readings
+from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry.metric_declarations import Readings
 from unit.controller.controller_world import FLIGHTS, World, broker, led, topic
 
@@ -33,7 +34,9 @@ class CountingWorld(World):
 
     def readings(self) -> Readings:
         async def read() -> Readings:
-            return controller_readings(lambda: self.state, Inbox(), self.counters, lambda: 1_500)()
+            return controller_readings(
+                lambda: self.state, Inbox(SystemClock()), self.counters, lambda: 1_500
+            )()
 
         return asyncio.run(read())
 
@@ -107,7 +110,7 @@ def test_each_figure_that_is_declared_is_read_and_no_other() -> None:
     counters.failed_over("process_died", 0.2)
 
     async def read() -> Readings:
-        return controller_readings(lambda: ClusterState(1), Inbox(), counters, lambda: 0)()
+        return controller_readings(lambda: ClusterState(1), Inbox(SystemClock()), counters, lambda: 0)()
 
     readings = asyncio.run(read())
     assert readings.keys() == {figure.name for figure in METRICS}
@@ -117,7 +120,7 @@ def test_each_figure_that_is_declared_is_read_and_no_other() -> None:
 
 def test_events_that_wait_are_counted_and_timed() -> None:
     async def wait() -> Inbox:
-        inbox = Inbox()
+        inbox = Inbox(SystemClock())
         for _ in range(3):
             inbox.put(ev.Ticked())
         await inbox.get()

@@ -47,8 +47,8 @@ class Fleet:
         self._revivals: dict[int, tuple[int, int]] = {}
         """By id: a broker epoch, and how often that life was dead and alive again."""
 
-    def reconcile(self, live: tuple[Broker, ...], dead: tuple[Broker, ...]) -> list[int]:
-        """Open and close links, watchers and knocks; returns the ids of brokers whose link was closed."""
+    def reconcile(self, live: tuple[Broker, ...], dead: tuple[Broker, ...]) -> None:
+        """Open and close links, watchers and knocks."""
         self._knock_at(dead)
         wanted = {broker.broker_id: broker for broker in live}
         gone = [broker_id for broker_id, link in self._links.items() if wanted.get(broker_id) != link.broker]
@@ -58,7 +58,6 @@ class Fleet:
         for broker_id, broker in wanted.items():
             if broker_id not in self._links:
                 self._open(broker)
-        return gone
 
     def _open(self, broker: Broker) -> None:
         self._links[broker.broker_id] = BrokerLink(

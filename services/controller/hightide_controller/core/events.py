@@ -307,6 +307,9 @@ class CampaignLost:
 class Fenced:
     """A write or a broker refused this controller because a newer controller epoch exists."""
 
+    is_write: bool = False
+    """Whether ZooKeeper refused a write; a broker has said so else."""
+
 
 @dataclass(frozen=True, slots=True)
 class SessionLost:

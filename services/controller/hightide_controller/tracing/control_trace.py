@@ -1,30 +1,40 @@
-"""What one cause has the controller do, as spans below one root: multis, reads, brokers that are told.
+"""One trace of what one cause has the controller do, folded from what happens: writes, reads, brokers told.
 
 The root's ids follow from what the trace is about (`trace_context.root_traceparent`), and everything hangs
 right below it. So a controller that carries on what a dead one began joins its trace, and nothing is
-orphaned.
+orphaned. Which spans a kind of trace has, says `span_table`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from hightide_runtime.clock import Clock
-from hightide_runtime.telemetry.span_kinds import ZOOKEEPER_MULTI
-from hightide_runtime.telemetry.tracing import Attribute, Span, Telemetry
+from hightide_runtime.telemetry.tracing import Attribute, Telemetry
 
-from hightide_controller.core.effects import Decision, SendLeaderAndIsr, SendStopReplica, StoreLeaderAndIsr
+from hightide_controller.core.effects import (
+    Change,
+    Decision,
+    Effect,
+    ReadStates,
+    SendLeaderAndIsr,
+    SendStopReplica,
+    StoreLeaderAndIsr,
+    StoreTopic,
+)
 from hightide_controller.core.events import StoreCommitted
 from hightide_controller.core.values.partition import TopicPartition
-from hightide_controller.core.writes import StoreWrites
+from hightide_controller.core.writes import StoreWrites, TopicRemoved
+from hightide_controller.tracing.span_table import AHEAD, DURATIONS, INFORMS, PAST, WRITES, Mark, Stretch
 
-__all__ = ["SAMPLE", "ControlTrace", "sample_of"]
+__all__ = ["SAMPLE", "ControlTrace", "Life", "sample_of"]
 
 SAMPLE: Final = 10
 """Partitions that a span names; it counts the others."""
-PATIENCE_MS: Final = 30_000
-"""After so long a trace ends, whatever is under way."""
+
+Life = tuple[int, int]
+"""A broker id and a broker epoch."""
 
 
 def sample_of(names: Iterable[TopicPartition]) -> str:
@@ -32,176 +42,267 @@ def sample_of(names: Iterable[TopicPartition]) -> str:
     return ", ".join(f"{name.topic}-{name.partition}" for name, _ in zip(names, range(SAMPLE), strict=False))
 
 
+@dataclass(slots=True)
+class _Write:
+    """One that is under way in ZooKeeper."""
+
+    name: str
+    began_us: int
+    attributes: dict[str, Attribute]
+    changes: tuple[Change, ...] = ()
+
+
 class ControlTrace:
     """One trace, from its beginning until nothing is under way for it. For the event loop's thread."""
-
-    patience_ms = PATIENCE_MS
 
     def __init__(
         self,
         kind: str,
         traceparent: str,
-        began_us: int,
+        marks: Mapping[Mark, int],
         telemetry: Telemetry,
-        clock: Clock,
+        attributes: Mapping[str, Attribute],
         *,
-        carried_on: bool,
+        lost: tuple[Life, ...] = (),
+        leaderless: Iterable[TopicPartition] = (),
+        partition_count: int = 0,
+        is_carried_on: bool = False,
     ) -> None:
+        """`marks`: what has happened, in us. `lost`: the brokers that a failover is about, and `leaderless`:
+        what they led. `partition_count`: of the topic that it is about."""
         self.kind = kind
         self._telemetry = telemetry
-        self._clock = clock
-        self._root = telemetry.root(kind, traceparent, start_time_us=began_us)
-        if carried_on:
-            self._root.set("carried_on", True)
+        self._marks = dict(marks)
+        self._attributes = dict(attributes)
+        self._lost = lost
+        self._partitions = partition_count
+        self._is_carried_on = is_carried_on
+        self._root = telemetry.root(kind, traceparent, start_time_us=marks[Mark.BEGAN])
         self.traceparent = self._root.traceparent
-        self.began_ms = clock.monotonic_ms()
         self.is_awaited = False
         """Whether a request waits for it, so that it goes on though nothing is under way."""
         self.is_finished = False
-        self._stored_at_us = 0
-        self._informed_at_us = 0
-        self._fan_out_began_us = 0
-        self._partitions = 0
         self._leader_epoch = -1
-        self._sample: list[TopicPartition] = []
-        self._leaders: list[str] = []
-        """What was decided for these."""
-        self._multis: dict[int, Span] = {}
-        self._untaken: set[int] = set()
-        """Multis whose fate the core has not taken yet: until then, nobody can say what follows."""
-        self._awaited: dict[int, int] = {}
-        """Broker id to the sequence whose acknowledgement ends its part."""
-        self._reads = 0
+        self._sample: list[Change] = []
+        """What was decided first."""
+        self._leaderless = set(leaderless) if telemetry.enabled else set[TopicPartition]()
+        """What the lost brokers led, until a new leader has acknowledged that it leads it."""
+        self._writes: dict[int | str, _Write] = {}
+        """By store id; that of a topic's znodes under its id."""
+        self._reads_began_us: list[int] = []
+        self._awaited: dict[Life, int] = {}
+        """The sequences whose acknowledgement ends a broker's part."""
+        self._worked_us: list[tuple[int, int]] = []
+        """When ZooKeeper worked, from and to; these may overlap."""
+        if Mark.ELECTED in marks:
+            self._worked_us.append((marks[Mark.NOTICED], marks[Mark.TOLD]))
+        self._write_spans(PAST.get((kind, is_carried_on), ()), self._marks)
 
-    def span(self, name: str, from_us: int, to_us: int, **attributes: Attribute) -> None:
-        """A step that has ended."""
+    @property
+    def reason(self) -> str:
+        """Why somebody was lost; empty where nobody was."""
+        return str(self._attributes.get("reason", ""))
+
+    @property
+    def began_us(self) -> int:
+        """When it broke, or the request came."""
+        return self._marks[Mark.BEGAN]
+
+    @property
+    def is_electing(self) -> bool:
+        """Whether ZooKeeper has yet to answer, or the core to take its answer."""
+        return bool(self._writes or self._reads_began_us)
+
+    def join(
+        self,
+        marks: Mapping[Mark, int],
+        reason: str,
+        lost: tuple[Life, ...],
+        leaderless: Iterable[TopicPartition],
+    ) -> None:
+        """More brokers are lost before the leaders of the first ones are stored: what follows is one."""
+        self._lost += lost
+        if self._telemetry.enabled:
+            self._leaderless.update(leaderless)
+        self._write_spans(PAST[self.kind, False], marks, reason=reason)
+
+    # ---- what the core wants, and what becomes of it
+
+    def decided(self, at_us: int) -> None:
+        """The core has taken an event of the trace's cause."""
+        self._marks.setdefault(Mark.DECIDED, at_us)
+
+    def wants(self, effect: Effect, at_us: int) -> None:
+        """The core wants something of the trace's cause done, which begins now."""
+        match effect:
+            case StoreLeaderAndIsr() | StoreWrites() | StoreTopic():
+                self._begin_write(effect, at_us)
+            case ReadStates():
+                self._reads_began_us.append(at_us)
+            case SendLeaderAndIsr() | SendStopReplica() if isinstance(effect, INFORMS[self.kind]):
+                self._marks.setdefault(Mark.SENT, at_us)
+                self._awaited[effect.broker_id, effect.broker_epoch] = effect.sequence
+            case _:
+                pass
+
+    def _begin_write(self, effect: StoreLeaderAndIsr | StoreWrites | StoreTopic, at_us: int) -> None:
+        name = WRITES.get((self.kind, type(effect)))
+        if name is None:
+            return
+        write = _Write(name, at_us, {})
+        match effect:
+            case StoreLeaderAndIsr(changes=changes):
+                write.changes = changes
+                if self._telemetry.enabled:
+                    write.attributes["partition_count"] = len(changes)
+                    write.attributes["partition_sample"] = sample_of(change.name for change in changes)
+                    write.attributes["leader_epoch"] = max(each.decided.leader_epoch for each in changes)
+            case StoreTopic(topic=topic):
+                self._partitions = len(topic.assignment)
+                write.attributes["topic"] = topic.name
+            case StoreWrites(writes=writes):
+                for each in writes:
+                    if isinstance(each, TopicRemoved):
+                        self._partitions = len(each.topic.assignment)
+        self._writes[_key_of(effect)] = write
+
+    def write_ended(self, key: int | str, outcome: str, at_us: int) -> None:
+        """The fate of a write, if it is one of this trace; what came back is written again."""
+        write = self._writes.pop(key, None)
+        if write is None:
+            return
+        self._span(write.name, write.began_us, at_us, {**write.attributes, "outcome": outcome})
+        self._marks[Mark.STORED] = at_us
+        self._worked_us.append((write.began_us, at_us))
+        if outcome == StoreCommitted.__name__ and write.changes:
+            self._count(write)
+
+    def writes_fenced(self, outcome: str, at_us: int) -> None:
+        """ZooKeeper has refused one write, since there is a newer controller: so it does the others."""
+        for key in tuple(self._writes):
+            self.write_ended(key, outcome, at_us)
+
+    def _count(self, write: _Write) -> None:
+        if self.reason:
+            self._partitions += len(write.changes)
+        self._sample += write.changes[: SAMPLE - len(self._sample)]
+        epoch = write.attributes.get("leader_epoch", -1)
+        assert isinstance(epoch, int)
+        self._leader_epoch = max(self._leader_epoch, epoch)
+
+    def read_ended(self, at_us: int) -> None:
+        """The core takes what was read."""
+        if self._reads_began_us:
+            self._worked_us.append((self._reads_began_us.pop(0), at_us))
+
+    def acknowledged(self, life: Life, sequence: int, at_us: int) -> None:
+        """A broker has everything up to a sequence."""
+        if self._awaited.get(life, sequence + 1) <= sequence:
+            del self._awaited[life]
+            self._marks[Mark.INFORMED] = at_us
+
+    def obeyed(self, broker_id: int, decisions: Iterable[Decision], at_us: int) -> None:
+        """A broker has acknowledged these decisions; those that it leads by are led now."""
+        if not self._leaderless:
+            return
+        left = len(self._leaderless)
+        self._leaderless.difference_update(
+            TopicPartition(each.topic, each.partition) for each in decisions if each.leader == broker_id
+        )
+        if len(self._leaderless) < left:
+            self._marks[Mark.LED] = at_us
+
+    def forget_gone(self, is_live: Callable[[Life], bool]) -> None:
+        """Wait no more for brokers that are not live any more."""
+        for life in [life for life in self._awaited if not is_live(life)]:
+            del self._awaited[life]
+
+    # ---- the end
+
+    def finish_if_done(self, at_us: int) -> bool:
+        """End the root once nothing is under way for it."""
+        if self.is_electing or self._awaited or self.is_awaited:
+            return False
+        self.finish(at_us)
+        return True
+
+    def finish(self, at_us: int) -> None:
+        """End the root, with what people ask for."""
+        if self.is_finished:
+            return
+        self.is_finished = True
+        for write in self._writes.values():
+            self._span(write.name, write.began_us, at_us, write.attributes)
+        marks = self._last_marks()
+        self._attributes |= self._counted()
+        self._write_spans(AHEAD.get(self.kind, ()), marks)
+        for stretch in DURATIONS.get((self.kind, self._is_carried_on), ()):
+            if stretch.ends in marks:
+                self._attributes[stretch.name] = (marks[stretch.ends] - marks[stretch.begins]) / 1000
+        for name, value in self._attributes.items():
+            self._root.set(name, value)
+        ends = [marks[mark] for mark in (Mark.STORED, Mark.SENT, Mark.INFORMED) if mark in marks]
+        self._root.end(max(ends, default=at_us))
+
+    def _last_marks(self) -> dict[Mark, int]:
+        """The moments, as they are told: what a failover did not need was done when the step before was."""
+        marks = dict(self._marks)
+        if self.reason:
+            stored_us = marks.setdefault(Mark.STORED, marks.get(Mark.DECIDED, marks[Mark.TOLD]))
+            # Else brokers hear of the first multi while later ones are still under way.
+            marks.setdefault(Mark.SENT, stored_us)
+        if Mark.SENT in marks:
+            marks[Mark.INFORMED] = max(marks.get(Mark.INFORMED, 0), marks[Mark.SENT])
+        return marks
+
+    def _counted(self) -> dict[str, Attribute]:
+        names = [change.name for change in self._sample]
+        if not self.reason and self._partitions:
+            topic = str(self._attributes["topic"])
+            names = [TopicPartition(topic, number) for number in range(min(SAMPLE, self._partitions))]
+        told: dict[str, Attribute] = {"partition_count": self._partitions}
+        if self._is_carried_on:
+            told["carried_on"] = True
+        if self._lost:
+            told["broker_ids"] = ",".join(str(broker_id) for broker_id, _ in self._lost)
+            told["broker_epochs"] = ",".join(str(broker_epoch) for _, broker_epoch in self._lost)
+        if names:
+            told["partition_sample"] = sample_of(names)
+        if self._sample:
+            told["leader_sample"] = "; ".join(
+                f"{sample_of([each.name])}: {each.decided.leader} in {each.decided.leader_epoch}"
+                for each in self._sample
+            )
+        if self._leader_epoch >= 0:
+            told["leader_epoch"] = self._leader_epoch
+        if self.reason:
+            told["zookeeper_ms"] = _covered_us(self._worked_us) / 1000
+        return told
+
+    def _write_spans(
+        self, stretches: Iterable[Stretch], marks: Mapping[Mark, int], **attributes: Attribute
+    ) -> None:
+        known = self._attributes | attributes
+        for stretch in stretches:
+            if stretch.begins in marks and stretch.ends in marks:
+                told = {name: known[name] for name in stretch.attributes}
+                self._span(stretch.name, marks[stretch.begins], marks[stretch.ends], told)
+
+    def _span(self, name: str, from_us: int, to_us: int, attributes: Mapping[str, Attribute]) -> None:
         span = self._telemetry.span(
             name, parent=self.traceparent, start_time_us=from_us, attributes=attributes
         )
         span.end(to_us)
 
-    def decided(self) -> None:
-        """The core has said what it wants; from here on ZooKeeper works."""
 
-    # ---- ZooKeeper
+def _key_of(effect: StoreLeaderAndIsr | StoreWrites | StoreTopic) -> int | str:
+    return f"request {effect.request_id}" if isinstance(effect, StoreTopic) else effect.store_id
 
-    def multi_submitted(self, effect: StoreLeaderAndIsr) -> None:
-        """A multi with decisions about leaders is on its way."""
-        span = self._telemetry.span(ZOOKEEPER_MULTI, parent=self.traceparent)
-        if self._telemetry.enabled:
-            span.set("partition_count", len(effect.changes))
-            span.set("partition_sample", sample_of(change.name for change in effect.changes))
-            span.set("leader_epoch", max(change.decided.leader_epoch for change in effect.changes))
-        self._multis[effect.store_id] = span
-        self._zookeeper_works()
 
-    def multi_answered(self, effect: StoreLeaderAndIsr, outcome: str) -> None:
-        """The fate of a multi; what came back is written again, in another one."""
-        self._multi_ended(effect.store_id, outcome)
-        if outcome == StoreCommitted.__name__:
-            self._count(effect)
-
-    def writes_submitted(self, effect: StoreWrites) -> None:
-        """A multi with other writes is on its way."""
-
-    def writes_answered(self, store_id: int, outcome: str) -> None:
-        """Its fate."""
-
-    def _multi_ended(self, store_id: int, outcome: str) -> None:
-        span = self._multis.pop(store_id, None)
-        if span is None:
-            return
-        self._untaken.add(store_id)
-        span.set("outcome", outcome)
-        span.end()
-        self._stored_at_us = self._clock.wall_us()
-        self._zookeeper_rests()
-
-    def multi_taken(self, store_id: int) -> None:
-        """The core is about to take the fate of a multi; what follows from it is seen before the end is."""
-        self._untaken.discard(store_id)
-
-    def read_begun(self) -> None:
-        """A read of ZooKeeper is on its way."""
-        self._reads += 1
-        self._zookeeper_works()
-
-    def read_ended(self) -> None:
-        """The core takes what was read, or nobody needs it any more."""
-        self._reads = max(0, self._reads - 1)
-        self._zookeeper_rests()
-
-    def _zookeeper_works(self) -> None:
-        """Something is under way there."""
-
-    def _zookeeper_rests(self) -> None:
-        """Something there has ended."""
-
-    def _count(self, effect: StoreLeaderAndIsr) -> None:
-        self._partitions += len(effect.changes)
-        for change in effect.changes[: max(0, SAMPLE - len(self._sample))]:
-            decided = change.decided
-            self._sample.append(change.name)
-            self._leaders.append(f"{sample_of([change.name])}: {decided.leader} in {decided.leader_epoch}")
-        if self._telemetry.enabled:
-            epochs = (change.decided.leader_epoch for change in effect.changes)
-            self._leader_epoch = max(self._leader_epoch, *epochs)
-
-    # ---- brokers
-
-    def sends(self, effect: SendLeaderAndIsr | SendStopReplica) -> None:
-        """Something is about to be sent to a broker."""
-        if isinstance(effect, SendLeaderAndIsr):
-            self.informing(effect.broker_id, effect.sequence)
-
-    def informing(self, broker_id: int, sequence: int) -> None:
-        """A decision waits to be sent to a broker."""
-        self._fan_out_began_us = self._fan_out_began_us or self._clock.wall_us()
-        self._awaited[broker_id] = sequence
-
-    def acknowledged(self, broker_id: int, sequence: int) -> None:
-        """A broker has everything up to a sequence."""
-        if self._awaited.get(broker_id, sequence + 1) <= sequence:
-            del self._awaited[broker_id]
-            self._informed_at_us = self._clock.wall_us()
-
-    def obeyed(self, broker_id: int, decisions: Iterable[Decision]) -> None:
-        """A broker has acknowledged these decisions."""
-
-    def broker_gone(self, broker_id: int) -> None:
-        """Nobody waits for this one any more."""
-        self._awaited.pop(broker_id, None)
-
-    # ---- the end
-
-    def finish_if_done(self) -> bool:
-        """End the root once nothing is under way for it."""
-        if self._multis or self._untaken or self._awaited or self._reads or self.is_awaited:
-            return False
-        self.finish()
-        return True
-
-    def finish(self) -> None:
-        """End the root, with what people ask for."""
-        if self.is_finished:
-            return
-        self.is_finished = True
-        for span in self._multis.values():
-            span.end()
-        root = self._root
-        root.set("partition_count", self._partitions)
-        if self._sample:
-            root.set("partition_sample", sample_of(self._sample))
-            root.set("leader_sample", "; ".join(self._leaders))
-        if self._leader_epoch >= 0:
-            root.set("leader_epoch", self._leader_epoch)
-        root.end(self._finishing(root))
-
-    def _finishing(self, root: Span) -> int:
-        """Add what this kind of trace knows; when the root ends, in us."""
-        return max(self._informed_at_us, self._stored_at_us, self._fan_out_began_us) or self._clock.wall_us()
-
-    def set_brokers(self, brokers: Sequence[tuple[int, int]]) -> None:
-        """The brokers that it is about, with their epochs."""
-        self._root.set("broker_ids", ",".join(str(broker_id) for broker_id, _ in brokers))
-        self._root.set("broker_epochs", ",".join(str(broker_epoch) for _, broker_epoch in brokers))
+def _covered_us(stretches: Iterable[tuple[int, int]]) -> int:
+    """How long any of them lasted."""
+    covered_us = until_us = 0
+    for from_us, to_us in sorted(stretches):
+        covered_us += max(0, to_us - max(from_us, until_us))
+        until_us = max(until_us, to_us)
+    return covered_us

@@ -13,9 +13,9 @@ has one that follows from the topic, the partition and the znode.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum, auto
+from enum import Enum
 from typing import Final
 
 from hightide_runtime.clock import Clock
@@ -29,7 +29,7 @@ from hightide_controller.core.state.cluster_state import ClusterState, Role
 from hightide_controller.core.values.partition import TopicPartition
 from hightide_controller.core.writes import ReassignmentDone, ReassignmentWrite, StoreWrites, Write
 from hightide_controller.tracing.causes import cause_within, traceparent_within
-from hightide_controller.tracing.control_trace import SAMPLE, sample_of
+from hightide_controller.tracing.control_trace import SAMPLE, Life, sample_of
 
 __all__ = ["MoveTraces"]
 
@@ -38,10 +38,12 @@ _MOVES_MAX: Final = 2_000
 
 
 class _Stage(Enum):
-    BEGIN = auto()
-    CATCH_UP = auto()
-    SWITCH = auto()
-    STOP = auto()
+    """By the span that ends with it."""
+
+    BEGIN = span_kinds.MOVE_BEGIN
+    CATCH_UP = span_kinds.MOVE_CATCH_UP
+    SWITCH = span_kinds.MOVE_SWITCH
+    STOP = span_kinds.MOVE_STOP
 
 
 @dataclass(slots=True, eq=False)
@@ -79,9 +81,7 @@ class _Move:
     is_named: bool
     """Whether it has spans of its own: the first few of a trace have."""
     store_id: int = -1
-    awaited: dict[int, int] = field(default_factory=dict)
-    is_told: bool = False
-    """All that follows from its last write was handed over."""
+    awaited: dict[Life, int] = field(default_factory=dict)
 
 
 class MoveTraces:
@@ -97,13 +97,19 @@ class MoveTraces:
         """By cause."""
         self._by_hand: dict[TopicPartition, str] = {}
         """The traceparents of moves that have not begun."""
-        self._stored: dict[int, list[_Move]] = {}
-        """Moves whose last write is done, by store id, until the core has taken that."""
-        self._collecting: list[_Move] = []
-        self._awaiting: dict[int, deque[tuple[int, _Move]]] = {}
+        self._written: dict[int, list[_Move]] = {}
+        """Moves that a write is about, by store id."""
+        self._switched: list[_Move] = []
+        """Moves whose last write is done: what the core wants in this step follows from that."""
+        self._awaiting: dict[Life, deque[tuple[int, _Move]]] = {}
         """Which moves wait for each broker, and up to which sequence; sequences grow. There may be some that
         do not any more."""
         self._perhaps_done: list[_Move] = []
+
+    @property
+    def is_anything(self) -> bool:
+        """Whether any move is followed."""
+        return bool(self._moves)
 
     # ---- requests
 
@@ -140,8 +146,6 @@ class MoveTraces:
             case ev.AdminChanged() | ev.TopicsRead():
                 if moves := event.admin.reassignments:
                     self._note(moves, state.topics)
-            case ev.StoreCommitted():
-                self._collecting = self._stored.pop(event.store_id, [])
             case _:
                 pass
 
@@ -170,7 +174,8 @@ class MoveTraces:
             move = self._moves.get(name)
             if znode is None and move is not None and move.stage in (_Stage.BEGIN, _Stage.CATCH_UP):
                 # A hand has taken it back.
-                self._step(move, span_kinds.MOVE_CATCH_UP)
+                move.stage = _Stage.CATCH_UP
+                self._end_stage(move)
                 self._done(move)
 
     def _traceparent_of(
@@ -187,8 +192,7 @@ class MoveTraces:
     # ---- what is written
 
     def marked(self, effect: StoreWrites) -> StoreWrites:
-        """The writes as they go to ZooKeeper: with the traceparents of the moves that begin with them. They
-        may go after a resignation: ZooKeeper refuses them then, and nobody would end what began here."""
+        """The writes as they go to ZooKeeper: with the traceparents of the moves that begin with them."""
         if not self._is_active or not _is_about_moves(effect):
             return effect
         writes: list[Write] = []
@@ -211,7 +215,7 @@ class MoveTraces:
                 self._done(move)
             trace = self._trace_for(effect.cause, self._by_hand.get(write.name, ""))
             move = self._add(write.name, trace, write.target, write.original, _Stage.BEGIN)
-        move.store_id = effect.store_id
+        self._writes(move, effect)
         return move.trace.root.traceparent
 
     def _trace_for(self, cause: str, by_hand: str) -> _Trace:
@@ -228,61 +232,58 @@ class MoveTraces:
         if move is None:
             return
         if move.stage is _Stage.CATCH_UP:
-            self._step(move, span_kinds.MOVE_CATCH_UP)
-        move.stage, move.store_id = _Stage.SWITCH, effect.store_id
+            self._end_stage(move)
+        move.stage = _Stage.SWITCH
+        self._writes(move, effect)
 
-    def stored(self, effect: StoreWrites, is_committed: bool) -> None:
-        """The fate of the writes; what came back is written again."""
-        if not self._moves or not is_committed:
-            return
-        for write in effect.writes:
-            if not isinstance(write, ReassignmentWrite | ReassignmentDone):
-                continue
-            move = self._moves.get(write.name)
-            if move is None or move.store_id != effect.store_id:
+    def _writes(self, move: _Move, effect: StoreWrites) -> None:
+        move.store_id = effect.store_id
+        self._written.setdefault(effect.store_id, []).append(move)
+
+    def stored(self, store_id: int, at_us: int, *, is_committed: bool) -> None:
+        """The fate of some writes, which came then; what came back is written again."""
+        for move in self._written.pop(store_id, ()):
+            if not is_committed or self._moves.get(move.name) is not move or move.store_id != store_id:
                 continue
             if move.stage is _Stage.BEGIN:
-                self._step(move, span_kinds.MOVE_BEGIN)
+                self._end_stage(move, at_us)
                 move.stage = _Stage.CATCH_UP
             elif move.stage is _Stage.SWITCH:
-                self._step(move, span_kinds.MOVE_SWITCH)
+                self._end_stage(move, at_us)
                 move.stage = _Stage.STOP
-                self._stored.setdefault(effect.store_id, []).append(move)
+                self._switched.append(move)
 
     # ---- what is sent
 
     def sends(self, effect: SendLeaderAndIsr | SendStopReplica) -> str:
-        """Something is about to be sent to a broker: by a move that has just been written, if it is one. The
-        cause with which it then joins the trace; empty where it is none."""
-        for move in self._collecting:
-            move.awaited[effect.broker_id] = effect.sequence
-            self._awaiting.setdefault(effect.broker_id, deque()).append((effect.sequence, move))
+        """The core wants a broker told: by a move that was written last, if it is one. The cause with which
+        it then joins the trace; empty where it is none."""
+        life = effect.broker_id, effect.broker_epoch
+        for move in self._switched:
+            move.awaited[life] = effect.sequence
+            self._awaiting.setdefault(life, deque()).append((effect.sequence, move))
         # A multi is about one topic, and its moves are one trace as a rule.
-        return cause_within(self._collecting[0].trace.root.traceparent) if self._collecting else ""
+        return cause_within(self._switched[0].trace.root.traceparent) if self._switched else ""
 
-    def acknowledged(self, broker_id: int, sequence: int) -> None:
+    def acknowledged(self, life: Life, sequence: int) -> None:
         """A broker has everything up to a sequence."""
-        waiting = self._awaiting.get(broker_id)
+        waiting = self._awaiting.get(life)
         while waiting and waiting[0][0] <= sequence:
             _, move = waiting.popleft()
-            if move.awaited.get(broker_id, sequence + 1) <= sequence:
-                del move.awaited[broker_id]
+            if move.awaited.get(life, sequence + 1) <= sequence:
+                del move.awaited[life]
                 self._perhaps_done.append(move)
 
-    def broker_gone(self, broker_id: int) -> None:
-        """Nobody waits for this one any more."""
-        for _, move in self._awaiting.pop(broker_id, ()):
-            move.awaited.pop(broker_id, None)
-            self._perhaps_done.append(move)
-
-    def settle(self) -> None:
-        """The core has taken an event: end what is done, of the moves that it was about."""
-        for move in self._collecting:
-            move.is_told = True
-        looked_at, self._collecting, self._perhaps_done = [*self._collecting, *self._perhaps_done], [], []
+    def settle(self, is_live: Callable[[Life], bool]) -> None:
+        """The core has taken an event: end what is done. Nobody waits for brokers that are gone."""
+        for life in [life for life in self._awaiting if not is_live(life)]:
+            for _, move in self._awaiting.pop(life):
+                move.awaited.pop(life, None)
+                self._perhaps_done.append(move)
+        looked_at, self._switched, self._perhaps_done = [*self._switched, *self._perhaps_done], [], []
         for move in looked_at:
-            if move.is_told and not move.awaited and self._moves.get(move.name) is move:
-                self._step(move, span_kinds.MOVE_STOP)
+            if not move.awaited and self._moves.get(move.name) is move:
+                self._end_stage(move)
                 self._done(move)
 
     def finish_all(self) -> None:
@@ -290,14 +291,14 @@ class MoveTraces:
         self._is_active = False
         for move in list(self._moves.values()):
             if move.stage is _Stage.CATCH_UP:
-                self._step(move, span_kinds.MOVE_CATCH_UP)
+                self._end_stage(move)
             self._done(move)
         for cause in [cause for cause, request in self._requests.items() if request.trace is not None]:
             self.answered(cause)
         self._by_hand.clear()
-        self._stored.clear()
+        self._written.clear()
         self._awaiting.clear()
-        self._collecting, self._perhaps_done = [], []
+        self._switched, self._perhaps_done = [], []
 
     # ---- the books
 
@@ -322,13 +323,13 @@ class MoveTraces:
         move = self._moves[name] = _Move(name, trace, target, original, stage, began_us, is_named)
         return move
 
-    def _step(self, move: _Move, kind: str) -> None:
-        """A step of a move has ended now, and the next one begins."""
-        began_us, move.began_us = move.began_us, self._clock.wall_us()
+    def _end_stage(self, move: _Move, at_us: int | None = None) -> None:
+        """A stage of a move has ended, now or then, and the next one begins."""
+        began_us, move.began_us = move.began_us, self._clock.wall_us() if at_us is None else at_us
         if not move.is_named:
             return
         span = self._telemetry.span(
-            kind,
+            move.stage.value,
             parent=move.trace.root.traceparent,
             start_time_us=began_us,
             attributes={

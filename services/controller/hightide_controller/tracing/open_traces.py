@@ -14,10 +14,12 @@ from hightide_runtime.clock import Clock
 
 from hightide_controller.tracing.control_trace import ControlTrace
 
-__all__ = ["CAUSES_MAX", "OpenTraces"]
+__all__ = ["CAUSES_MAX", "PATIENCE_MS", "OpenTraces"]
 
 CAUSES_MAX: Final = 100
 """Causes that are traced at a time; of more, nothing is told."""
+PATIENCE_MS: Final = 30_000
+"""After so long a trace ends, whatever is under way."""
 
 
 class OpenTraces:
@@ -27,6 +29,7 @@ class OpenTraces:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._by_cause: dict[str, Sequence[ControlTrace]] = {}
+        self._added_ms: dict[str, int] = {}
 
     def __iter__(self) -> Iterator[ControlTrace]:
         every = dict.fromkeys(trace for traces in self._by_cause.values() for trace in traces)
@@ -36,6 +39,11 @@ class OpenTraces:
         return cause in self._by_cause
 
     @property
+    def is_anything(self) -> bool:
+        """Whether any trace is under way."""
+        return bool(self._by_cause)
+
+    @property
     def is_full(self) -> bool:
         """Whether no other cause shall be traced now. A takeover is, in any case."""
         return len(self._by_cause) >= CAUSES_MAX
@@ -43,6 +51,7 @@ class OpenTraces:
     def add(self, cause: str, *traces: ControlTrace) -> None:
         """These have just begun."""
         self._by_cause[cause] = traces
+        self._added_ms[cause] = self._clock.monotonic_ms()
 
     def of(self, cause: str) -> Iterator[ControlTrace]:
         """Those of a cause that go on."""
@@ -53,24 +62,25 @@ class OpenTraces:
         traces = self._by_cause.get(cause)
         return traces[0].traceparent if traces else ""
 
-    def settle(self) -> list[ControlTrace]:
+    def settle(self, at_us: int) -> list[ControlTrace]:
         """End the traces that nothing is under way for, which are returned, and those that have lasted too
-        long."""
+        long. `at_us`: now, by the wall clock."""
         now_ms = self._clock.monotonic_ms()
         done = []
         for cause in tuple(self._by_cause):
             for trace in self.of(cause):
-                if trace.finish_if_done():
+                if trace.finish_if_done(at_us):
                     done.append(trace)
-                elif now_ms - trace.began_ms > trace.patience_ms:
-                    trace.finish()
+                elif now_ms - self._added_ms[cause] > PATIENCE_MS:
+                    trace.finish(at_us)
             # A trace that goes first stays in its place until all of the cause are done.
             if all(trace.is_finished for trace in self._by_cause[cause]):
-                del self._by_cause[cause]
+                del self._by_cause[cause], self._added_ms[cause]
         return done
 
-    def finish_all(self) -> None:
+    def finish_all(self, at_us: int) -> None:
         """End them all, whatever is under way."""
         for trace in self:
-            trace.finish()
+            trace.finish(at_us)
         self._by_cause.clear()
+        self._added_ms.clear()

@@ -12,10 +12,11 @@ from hightide_runtime.telemetry import span_kinds
 from hightide_runtime.telemetry.trace_context import current_traceparent, root_traceparent, trace_id_of
 from hightide_runtime.telemetry.tracing import Telemetry
 
-from hightide_controller.core.effects import StoreTopic
+from hightide_controller.core.effects import Effect, StoreTopic
 from hightide_controller.core.writes import DeletionAdopted, StoreWrites
+from hightide_controller.tracing.control_trace import ControlTrace
 from hightide_controller.tracing.open_traces import OpenTraces
-from hightide_controller.tracing.topic_trace import TopicTrace
+from hightide_controller.tracing.span_table import Mark
 
 __all__ = ["RequestTraces"]
 
@@ -60,37 +61,28 @@ class RequestTraces:
             )
             span.end()
 
-    def storing_topic(self, effect: StoreTopic) -> None:
-        """The znodes of a topic that was asked for are about to be created."""
-        trace = self._begin(effect.cause, effect.topic.name, effect.topic.topic_id)
-        if trace is not None:
-            trace.storing_topic(effect)
+    def wants(self, effect: Effect) -> None:
+        """The core wants something done: with it, the creation or the deletion of a topic may begin."""
+        match effect:
+            case StoreTopic(topic=topic):
+                self._begin(effect.cause, topic.name, topic.topic_id)
+            case StoreWrites(writes=writes):
+                for write in writes:
+                    if isinstance(write, DeletionAdopted):
+                        self._begin(effect.cause, write.topic_name, write.topic_id)
+            case _:
+                pass
 
-    def topic_stored(self, effect: StoreTopic, outcome: str) -> None:
-        """Their fate."""
-        for trace in self._open.of(effect.cause):
-            if isinstance(trace, TopicTrace):
-                trace.topic_stored(outcome)
-
-    def storing(self, effect: StoreWrites) -> None:
-        """Other writes are on their way: the deletion of a topic may begin with them."""
-        adopted = next((write for write in effect.writes if isinstance(write, DeletionAdopted)), None)
-        if adopted is not None:
-            self._begin(effect.cause, adopted.topic_name, adopted.topic_id)
-
-    def _begin(self, cause: str, topic: str, topic_id: str) -> TopicTrace | None:
+    def _begin(self, cause: str, topic: str, topic_id: str) -> None:
         request = self._waiting.get(cause)
         if request is None or cause in self._open or self._open.is_full:
-            return None
-        trace = TopicTrace(
+            return
+        trace = ControlTrace(
             request.kind,
             root_traceparent(request.kind, self._cluster_id, topic_id),
-            request.began_us,
+            {Mark.BEGAN: request.began_us},
             self._telemetry,
-            self._clock,
-            topic=topic,
-            topic_id=topic_id,
+            {"topic": topic, "topic_id": topic_id},
         )
         trace.is_awaited = True
         self._open.add(cause, trace)
-        return trace

@@ -490,7 +490,7 @@ class ControllerStore:
             await self._session.multi(operations)
         except (BadVersion, NodeExists, NoNode) as error:
             if error.path == ControllerEpochZnode.path():
-                return Fenced()
+                return Fenced(is_write=True)
             if error.path == config_path:
                 return None
             return TopicStoreRefused(effect.request_id, exists=True)
@@ -567,7 +567,7 @@ def _event_of(store_id: int, error: BaseException | None) -> Event:
         case None:
             return StoreCommitted(store_id)
         case BadVersion(path=path) | NoNode(path=path) if path == ControllerEpochZnode.path():
-            return Fenced()
+            return Fenced(is_write=True)
         case NotEmpty(path=path):
             _log.error("%s has children that Hightide did not make; take them away", path)
             return StoreRefused(store_id)

@@ -7,16 +7,22 @@ from pathlib import Path
 
 import pytest
 from hand_clock import HandClock
-from hightide_controller.core.effects import Change, Decision, StoreLeaderAndIsr
+from hightide_controller.core.effects import (
+    Change,
+    Decision,
+    ReadStates,
+    SendLeaderAndIsr,
+    StoreLeaderAndIsr,
+)
 from hightide_controller.core.values.partition import LeaderAndIsr, TopicPartition
-from hightide_controller.tracing.failover_trace import FailoverTrace, Loss, TakeoverTrace
-from hightide_controller.tracing.topic_trace import TopicTrace
+from hightide_controller.tracing.control_trace import ControlTrace
+from hightide_controller.tracing.span_table import Mark
 from hightide_local.span_files import read_spans
 from hightide_local.traces import FailoverSummary, failovers, summarise_failover
 from hightide_runtime.telemetry.exporters import TRACE_DIRECTORY_VARIABLE
-from hightide_runtime.telemetry.span_kinds import TOPIC_DELETION
+from hightide_runtime.telemetry.span_kinds import CONTROLLER_FAILOVER, FAILOVER, TOPIC_DELETION
 from hightide_runtime.telemetry.trace_context import root_traceparent
-from hightide_runtime.telemetry.tracing import Telemetry
+from hightide_runtime.telemetry.tracing import Attribute, Telemetry
 
 BROKE_MS = 1_000
 ROOT = root_traceparent("failover", "cluster", 1, 0, 0)
@@ -36,10 +42,11 @@ def telemetry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Telem
     built.shut_down()
 
 
-def begin(clock: HandClock, telemetry: Telemetry, reason: str = "process_died") -> FailoverTrace:
+def begin(clock: HandClock, telemetry: Telemetry) -> ControlTrace:
     """A process that broke at 0 ms and was noticed at 2 ms; the core is told now."""
-    loss = Loss(reason, ((1, 10),), 1_000_000, 1_002_000)
-    return FailoverTrace.begin(ROOT, loss, 7, telemetry, clock, LED)
+    marks = {Mark.BEGAN: 1_000_000, Mark.NOTICED: 1_002_000, Mark.TOLD: clock.now_us}
+    attributes: dict[str, Attribute] = {"reason": "process_died", "controller_epoch": 7}
+    return ControlTrace(FAILOVER, ROOT, marks, telemetry, attributes, lost=((1, 10),), leaderless=LED)
 
 
 def multi(store_id: int, *names: TopicPartition) -> StoreLeaderAndIsr:
@@ -61,22 +68,17 @@ def test_electing_takes_until_all_is_stored_and_zookeeper_what_it_works_of_that(
 ) -> None:
     clock.now_ms = BROKE_MS + 5
     trace = begin(clock, telemetry)
-    clock.now_ms = BROKE_MS + 10
-    trace.multi_submitted(multi(1, *LED[:2]))
-    clock.now_ms = BROKE_MS + 20
-    trace.multi_submitted(multi(2, LED[2]))
-    clock.now_ms = BROKE_MS + 30
-    trace.multi_answered(multi(1, *LED[:2]), "StoreCommitted")
-    clock.now_ms = BROKE_MS + 50
-    trace.multi_answered(multi(2, LED[2]), "StoreRefused")
-    clock.now_ms = BROKE_MS + 60
-    trace.read_begun()
-    clock.now_ms = BROKE_MS + 65
-    trace.read_ended()
-    trace.multi_submitted(multi(3, LED[2]))
-    clock.now_ms = BROKE_MS + 75
-    trace.multi_answered(multi(3, LED[2]), "StoreCommitted")
-    trace.finish()
+    broke_us = BROKE_MS * 1000
+    trace.wants(multi(1, *LED[:2]), broke_us + 10_000)
+    trace.wants(multi(2, LED[2]), broke_us + 20_000)
+    trace.write_ended(1, "StoreCommitted", broke_us + 30_000)
+    trace.write_ended(2, "StoreRefused", broke_us + 50_000)
+    trace.wants(ReadStates((LED[2],)), broke_us + 60_000)
+    assert not trace.finish_if_done(broke_us + 60_000), "what came back is read, to be decided anew"
+    trace.read_ended(broke_us + 65_000)
+    trace.wants(multi(3, LED[2]), broke_us + 65_000)
+    trace.write_ended(3, "StoreCommitted", broke_us + 75_000)
+    assert trace.finish_if_done(broke_us + 75_000)
     found = summary_of(tmp_path)
     assert (found.partitions, found.elect_ms) == (3, 70.0)
     assert found.zookeeper_ms == 40.0 + 15.0
@@ -86,9 +88,9 @@ def test_a_sample_of_partitions_is_their_names_and_their_leaders_stand_apart(
     clock: HandClock, telemetry: Telemetry, tmp_path: Path
 ) -> None:
     trace = begin(clock, telemetry)
-    trace.multi_submitted(multi(1, *LED[:2]))
-    trace.multi_answered(multi(1, *LED[:2]), "StoreCommitted")
-    trace.finish()
+    trace.wants(multi(1, *LED[:2]), clock.now_us)
+    trace.write_ended(1, "StoreCommitted", clock.now_us)
+    trace.finish(clock.now_us)
     (found,) = failovers(tmp_path)
     assert found.root.attributes["partition_sample"] == "t-0, t-1"
     assert found.root.attributes["leader_sample"] == "t-0: 2 in 1; t-1: 2 in 1"
@@ -97,7 +99,7 @@ def test_a_sample_of_partitions_is_their_names_and_their_leaders_stand_apart(
 def test_where_no_partition_is_known_none_is_named(
     clock: HandClock, telemetry: Telemetry, tmp_path: Path
 ) -> None:
-    begin(clock, telemetry).finish()
+    begin(clock, telemetry).finish(clock.now_us)
     (found,) = failovers(tmp_path)
     assert "" not in found.root.attributes.values()
 
@@ -106,9 +108,9 @@ def test_the_deletion_of_a_topic_names_its_partitions(
     clock: HandClock, telemetry: Telemetry, tmp_path: Path
 ) -> None:
     traceparent = root_traceparent(TOPIC_DELETION, "cluster", "ab")
-    TopicTrace(
-        TOPIC_DELETION, traceparent, 1_000_000, telemetry, clock, topic="t", topic_id="ab", partition_count=12
-    ).finish()
+    told = {"topic": "t", "topic_id": "ab"}
+    trace = ControlTrace(TOPIC_DELETION, traceparent, {Mark.BEGAN: 0}, telemetry, told, partition_count=12)
+    trace.finish(1)
     (span,) = read_spans(tmp_path)
     assert span.attributes["partition_count"] == 12
     assert span.attributes["partition_sample"] == ", ".join(f"t-{number}" for number in range(10))
@@ -119,14 +121,12 @@ def test_all_is_led_when_the_last_new_leader_has_said_so(
 ) -> None:
     clock.now_ms = BROKE_MS + 5
     trace = begin(clock, telemetry)
-    clock.now_ms = BROKE_MS + 25
-    trace.obeyed(3, [decision(LED[0], leader=2)])
-    trace.obeyed(2, [decision(name, leader=2) for name in LED[:2]])
-    clock.now_ms = BROKE_MS + 45
-    trace.obeyed(3, [decision(LED[2], leader=3)])
-    clock.now_ms = BROKE_MS + 95
-    trace.obeyed(2, [decision(LED[2], leader=3), decision(TopicPartition("t", 9), leader=2)])
-    trace.finish()
+    trace.obeyed(3, [decision(LED[0], leader=2)], clock.now_us + 20_000)
+    trace.obeyed(2, [decision(name, leader=2) for name in LED[:2]], clock.now_us + 20_000)
+    trace.obeyed(3, [decision(LED[2], leader=3)], clock.now_us + 40_000)
+    late = [decision(LED[2], leader=3), decision(TopicPartition("t", 9), leader=2)]
+    trace.obeyed(2, late, clock.now_us + 90_000)
+    trace.finish(clock.now_us + 90_000)
     assert summary_of(tmp_path).all_led_ms == 40.0
 
 
@@ -134,21 +134,20 @@ def test_where_no_partition_was_led_none_has_to_be_led_again(
     clock: HandClock, telemetry: Telemetry, tmp_path: Path
 ) -> None:
     trace = begin(clock, telemetry)
-    trace.obeyed(2, [decision(TopicPartition("t", 9), leader=2)])
-    trace.finish()
+    trace.obeyed(2, [decision(TopicPartition("t", 9), leader=2)], clock.now_us)
+    trace.finish(clock.now_us)
     assert summary_of(tmp_path).all_led_ms is None
 
 
 def test_a_takeover_counts_from_detection_and_has_read_everything_by_then(
     clock: HandClock, telemetry: Telemetry, tmp_path: Path
 ) -> None:
-    clock.now_ms = BROKE_MS + 102
-    loss = Loss("controller_failover", ((1, 10),), 1_000_000, 1_002_000)
-    trace = TakeoverTrace(ROOT, loss, 2, 11, telemetry, clock)
-    trace.informing(2, sequence=1)
-    clock.now_ms = BROKE_MS + 152
-    trace.acknowledged(2, sequence=1)
-    assert trace.finish_if_done()
+    marks = {Mark.BEGAN: 1_000_000, Mark.NOTICED: 1_002_000, Mark.ELECTED: 1_050_000, Mark.TOLD: 1_102_000}
+    told: dict[str, Attribute] = {"reason": "controller_failover", "controller_id": 2, "controller_epoch": 11}
+    trace = ControlTrace(CONTROLLER_FAILOVER, ROOT, marks, telemetry, told)
+    trace.wants(SendLeaderAndIsr(2, 50, 1, ()), 1_102_000)
+    trace.acknowledged((2, 50), 1, 1_152_000)
+    assert trace.finish_if_done(1_160_000)
     found = summary_of(tmp_path)
     assert (found.detect_ms, found.takeover_ms) == (2.0, 150.0)
     assert found.zookeeper_ms == 100.0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 from hand_clock import HandClock
-from hightide_controller.tracing.control_trace import PATIENCE_MS, ControlTrace
-from hightide_controller.tracing.open_traces import CAUSES_MAX, OpenTraces
-from hightide_runtime.telemetry.span_kinds import FAILOVER
+from hightide_controller.core.effects import SendLeaderAndIsr
+from hightide_controller.tracing.control_trace import ControlTrace
+from hightide_controller.tracing.open_traces import CAUSES_MAX, PATIENCE_MS, OpenTraces
+from hightide_controller.tracing.span_table import Mark
+from hightide_runtime.telemetry.span_kinds import TOPIC_CREATION
 from hightide_runtime.telemetry.trace_context import root_traceparent
 from hightide_runtime.telemetry.tracing import Telemetry
 
@@ -21,30 +23,34 @@ def traces(clock: HandClock) -> OpenTraces:
     return OpenTraces(clock)
 
 
-def begun(clock: HandClock) -> ControlTrace:
-    root = root_traceparent(FAILOVER, "cluster", 1)
-    return ControlTrace(FAILOVER, root, 0, Telemetry.off(), clock, carried_on=False)
+TELLS = SendLeaderAndIsr(2, 50, 5, ())
+LIFE = 2, 50
+
+
+def begun() -> ControlTrace:
+    root = root_traceparent(TOPIC_CREATION, "cluster", 1)
+    return ControlTrace(TOPIC_CREATION, root, {Mark.BEGAN: 0}, Telemetry.off(), {})
 
 
 def test_a_trace_goes_on_while_something_is_under_way_for_it(traces: OpenTraces, clock: HandClock) -> None:
-    trace = begun(clock)
+    trace = begun()
     traces.add("cause", trace)
-    trace.informing(2, sequence=5)
-    assert traces.settle() == []
+    trace.wants(TELLS, 0)
+    assert traces.settle(0) == []
     assert list(traces.of("cause")) == [trace]
-    trace.acknowledged(2, sequence=5)
-    assert traces.settle() == [trace]
+    trace.acknowledged(LIFE, 5, 0)
+    assert traces.settle(0) == [trace]
     assert "cause" not in traces
 
 
 def test_a_trace_that_lasts_too_long_ends_and_is_not_taken_for_done(
     traces: OpenTraces, clock: HandClock
 ) -> None:
-    trace = begun(clock)
+    trace = begun()
     traces.add("cause", trace)
-    trace.informing(2, sequence=5)
+    trace.wants(TELLS, 0)
     clock.now_ms += PATIENCE_MS + 1
-    assert traces.settle() == []
+    assert traces.settle(0) == []
     assert trace.is_finished
     assert "cause" not in traces
 
@@ -52,12 +58,12 @@ def test_a_trace_that_lasts_too_long_ends_and_is_not_taken_for_done(
 def test_the_traces_of_a_cause_stay_together_until_all_of_them_are_done(
     traces: OpenTraces, clock: HandClock
 ) -> None:
-    first, second = begun(clock), begun(clock)
+    first, second = begun(), begun()
     traces.add("cause", first, second)
-    second.informing(2, sequence=5)
-    assert traces.settle() == [first]
+    second.wants(TELLS, 0)
+    assert traces.settle(0) == [first]
     assert list(traces) == [second]
-    assert traces.settle() == []
+    assert traces.settle(0) == []
     assert "cause" in traces
 
 
@@ -65,15 +71,15 @@ def test_so_many_causes_are_traced_at_most(traces: OpenTraces, clock: HandClock)
     room = []
     for number in range(CAUSES_MAX):
         room.append(not traces.is_full)
-        traces.add(str(number), begun(clock))
+        traces.add(str(number), begun())
     assert all(room)
     assert traces.is_full
 
 
 def test_when_a_controller_resigns_none_is_left_open(traces: OpenTraces, clock: HandClock) -> None:
-    trace = begun(clock)
+    trace = begun()
     traces.add("cause", trace)
-    trace.informing(2, sequence=5)
-    traces.finish_all()
+    trace.wants(TELLS, 0)
+    traces.finish_all(0)
     assert trace.is_finished
     assert list(traces) == []

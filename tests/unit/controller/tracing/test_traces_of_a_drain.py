@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 from hand_clock import HandClock
 from hightide_controller.core import events as ev
-from hightide_controller.core.state.cluster_state import ClusterState, Role
-from hightide_controller.core.values.partition import TopicPartition
 from hightide_controller.tracing.traces import ControllerTraces
 from hightide_local.span_files import SpanRecord, read_spans
 from hightide_runtime.telemetry.span_kinds import FAILOVER
 from hightide_runtime.telemetry.tracing import Telemetry
+from unit.controller.controller_world import FLIGHTS, World, broker
+from unit.controller.tracing.traced_world import traced_world
 
-NAME = TopicPartition("t", 0)
+ALONE, WITH_ANOTHER = (1,), (1, 2)
+"""The replicas of a partition that broker 1 leads: the other one takes it over, or there is none."""
 
 
 @pytest.fixture
@@ -35,20 +36,17 @@ def traces(telemetry: Telemetry, clock: HandClock) -> ControllerTraces:
     return ControllerTraces("cluster", 1, telemetry, clock)
 
 
-@pytest.fixture
-def state() -> ClusterState:
-    """Of an active controller; broker 1 leads a partition."""
-    active = ClusterState(1)
-    active.role, active.controller_epoch = Role.ACTIVE, 3
-    active.brokers[1] = ev.Broker(1, 77, incarnation=4)
-    active.led_by[1], active.in_sync_on[1] = {NAME}, {NAME}
-    return active
-
-
-def drain(traces: ControllerTraces, state: ClusterState) -> None:
+def drain(world: World, traces: ControllerTraces) -> None:
     cause = traces.failovers.expect("controlled_shutdown", 100)
-    traces.before(state, ev.ControlledShutdownRequested(1, 1, 77, cause))
-    traces.settle()
+    world.send(ev.ControlledShutdownRequested(1, 1, 101, cause))
+    world.settle()
+    world.acknowledge_all()
+
+
+def dies(world: World, traces: ControllerTraces) -> None:
+    world.send(ev.BrokerProcessDied(1, 101, traces.failovers.expect("process_died", 200)))
+    world.settle()
+    world.acknowledge_all()
 
 
 def failovers(directory: Path) -> list[SpanRecord]:
@@ -56,12 +54,12 @@ def failovers(directory: Path) -> list[SpanRecord]:
 
 
 def test_a_drain_and_a_later_death_of_one_registration_are_two_traces(
-    traces: ControllerTraces, clock: HandClock, state: ClusterState, tmp_path: Path
+    traces: ControllerTraces, clock: HandClock, tmp_path: Path
 ) -> None:
-    drain(traces, state)
+    world = traced_world(traces, clock, ALONE)
+    drain(world, traces)
     clock.now_ms += 60_000
-    traces.before(state, ev.BrokerProcessDied(1, 77, traces.failovers.expect("process_died", 200)))
-    traces.settle()
+    dies(world, traces)
     drained, died = failovers(tmp_path)
     assert {drained.attributes["reason"], died.attributes["reason"]} == {
         "controlled_shutdown",
@@ -72,24 +70,27 @@ def test_a_drain_and_a_later_death_of_one_registration_are_two_traces(
 
 
 def test_a_broker_that_asks_to_be_drained_and_stops_at_once_is_one_trace(
-    traces: ControllerTraces, clock: HandClock, state: ClusterState, tmp_path: Path
+    traces: ControllerTraces, clock: HandClock, tmp_path: Path
 ) -> None:
-    drain(traces, state)
+    world = traced_world(traces, clock, ALONE)
+    drain(world, traces)
     clock.now_ms += 5_000
-    traces.before(state, ev.BrokerProcessDied(1, 77, traces.failovers.expect("process_died", 200)))
-    traces.settle()
+    dies(world, traces)
     assert len({span.trace_id for span in failovers(tmp_path)}) == 1
 
 
 def test_what_a_drain_left_over_does_not_change_the_reason_of_its_failover(
-    traces: ControllerTraces, clock: HandClock, state: ClusterState, tmp_path: Path
+    traces: ControllerTraces, clock: HandClock, tmp_path: Path
 ) -> None:
-    drain(traces, state)
-    state.shutting_down[1] = 77
+    world = traced_world(traces, clock, WITH_ANOTHER)
+    drain(world, traces)
+    world.leader_writes_isr(FLIGHTS, 2, 1)  # News of an ISR comes after the drain.
+    world.send(ev.Ticked())
+    world.settle()
     clock.now_ms += 100
-    state.led_by[1], state.in_sync_on[1] = set(), {TopicPartition("news of an ISR came after the drain", 0)}
-    traces.before(state, ev.BrokersChanged((), traces.failovers.expect("session_ended", 200)))
-    traces.settle()
+    world.send(ev.BrokersChanged((broker(2),), traces.failovers.expect("session_ended", 200)))
+    world.settle()
+    world.acknowledge_all()
     roots = failovers(tmp_path)
     assert len(roots) == 2
     assert {(span.trace_id, span.span_id) for span in roots} == {(roots[0].trace_id, roots[0].span_id)}
@@ -97,19 +98,20 @@ def test_what_a_drain_left_over_does_not_change_the_reason_of_its_failover(
 
 
 def test_a_drain_that_is_asked_for_again_is_one_trace(
-    traces: ControllerTraces, state: ClusterState, tmp_path: Path
+    traces: ControllerTraces, clock: HandClock, tmp_path: Path
 ) -> None:
-    drain(traces, state)
-    state.shutting_down[1] = 77
-    drain(traces, state)
-    assert len({span.trace_id for span in failovers(tmp_path)}) == 1
+    world = traced_world(traces, clock, ALONE)
+    drain(world, traces)
+    drain(world, traces)
+    roots = failovers(tmp_path)
+    assert len(roots) == 2
+    assert len({span.trace_id for span in roots}) == 1
 
 
 def test_a_drained_broker_that_leads_nothing_any_more_is_not_drained_again(
-    traces: ControllerTraces, state: ClusterState, tmp_path: Path
+    traces: ControllerTraces, clock: HandClock, tmp_path: Path
 ) -> None:
-    drain(traces, state)
-    state.shutting_down[1] = 77
-    state.led_by[1] = set()
-    drain(traces, state)
+    world = traced_world(traces, clock, WITH_ANOTHER)
+    drain(world, traces)
+    drain(world, traces)
     assert len(failovers(tmp_path)) == 1
