@@ -2,7 +2,9 @@
 
 import os
 import signal
+from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
@@ -26,6 +28,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """The end of the run."""
     end_forking()
     config.stash[_WATCHDOG].close()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that may take long begin first: where workers share the files, the one that ends last counts."""
+    longest: dict[Path, float] = defaultdict(float)
+    for item in items:
+        limits = (mark.args[0] for mark in item.iter_markers("timeout"))
+        longest[item.path] = max(longest[item.path], *limits, 0.0)
+    items.sort(key=lambda item: -longest[item.path])
 
 
 @pytest.fixture(scope="session")

@@ -97,6 +97,7 @@ def test_consumers_that_stood_still_with_records_in_hand_hand_out_and_commit_not
     assert fenced, committing.refusals
 
 
+@pytest.mark.soak
 def test_a_group_withstands_faults_in_the_order_of_a_seed(cluster: LocalCluster, tmp_path: Path) -> None:
     with drill(cluster, tmp_path) as group:
         GroupStorm(group, random.Random(11), print).rage(15)
