@@ -457,10 +457,10 @@ class LeaderAndIsrZnode:
         isr = fields.broker_ids(fields.value("isr"), "isr")
         if not isr:
             raise fields.garbage("isr is empty: the last member in sync is always kept")
-        names = fields.names
+        names = fields.all()
         leader_epoch = fields.integer("leader_epoch", maximum=EPOCH_MAX)
         eligible = fields.broker_ids(fields.value("eligible"), "eligible") if "eligible" in names else ()
-        if not set(eligible).isdisjoint(isr):
+        if eligible and not set(eligible).isdisjoint(isr):
             raise fields.garbage("a broker is both in isr and in eligible")
         return cls(
             fields.integer("leader", minimum=-1),

@@ -82,6 +82,9 @@ class Fields:
 
     def integer(self, name: str, minimum: int = 0, maximum: int = INT32_MAX) -> int:
         """The field as a whole number within bounds."""
+        value = self._fields.get(name)
+        if type(value) is int and minimum <= value <= maximum:
+            return value
         return self.checked_integer(self.value(name), f"field {name}", minimum, maximum)
 
     def checked_integer(self, value: object, what: str, minimum: int = 0, maximum: int = INT32_MAX) -> int:
@@ -121,8 +124,11 @@ class Fields:
 
     def broker_ids(self, value: object, what: str) -> tuple[int, ...]:
         """A list of different broker ids."""
-        if not isinstance(value, list) or not all(type(i) is int and 0 <= i <= INT32_MAX for i in value):
+        if not isinstance(value, list):
             raise self.garbage(f"{what} is not a list of broker ids")
+        for broker_id in value:
+            if type(broker_id) is not int or not 0 <= broker_id <= INT32_MAX:
+                raise self.garbage(f"{what} is not a list of broker ids")
         if len(set(value)) != len(value):
             raise self.garbage(f"{what} names a broker twice")
         return tuple(value)
