@@ -1,1 +1,1 @@
-"""A directory of logs: whose it is, its files, its health, its age."""
+"""A directory of logs: its owner, its files, its health, its age."""

@@ -1,15 +1,15 @@
 """The clock by which the records of a data directory grow old.
 
-Theory of operation. A wall clock may be wrong and may jump, and what was deleted because of it does not come
-back. So a data directory has a time of its own. It begins at what the wall says when the directory is new;
-from there on it moves only by what the kernel counts since the machine booted, which no hand sets. Every few
-minutes it is written down with that count, so that a broker that was down goes on where it is now, however
-long it was down, as long as the machine has not booted anew. After another boot nobody knows for certain how
-long the machine was off: ageing goes on where it was written down last, and records are kept that much
-longer. Nothing here ever runs fast, so nothing is deleted early.
+Theory of operation. A wall clock may be wrong and may jump, and records that were deleted because of it do
+not come back. So a data directory has a time of its own. It begins at the wall clock's time when the
+directory is new. From then on it moves only by the kernel's count since the machine booted, which nobody can
+set. Every few minutes it is stored with that count. So after a stop of the broker it continues at the right
+time, however long the broker was down, unless the machine has booted anew. After another boot nobody knows
+for certain how long the machine was off: the time continues where it was stored last, and records are kept
+that much longer. This clock never runs fast, so nothing is deleted early.
 
-A directory that has no such file yet is of an older version, or somebody took the file away: it cannot be
-older than the last change in it, and that is where its time begins.
+A directory without this file is of an older version, or an operator removed the file. It cannot be older than
+the last change in it, and its time begins there.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ _MAGIC: Final = b"HTAG"
 _VERSION: Final = 1
 _STAMP: Final = struct.Struct("<qq")
 _STAMP_INTERVAL_US: Final = 10 * 60 * 1_000_000
-"""What another boot of the machine makes ageing forget, beside the time that it was off."""
+"""How much time another boot of the machine may lose, besides the time that it was off."""
 
 
 class MachineTime(Protocol):
-    """What the machine says about time: two methods of a clock. `KernelTime` is the real one."""
+    """The machine's clocks: two methods. `KernelTime` is the real one."""
 
     def wall_us(self) -> int:
         """Microseconds since 1970, as far as the machine knows."""
@@ -64,7 +64,7 @@ class KernelTime:
 
 @dataclass(frozen=True, slots=True)
 class _Stamp:
-    """What was written down: the directory's time, and the machine's count at that moment."""
+    """The stored record: the directory's time, and the machine's count at that moment."""
 
     now_us: int
     uptime_us: int

@@ -1,7 +1,7 @@
-"""A directory that a broker keeps logs in: whose it is, what is in it, and how it was left.
+"""A directory of a broker's logs: its owner, its content, and how it was left.
 
-Theory of operation. A broker has one or more; each has its own lock, identity, checkpoints and clean mark, so
-that one can fail alone. Which of them a partition lives in is decided above. After its first I/O error
+Theory of operation. A broker has one or more. Each has its own lock, identity, checkpoints and clean mark, so
+that one can fail alone. Which one a partition is in is decided above. After its first I/O error
 (`disk_health`) a directory is offline: every call raises StorageFailed and touches no file.
 """
 
@@ -53,7 +53,7 @@ _CLOSING_THREADS: Final = 16
 _NEVER_WRITTEN_DOWN: Final = PartitionCheckpoint()
 
 Threads = Callable[[int, str], Executor]
-"""Makes so many threads, whose names begin so."""
+"""Makes so many threads, whose names begin with the text."""
 
 
 class DataDirectory:
@@ -86,7 +86,7 @@ class DataDirectory:
         self._checkpoints = found.checkpoints
         self._marks = found.marks
         self._is_settled = False
-        # Put aside, and not written down as gone yet.
+        # In quarantine, and not recorded as gone yet.
         self._void: set[PartitionKey] = set()
         # Found on disk, or made since.
         self._known = found.on_disk
@@ -153,7 +153,7 @@ class DataDirectory:
         return self._path
 
     def now_us(self) -> int:
-        """The time by which what is in here grows old (`ageing`), in microseconds."""
+        """The time by which the records here grow old (`ageing`), in microseconds."""
         return self._volume.clock.now_us()
 
     def write_time(self, *, at_once: bool = False) -> None:
@@ -173,24 +173,25 @@ class DataDirectory:
 
     @property
     def failure(self) -> str | None:
-        """The I/O error that took it offline; None where there was none."""
+        """The I/O error that took it offline; None if there was none."""
         return self._volume.disk.failure
 
     def tell_of_failure(self, on_failure: Callable[[], None]) -> None:
-        """Have this called when the directory goes offline, on the thread that met the error, once."""
+        """Register a function that is called once when the directory goes offline, on the thread that got the
+        error."""
         self._volume.disk.tell(on_failure)
 
     def hangs(self, reason: str) -> None:
-        """A call to the disk does not return: the directory is offline, as after an error. Any thread."""
+        """Take the directory offline, as after an error: a call to the disk does not return. Any thread."""
         self._volume.disk.fail(OSError(errno.ETIMEDOUT, reason))
 
     def tell_of_damage(self, on_damage: Callable[[DamagedLog], None]) -> None:
-        """Have this called whenever damage to a log is met, on the thread that met it."""
+        """Register a function that is called for all damage to a log, on the thread that found it."""
         self._volume.damage.tell(on_damage)
 
     @property
     def partition_count(self) -> int:
-        """How many partitions live here."""
+        """How many partitions are here."""
         return len(self._known)
 
     def partitions(self) -> list[PartitionKey]:
@@ -223,7 +224,7 @@ class DataDirectory:
                     f"{topic_name}-{partition} (topic id {topic_id.hex()}) is not in {self._path}"
                 )
         if key in self._void:
-            # What is written down of the log that had this name before must not be held against this one.
+            # Records about an earlier log of this name must not be held against this one.
             with self._checkpoint_lock, self._volume.disk:
                 self._write_checkpoints({}, clean=frozenset())
         # Opened outside of the lock, since recovery may take long; two threads do not open the same log.
@@ -239,7 +240,7 @@ class DataDirectory:
             self._checkpoints.get(key, _NEVER_WRITTEN_DOWN),
             mark,
             lambda: self._quarantine.place_for(f"{name}.cut", self.now_us()),
-            # What never had a record need not be looked for: ten thousand empty logs have no directory.
+            # A log that never had a record need not be looked for: ten thousand empty logs have no directory.
             may_have_directory=key in self._known or mark.promised is not None,
         )
         if self._is_settled:
@@ -251,7 +252,7 @@ class DataDirectory:
         return made
 
     def checkpoint_high_watermarks(self, high_watermarks: Mapping[PartitionKey, int]) -> None:
-        """Write down these high watermarks with every log's recovery point. Call it in a thread, every 5 s.
+        """Store these high watermarks with every log's recovery point. Call it in a thread, every 5 s.
 
         Partitions that are left out keep what they had. Raises StorageFailed, DiskFull.
         """
@@ -317,7 +318,7 @@ class DataDirectory:
                 self._put_aside.notify_all()
 
     def is_missing(self, topic_id: bytes, partition: int) -> bool:
-        """Whether it had a log with something in it that is not here any more. Asked before it is opened."""
+        """Whether it had a non-empty log that is not here any more. Called before it is opened."""
         mark = self._marks.promised((topic_id, partition))
         return (topic_id, partition) not in self._known and mark is not None and mark.end_offset > 0
 
@@ -329,7 +330,8 @@ class DataDirectory:
         return key not in self._known if checkpoint is None else checkpoint.is_synced
 
     def settle(self) -> None:
-        """What logs lost has been acted on, and is not held against them any more. Raises StorageFailed."""
+        """Take note that the losses of logs have been handled, and do not count against them any more. Raises
+        StorageFailed."""
         self._is_settled = True
         for opened in tuple(self._logs.values()):
             if opened.lost_data:
@@ -380,7 +382,7 @@ class DataDirectory:
         """Close all logs, write the checkpoint and, if `clean` and nothing failed, the clean-shutdown mark;
         unlock.
 
-        Again is harmless. Raises nothing for a disk that failed: the logs are recovered at the next start.
+        May be called twice. Raises nothing if a disk failed: the logs are recovered at the next start.
         """
         if self._closed:
             return
@@ -409,7 +411,7 @@ class DataDirectory:
 
 
 def directory_name(key: PartitionKey) -> str:
-    """The name of a partition's directory: no name from outside becomes a path."""
+    """The name of a partition's directory. No name from outside becomes a path."""
     return f"{key[0].hex()}-{key[1]}"
 
 
@@ -431,7 +433,7 @@ def _find_partitions(files: Files, root: str) -> set[PartitionKey]:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What the last life left behind."""
+    """What the last life of the broker left."""
 
     checkpoints: dict[PartitionKey, PartitionCheckpoint]
     marks: LogMarks

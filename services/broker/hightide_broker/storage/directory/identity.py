@@ -1,4 +1,4 @@
-"""Whose a data directory is: its lock, `meta.json`, and the mark that a clean shutdown leaves."""
+"""The owner of a data directory: its lock, `meta.json`, and the mark of a clean shutdown."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class DirectoryLock:
             ) from error
 
     def release(self) -> None:
-        """Let another process in; once."""
+        """Unlock it for other processes; once."""
         self._files.unlock(self._fd)
 
 
@@ -72,11 +72,11 @@ def check_identity(files: Files, directory: str, cluster_id: str, broker_id: int
 
 
 class Owner(NamedTuple):
-    """Whose a data directory is."""
+    """The owner of a data directory."""
 
     is_ours: bool
     refusal: WrongCluster | WrongBroker | None = None
-    """Why it is another's."""
+    """The reason why it is another broker's."""
 
 
 def whose(directory: str, cluster_id: str, broker_id: int, files: Files) -> Owner:

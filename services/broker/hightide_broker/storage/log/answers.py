@@ -1,4 +1,4 @@
-"""What a log answers, and what it is opened with."""
+"""The results of a log's methods, and what it is opened with."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ __all__ = ["AppendInfo", "OpenedLog", "TimestampFound"]
 
 @dataclass(frozen=True, slots=True)
 class AppendInfo:
-    """What an append did. `end_offset` is the log end offset after it; `headers` are as appended, one a
-    batch."""
+    """The result of an append. `end_offset` is the log end offset after it; `headers` are as appended, one
+    for each batch."""
 
     base_offset: int
     end_offset: int
@@ -38,7 +38,7 @@ class TimestampFound:
 
 @dataclass(slots=True)
 class OpenedLog:
-    """What `log_opening` found on disk. Not frozen, since a broker makes one for each of its many logs."""
+    """What `log_opening` found on disk. Not frozen, because a broker makes one for each of its many logs."""
 
     files: LogFiles
     segments: list[Segment]
@@ -51,4 +51,4 @@ class OpenedLog:
     start_offset: int
     mark: MarkOfLog
     may_hold_cuts: bool = False
-    """The process before did not end in order, and may have cut what is not synced."""
+    """Whether the last process did not end in order, and may have truncated what is not synced."""

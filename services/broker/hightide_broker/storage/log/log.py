@@ -1,10 +1,10 @@
-"""One partition's log: what is appended, read, cut off at either end, and made durable.
+"""One partition's log: appending, reading, truncating at either end, and syncing.
 
-Theory of operation. A log is a row of segments (`segment_row`). An append is one write at its end, then the
-offsets in memory move; a write that fails is cut back, so the log is always whole batches. Nothing is synced
-on the way: `flush` syncs from a thread what was written so far (`unsynced`), and `durable_end_offset`
-follows. Opening and recovering a log is `log_opening`, which batches lie in memory `tail`, how the others are
-found `reading`, which segments may go `retention`.
+Theory of operation. A log is a row of segments (`segment_row`). An append is one write at its end; then the
+offsets in memory move. A write that fails is truncated, so the log is always whole batches. Appending syncs
+nothing: `flush` syncs from a thread what was written so far (`unsynced`), and `durable_end_offset` follows.
+`log_opening` opens and recovers a log, `tail` keeps the last batches in memory, `reading` finds the others,
+and `retention` decides which segments may be deleted.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ __all__ = ["AppendInfo", "Log", "TimestampFound"]
 class Log:
     """One partition's log; made by `DataDirectory.log`.
 
-    Any thread may call any method; a lock inside keeps them apart, and is never held over an fsync or a
-    deletion. Calls are meant for the event loop (tens of microseconds, a page-cache write or read) but for
-    `flush`, `apply_retention`, `find_timestamp` and `close`, which belong in a thread. Raises StorageFailed
-    after the data directory's first I/O error, LogClosed once closed, and DamagedLog where what is on disk is
-    not what was written, from every method that reads or writes.
+    Any thread may call any method. A lock inside keeps them apart, and is never held over an fsync or a
+    deletion. Calls are meant for the event loop (tens of microseconds, a page-cache write or read), except
+    `flush`, `apply_retention`, `find_timestamp` and `close`, which belong in a thread. Every method that
+    reads or writes raises StorageFailed after the data directory's first I/O error, LogClosed once closed,
+    and DamagedLog if the bytes on disk are not what was written.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Log:
         self.promises = LogPromises(self, self._lock, opened.files, opened.start_file, opened.mark)
         self._end_offset = self._durable_end_offset = opened.segments[-1].next_offset
         self._start_offset = opened.start_offset
-        # Counts truncations, so that a flush that was under way meanwhile does not speak for what came after.
+        # Counts truncations, so that a flush that was under way does not vouch for what came after one.
         self._truncations = 0
         self.cuts = UnsyncedCuts(volume, directory, self._row, opened.epochs, opened.may_hold_cuts)
         self._changed = self._closed = False
@@ -122,7 +122,7 @@ class Log:
 
     @property
     def is_closed(self) -> bool:
-        """Whether `close` was called."""
+        """Whether the log is closed."""
         return self._closed
 
     @property
@@ -134,13 +134,13 @@ class Log:
             return self._producers
 
     def describe_producers(self, producer_ids: Collection[int]) -> list[ProducerState]:
-        """What the log remembers of these producers, or of all where none is named. Call it in a thread."""
+        """The state of these producers, or of all if none is named. Call it in a thread."""
         with self._lock:
             self._check_open()
             return self.producers.describe(producer_ids)
 
     def expire_producers(self, now_ms: int) -> None:
-        """Forget producers not heard of for long; `now_ms` is of a clock that cannot jump. Call it in a
+        """Forget producers that were silent for long; `now_ms` is of a clock that cannot jump. Call it in a
         thread."""
         with self._lock:
             if self._producers is not None:
@@ -148,7 +148,7 @@ class Log:
 
     @cached_property
     def at_rest(self) -> LogAtRest:
-        """What lies on disk of it. Made when it is first asked for: of many logs nobody does."""
+        """The files of the log on disk. Made on first use: most logs never need it."""
         about = (self.topic_name, self.topic_id, self.partition)
         return LogAtRest(
             self._volume, self._directory, self._files, self._row, self.epochs, self._reads,
@@ -206,7 +206,7 @@ class Log:
         headers: tuple[BatchHeader, ...],
         size_bytes: int,
     ) -> AppendInfo:
-        """Write batches that are stamped and checked; then, when that worked, let the log end move."""
+        """Write stamped and checked batches; if that worked, move the log end."""
         with self._files:
             rolled = self._make_ready(size_bytes, headers[-1].next_offset)
             states = self._producers if self._producers is not None else self._restore_producers()
@@ -228,7 +228,8 @@ class Log:
         return AppendInfo(base_offset, self._end_offset, size_bytes, headers, rolled)
 
     def _make_ready(self, size_bytes: int, end_offset: int) -> bool:
-        """Before an append: there must be a directory, and room in the segment. Tells if it rolled."""
+        """Before an append: make sure that there is a directory, and room in the segment. Returns whether it
+        rolled."""
         self._check_writable()
         self._changed = True
         self._make_directory()
@@ -239,7 +240,7 @@ class Log:
         return True
 
     def _make_directory(self) -> None:
-        """Where there is none yet."""
+        """If there is none yet."""
         if not self._row.has_directory:
             self._row.make_directory(
                 {"topic": self.topic_name, "topic_id": self.topic_id.hex(), "partition": self.partition}
@@ -247,7 +248,7 @@ class Log:
             self.epochs.directory_made()
 
     def assign_epoch(self, leader_epoch: int, start_offset: int) -> None:
-        """Write down where an epoch starts; called on becoming leader, before it appends.
+        """Store where an epoch starts; called on becoming leader, before it appends.
 
         A log that has nothing on disk yet keeps it in memory until its first append.
         """
@@ -271,7 +272,7 @@ class Log:
         return self.read_file(offset, max_bytes, end_offset) if in_memory is None else in_memory
 
     def read_memory(self, offset: int, max_bytes: int, end_offset: int) -> list[Buffer] | None:
-        """As `read`, but None where that takes a file: then `read_file` is to be called, in a thread."""
+        """As `read`, but None if that needs a file: then call `read_file` in a thread."""
         self._files.check_usable()
         if not self._start_offset <= offset:
             return None
@@ -281,8 +282,8 @@ class Log:
         return in_memory
 
     def read_file(self, offset: int, max_bytes: int, end_offset: int) -> list[Buffer]:
-        """As `read`, from the file. It waits for the disk without the log's lock, so that nobody who appends
-        waits with it. Empty also where the log was cut meanwhile."""
+        """As `read`, from the file. It waits for the disk without the log's lock, so that no append waits
+        with it. Also empty if the log was truncated meanwhile."""
         with self._lock:
             self._check_open()
             if not self.log_start_offset <= offset <= self._end_offset:
@@ -345,20 +346,20 @@ class Log:
             found = found_in(*candidate, timestamp_us, self.log_start_offset)
             if found is not None:
                 return found
-            # The header promised more than the records hold; look behind it.
+            # The header promised more than the records hold; search after it.
             offset = candidate[0].next_offset
 
     # --- cutting off ---------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> int:
-        """Cut off everything from `offset` on; give the new log end. Called by a follower.
+        """Truncate everything from `offset` on; return the new log end. Called by a follower.
 
-        Where `offset` is inside a batch, the whole batch goes; below the log start offset, everything goes
-        and the start stays. At or above the log end no record goes, only epochs that begin there.
+        If `offset` is inside a batch, the whole batch goes; below the log start offset, everything goes and
+        the start stays. At or above the log end no record goes, only epochs that begin there.
         """
         with self._lock:
             self._check_writable()
-            base_offset = self._row.base_offset  # Behind the start where the front is missing.
+            base_offset = self._row.base_offset  # After the start if the front is missing.
             if (
                 offset <= self._start_offset < self._end_offset and self._start_offset > base_offset
             ) or self._start_offset <= offset < base_offset:
@@ -405,15 +406,15 @@ class Log:
             self.promises.note()
 
     def move_start(self, offset: int) -> None:
-        """Let nobody read below `offset` from here on; `persist_start` makes it hold beyond this life, and
-        `apply_retention` deletes the segments that lie below. Nothing happens where the log begins there or
-        later. It touches no file, and cannot fail."""
+        """Allow no reads below `offset` from now on. `persist_start` makes it durable, and `apply_retention`
+        deletes the segments below. Nothing happens if the log begins there or later. It touches no file, and
+        cannot fail."""
         with self._lock:
             assert offset <= self._end_offset, (offset, self._end_offset)
             self._start_offset = self._start_file.wanted = max(self._start_offset, offset)
 
     def persist_start(self) -> None:
-        """Write down durably where `move_start` has let the log begin. Call it in a thread. Raises LogClosed,
+        """Store durably where `move_start` has let the log begin. Call it in a thread. Raises LogClosed,
         StorageFailed, DiskFull."""
         self._check_writable()
         if self.cuts.may_come_back and self._durable_end_offset < self._start_file.wanted:
@@ -441,7 +442,7 @@ class Log:
     # --- durability ----------------------------------------------------------------------------------------
 
     def flush(self) -> int:
-        """Bring everything appended so far to disk; give the durable end offset. Call it in a thread.
+        """Sync everything appended so far; return the durable end offset. Call it in a thread.
 
         A failed fsync is final for the data directory: StorageFailed, now and from every later write.
         """
@@ -456,7 +457,7 @@ class Log:
                 names_unsynced, self._row.names_unsynced = self._row.names_unsynced, False
             unsynced.sync(self._volume, self._files, self.epochs, self._row if names_unsynced else None)
             with self._lock:
-                # After a cut meanwhile, what is there now may not be what was synced.
+                # After a truncation meanwhile, the present bytes may not be those that were synced.
                 if truncations == self._truncations:
                     unsynced.note_synced()
                     self._durable_end_offset = max(self._durable_end_offset, end_offset)
@@ -516,7 +517,7 @@ class Log:
         return self.log_start_offset
 
     def _start_unwritten(self) -> DiskFull | None:
-        """Write down where the log begins; what forbids it where the disk is full, which retention heals."""
+        """Store where the log begins. On a full disk this may fail; retention repairs that."""
         try:
             self.persist_start()
         except DiskFull as full:
@@ -535,7 +536,7 @@ class Log:
         return False
 
     def roll(self) -> None:
-        """Close the active segment; the next append starts a new one. Does nothing where it is empty."""
+        """Close the active segment; the next append starts a new one. Does nothing if it is empty."""
         with self._lock:
             self._check_writable()
             with self._files:
@@ -545,7 +546,7 @@ class Log:
         active = self._row.active
         if active.size_bytes == 0:
             return
-        # Whatever of this fails, for want of space, leaves the log as it was.
+        # If any of this fails for want of space, the log stays as it was.
         self._sync_below_recovery_point()
         active.write_indexes()
         self._snapshots.write(active.next_offset, self.producers)
@@ -553,18 +554,19 @@ class Log:
         self._snapshots.prune(self._row.base_offsets(), self._end_offset)
 
     def update_settings(self, settings: LogSettings) -> None:
-        """Take over changed settings; they hold from the next call on."""
+        """Apply changed settings; they hold from the next call on."""
         with self._lock:
             self.promises.flush_changes(settings.flush)
             self.settings = settings
 
     def close(self) -> None:
-        """Flush, write indexes and the producer snapshot, and let go of files. Again is harmless."""
+        """Flush, write indexes and the producer snapshot, and close files. May be called twice."""
         if self._closed:
             return
         if self._row.has_directory:
             self.flush()
-            # Nobody was told that a start is durable which had no room; the records above it matter.
+            # No caller was told that this start is durable, for which there was no room. The records above it
+            # matter.
             self._start_unwritten()
             with self._lock, self._files:
                 self.epochs.sync()
@@ -575,8 +577,8 @@ class Log:
         self.abandon()
 
     def abandon(self) -> None:
-        """Let go of files and memory without writing anything; called where the disk failed or data is to
-        go."""
+        """Close files and free memory without writing anything; called if the disk failed or the data is to
+        be deleted."""
         with self._lock:
             self._closed = self._files.is_closed = True
             self._tail.clear()

@@ -1,4 +1,4 @@
-"""Which segments of a log have had their time, and why."""
+"""Deciding which segments of a log are deleted, and why."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["Deleted", "RetentionReason", "expired"]
 
 
 class RetentionReason(Enum):
-    """Why a segment goes; the value ends the sentence "so many bytes …"."""
+    """The reason why a segment is deleted; the value ends the sentence "so many bytes …"."""
 
     START = "below where the log begins"
     AGE = "older than retention.ms"
@@ -20,7 +20,7 @@ class RetentionReason(Enum):
 
 
 class Deleted:
-    """What went of a log since somebody asked last. Any thread."""
+    """What was deleted from a log since the last report. Any thread."""
 
     __slots__ = ("segments", "sizes")
 
@@ -29,19 +29,19 @@ class Deleted:
         self.sizes: dict[RetentionReason, int] = {}
 
     def note(self, segments: Iterable[Segment], reasons: Iterable[RetentionReason]) -> None:
-        """These segments go for these reasons, of which there may be more. Called by the log."""
+        """Add deleted segments with their reasons, of which there may be more. Called by the log."""
         for segment, why in zip(segments, reasons, strict=False):
             self.segments += 1
             self.sizes[why] = self.sizes.get(why, 0) + segment.size_bytes
 
     def add(self, other: Deleted) -> None:
-        """Of another log, too."""
+        """Add those of another log."""
         self.segments += other.segments
         for why, size_bytes in other.sizes.items():
             self.sizes[why] = self.sizes.get(why, 0) + size_bytes
 
     def take(self) -> Deleted:
-        """What there is, which then counts as told."""
+        """Return the content, which then counts as reported."""
         taken = Deleted()
         taken.segments, self.segments = self.segments, 0
         taken.sizes, self.sizes = self.sizes, {}
@@ -55,10 +55,11 @@ def expired(
     high_watermark: int,
     leaders_log_start: int = 0,
 ) -> list[RetentionReason]:
-    """Of the segments that may be deleted, from the oldest on, why. Raises OSError.
+    """The reasons for the segments that may be deleted, from the oldest on. Raises OSError.
 
-    Never one that reaches above the high watermark. The active one goes by age only, when it has not been
-    written to for as long as the retention. What the leader does not have any more goes in any case.
+    Never one that reaches above the high watermark. The active one is deleted by age only, when it has not
+    been written to for as long as the retention. What the leader does not have any more is deleted in any
+    case.
     """
     size_bytes = sum(segment.size_bytes for segment in segments)
     # All are asked, also those whose turn is later: the grace of what bears a time to come begins now.

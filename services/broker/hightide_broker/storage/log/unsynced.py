@@ -1,4 +1,5 @@
-"""What of a log is written and not known to be on disk: gathered under the log's lock, synced without it."""
+"""The part of a log that is written and not known to be on disk: gathered under the log's lock, synced
+without it."""
 
 from __future__ import annotations
 
@@ -68,13 +69,13 @@ class UnsyncedSegments:
             self.release()
 
     def note_synced(self) -> None:
-        """What was there when they were gathered is on disk. Called under the log's lock, if nothing was cut
-        meanwhile."""
+        """Take note that the gathered bytes are on disk. Called under the log's lock, if nothing was
+        truncated meanwhile."""
         for segment, size_bytes, _ in self.leased:
             segment.synced_bytes = max(segment.synced_bytes, size_bytes)
 
     def release(self) -> None:
-        """Let the files be closed; once."""
+        """Release the files; once."""
         for _, _, lease in self.leased:
             lease.release()
 
@@ -107,11 +108,11 @@ class UnsyncedCuts:
         return self.latest_epoch != NO_EPOCH
 
     def note(self) -> None:
-        """Something is about to be cut off."""
+        """Take note that something is about to be truncated."""
         self.latest_epoch = max(self.latest_epoch, self._epochs.latest)
 
     def sync(self) -> None:
-        """Let nothing come back. Waits for the disk. Raises OSError."""
+        """Sync, so that no truncation can come undone. Waits for the disk. Raises OSError."""
         if not self._row.has_directory:
             return
         active = self._row.active

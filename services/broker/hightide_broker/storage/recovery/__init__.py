@@ -1,1 +1,1 @@
-"""What a log promised, what is found of it, and how it is opened and mended."""
+"""Comparing a log with what is recorded about it, opening it, and repairing it."""

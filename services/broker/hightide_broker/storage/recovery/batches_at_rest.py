@@ -1,8 +1,9 @@
-"""What a batch at rest must be: whole, of its log, at its offset, of the leader epoch that the log has there.
+"""Checking a batch at rest: it must be whole, belong to its log, and have its offset and the leader epoch
+that the log has there.
 
-The CRC covers all of a batch but what its leader stamped, which is the offset and the epoch: these follow
-from the batch in front and from the log's epochs. So one that passes is, byte for byte, the one that every
-replica has at this offset (leader epoch and offset name a batch, KIP-101).
+The CRC covers everything in a batch except what its leader stamped, the offset and the epoch. These follow
+from the batch before it and from the log's epochs. So a batch that passes is, byte for byte, the one that
+every replica has at this offset (leader epoch and offset identify a batch, KIP-101).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ __all__ = ["BatchesAtRest"]
 
 @dataclass(frozen=True, slots=True)
 class BatchesAtRest:
-    """What the batches of one log have in common, and which leader epoch is where."""
+    """What the batches of one log have in common, and the ranges of its leader epochs."""
 
     topic_id: bytes
     partition: int
@@ -48,6 +49,6 @@ class BatchesAtRest:
         return header
 
     def _epoch_at(self, offset: int) -> int | None:
-        """None before the first that is known."""
+        """None before the first known epoch."""
         place = bisect_right(self.epochs, offset, key=lambda entry: entry.start_offset) - 1
         return self.epochs[place].epoch if place >= 0 else None

@@ -25,11 +25,11 @@ _IS_SYNCED: Final = 2
 
 @dataclass(frozen=True, slots=True)
 class PartitionCheckpoint:
-    """One partition's. Everything below the recovery point is on disk and was checked."""
+    """The entry of one partition. Everything below the recovery point is on disk and was checked."""
 
     recovery_point: int = 0
     high_watermark: int = 0
-    # Where the log was written down to begin; its first segment begins there or before.
+    # The recorded start of the log; its first segment begins there or before.
     start_offset: int = 0
     latest_epoch: int = -1
     # Sizes of all segments and of the last one when this was written, and how many there were.
@@ -38,12 +38,12 @@ class PartitionCheckpoint:
     segment_count: int = 0
     # The log was closed after this and nothing was appended since: it needs no recovery.
     is_clean: bool = False
-    # All that was acknowledged was on disk before: it was kept with flush=fsync, not only since just now.
+    # Everything that was acknowledged was on disk before: flush=fsync was set, and not only since just now.
     is_synced: bool = False
 
     @property
     def end_offset(self) -> int:
-        """What the log must reach, whatever has happened since, but for a cut."""
+        """The end that the log must reach, whatever has happened since, except a truncation."""
         return max(self.recovery_point, self.high_watermark)
 
 

@@ -42,8 +42,8 @@ class EpochStart(NamedTuple):
 
 
 class EpochEnd(NamedTuple):
-    """The answer to EndOffsetForLeaderEpoch. `epoch` is -1 where the log has none at or below the one asked
-    for."""
+    """The answer to EndOffsetForLeaderEpoch. `epoch` is -1 if the log has none at or below the one in the
+    question."""
 
     epoch: int
     end_offset: int
@@ -63,7 +63,7 @@ class LeaderEpochs:
         # How many entries the file holds; -1 as long as the log has no directory to put it into.
         self._written = 0 if on_disk else -1
         self._unsynced = False
-        # The file is missing or of no use: `rebuild` writes it whatever it was told to hold.
+        # The file is missing or useless: `rebuild` writes it in any case.
         self._damaged = False
 
     @property
@@ -73,11 +73,11 @@ class LeaderEpochs:
 
     @property
     def latest(self) -> int:
-        """The newest epoch, or -1 where there is none."""
+        """The newest epoch, or -1 if there is none."""
         return self._entries[-1].epoch if self._entries else -1
 
     def start_of(self, epoch: int) -> int | None:
-        """Where exactly this epoch starts; None where the log does not know it."""
+        """The exact start of this epoch; None if the log does not know it."""
         return next((entry.start_offset for entry in reversed(self._entries) if entry.epoch == epoch), None)
 
     def end_offset_for(self, epoch: int, log_end_offset: int, log_start_offset: int = 0) -> EpochEnd:
@@ -120,7 +120,7 @@ class LeaderEpochs:
         self._replace(tuple(kept))
 
     def rebuild(self, entries: Iterable[EpochStart]) -> None:
-        """Take over what recovery found. Raises StorageFailed, DiskFull."""
+        """Apply what recovery found. Raises StorageFailed, DiskFull."""
         rebuilt = tuple(entries)
         if self._damaged or rebuilt != self._entries:
             self._replace(rebuilt)
@@ -142,12 +142,12 @@ class LeaderEpochs:
             self._change_end(self._entries, ())
 
     def restore_file(self) -> None:
-        """Write the file anew where it is gone. Raises StorageFailed, DiskFull."""
+        """Write the file again if it is missing. Raises StorageFailed, DiskFull."""
         if self._written >= 0 and not self._files.exists(self._path):
             self._replace(self._entries)
 
     def directory_made(self) -> None:
-        """The log has a directory now: write what was kept in memory. Raises StorageFailed, DiskFull."""
+        """Write what was kept in memory: the log has a directory now. Raises StorageFailed, DiskFull."""
         if self._written < 0:
             with self._disk:
                 write_new(self._files, self._path, _MAGIC + b"".join(map(_encode, self._entries)))
@@ -186,7 +186,7 @@ class LeaderEpochs:
     def _write_end(self, fd: int, kept: int, data: bytes) -> None:
         at = _position(kept)
         if data and self._files.write_at(fd, [data], at) != len(data):
-            # What was written of it is overwritten next time, or cut by `load`.
+            # A partly written entry is overwritten next time, or cut by `load`.
             raise DiskFull(f"{self._path}: no room for a leader epoch; free or add space")
         if at + len(data) < _position(self._written):
             self._files.truncate(fd, at + len(data))
@@ -225,7 +225,7 @@ def decode(data: bytes) -> tuple[tuple[EpochStart, ...], bool]:
 
 
 def _position(place: int) -> int:
-    """Where the entry at this place is in the file."""
+    """The position of this entry in the file."""
     return len(_MAGIC) + place * _ENTRY_SIZE_BYTES
 
 

@@ -1,10 +1,10 @@
-"""What lies on disk of one log: checked piece by piece, and mended where it is damaged.
+"""The files of one log on disk: checking them piece by piece, and repairing damage.
 
-Theory of operation. Disks change and lose bytes without saying so; a check finds it before somebody needs
-them (`check`). A damaged segment is written anew beside the old one (`Mend`): batch by batch, from the old
-file where that is whole, else from what a peer sent. A batch is the same on every replica, byte for byte, so
-what comes out is what was once written, and takes the place of the old file in one step. Nothing is given up
-before its replacement is on disk, so this may be the last copy of all the rest, may lead, and may be written
+Theory of operation. Disks change and lose bytes without an error; a check finds damage before the records are
+needed (`check`). A damaged segment is written anew beside the old one (`Mend`), batch by batch: from the old
+file if that is whole, otherwise from what a peer sent. A batch is the same on every replica, byte for byte.
+So the result is what was once written, and replaces the old file in one step. Nothing is deleted before its
+replacement is on disk. So this replica may be the last copy of everything else, may lead, and may be written
 to meanwhile.
 """
 
@@ -37,7 +37,8 @@ _PIECE_BYTES: Final = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class BatchPlace:
-    """A batch of a log at rest: the base offset of its segment, where it is in there, and its own offset."""
+    """A batch of a log at rest: the base offset of its segment, its position in the segment, and its own
+    offset."""
 
     segment: int
     position: int
@@ -151,7 +152,7 @@ class LogAtRest:
             with self._locks[0]:
                 self._check_open()
                 if version != self._reads.forgotten:
-                    return behind, 0  # The log was cut meanwhile: what is there now is somebody else's.
+                    return behind, 0  # The log was truncated meanwhile: the bytes there are others now.
                 if (needed := self._first_needed(segment, reached.offset)) is not None:
                     return needed, reached.position - place.position
             raise self._files.damaged(failure, reached.segment, reached.offset) from failure
@@ -175,7 +176,7 @@ class LogAtRest:
         return BatchPlace(segment.base_offset, position, header.base_offset)
 
     def _read(self, fd: int, position: int, end: int, max_bytes: int) -> bytes:
-        """Bytes that begin with a batch, which is whole where the file has it whole."""
+        """Bytes that begin with a batch, which is whole if it is whole in the file."""
         files = self._volume.files
         data = files.read_at(fd, min(max(max_bytes, HEADER_SIZE_BYTES), end - position), position)
         size_bytes = parse(data).size_bytes
@@ -184,7 +185,7 @@ class LogAtRest:
         return data if size_bytes <= len(data) else files.read_at(fd, size_bytes, position)
 
     def _check_size(self, segment: Segment, size_bytes: int, is_active: bool) -> None:
-        """The file has to be found by its name: one that is open would be read on without it."""
+        """The file has to be opened by its name, because an open file could be read although it is gone."""
         found = self._volume.files.size(segment.log_path)
         if found < size_bytes or (found > size_bytes and not is_active):
             raise CorruptBatch(f"{segment.log_path} has {found} bytes, and not {size_bytes}")
@@ -200,7 +201,8 @@ class LogAtRest:
             raise LogClosed(f"{self._about[0]}-{self._about[2]} is closed")
 
     def mend(self, base_offset: int) -> Mend | None:
-        """Begin to write a segment anew; None where there is no such segment any more. To be closed.
+        """Begin to write a segment anew; None if the segment does not exist any more. The result must be
+        closed.
 
         Raises LogClosed, StorageFailed, DiskFull.
         """
@@ -216,15 +218,15 @@ class LogAtRest:
             return Mend(self, segment, self._reads.forgotten)
 
     def put_in_place(self, mend: Mend, segment: Segment, version: int) -> bool:
-        """Let a segment's new file take its place. Called by `Mend`."""
+        """Replace a segment's file by the new one. Called by `Mend`."""
         log_lock, flush_lock = self._locks
-        # A flush under way speaks for the old file.
+        # A flush under way vouches for the old file.
         with flush_lock, log_lock, self._files:
             self._check_open()
             if version != self._reads.forgotten or segment not in self._row.segments:
                 return False
             if mend.go_on() is not None:
-                return False  # What was appended meanwhile is damaged, too.
+                return False  # Records that were appended meanwhile are damaged, too.
             mend.publish(self._directory)
             self._row.size_bytes += mend.size_bytes - segment.size_bytes
             segment.mended(mend.size_bytes)
@@ -232,7 +234,7 @@ class LogAtRest:
             return True
 
     def lease(self, segment: Segment) -> Lease | None:
-        """The file that is damaged, kept open; None where it is not there."""
+        """The damaged file, kept open; None if it is missing."""
         with self._volume.disk:
             try:
                 return self._volume.open_files.lease(segment.log_path)
@@ -260,7 +262,7 @@ class Mend:
         self._old = log.lease(segment)
         self._offset = segment.base_offset
         self.size_bytes = 0
-        """Of the new file, so far."""
+        """Bytes of the new file so far."""
         self.taken = 0
         """How many batches came from peers."""
 
@@ -279,7 +281,7 @@ class Mend:
         return None
 
     def _copy(self) -> bool:
-        """A piece; whether there was a batch that is whole."""
+        """Copy a piece; returns whether there was a whole batch."""
         end = self._segment.size_bytes
         if self._old is None or self.size_bytes >= end:
             return False
@@ -292,7 +294,7 @@ class Mend:
         return self._write(data) > 0
 
     def take(self, batches: Buffer) -> int:
-        """Take what a peer sent for the offset that `go_on` gave; how many batches of it fit. Raises
+        """Add a peer's batches at the offset that `go_on` returned; returns how many of them fit. Raises
         StorageFailed, DiskFull."""
         with self._volume.disk:
             count = self._write(batches)
@@ -320,7 +322,7 @@ class Mend:
         meanwhile, or more of it is damaged: it is to be begun again. Raises LogClosed, StorageFailed,
         DiskFull."""
         with self._volume.disk:
-            self._volume.files.sync(self._fd)  # Most of it now, while nobody waits for the log's lock.
+            self._volume.files.sync(self._fd)  # Most of it now, while no caller waits for the log's lock.
         return self._log.put_in_place(self, self._segment, self._version)
 
     def publish(self, directory: str) -> None:
@@ -332,7 +334,7 @@ class Mend:
         files.sync_directory(directory)
 
     def close(self) -> None:
-        """Let go of both files; what was not put in place goes. Once. Raises StorageFailed."""
+        """Close both files; a new file that was not put in place is deleted. Once. Raises StorageFailed."""
         if self._old is not None:
             self._old.release()
         self._volume.files.close(self._fd)

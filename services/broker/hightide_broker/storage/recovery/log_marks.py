@@ -1,14 +1,14 @@
-"""Where each log of a data directory begins and ends, written down with each append: the file `marks`.
+"""The start and the end of each log of a data directory, recorded with each append: the file `marks`.
 
-Theory of operation. What a process wrote outlives it, since the operating system has it; so after a kill a
-log must be as long as it was. Whoever opens it cannot see that from its files: a file that was cut, or is
-gone, looks like one that was never longer. A mark says it, in a record of its own in one file for all logs:
-64 bytes that are written over in place and never synced, a microsecond or two an append. They hold for the
-boot of the machine that they were written in. After another boot anything unsynced may be lost, marks and
-records alike, and the checkpoints alone are believed, which say what was synced.
+Theory of operation. What a process wrote survives its death, because the operating system has it. So after a
+kill a log must be as long as it was. Its files alone do not show that: a file that was truncated, or is gone,
+looks like one that was never longer. A mark records it, in a record of its own in one file for all logs: 64
+bytes that are overwritten in place and never synced, which takes a microsecond or two for each append. Marks
+are valid for the boot of the machine in which they were written. After another boot anything unsynced may be
+lost, marks and records alike. Then only the checkpoints count, which record what was synced.
 
-The order makes a mark never more than the truth: it moves up behind what is appended and down in front of
-what is cut. A partition that never had a record has none, so that ten thousand empty ones cost nothing.
+The order makes sure that a mark never claims too much: it moves up after an append, and down before a
+truncation. A partition that never had a record has none, so that ten thousand empty ones cost nothing.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class LogMark(NamedTuple):
 
 
 NOTHING: Final = LogMark(0, 0, -1)
-"""Of a log that has nothing to lose."""
+"""The mark of a log that has nothing to lose."""
 
 
 class MarkOfLog:
@@ -68,27 +68,27 @@ class MarkOfLog:
         self._key = key
         self._slot = slot
         self.written = written
-        """As it stands in the file; None where it does not."""
+        """The mark in the file; None if there is none."""
         self.promised = written
-        """As it stood when the directory was opened: what the log must have. None where nothing is known."""
+        """The mark at the opening of the directory: what the log must have. None if nothing is known."""
         self.is_held = False
         """Whether it stays as it is until that is over: what was promised and is not there must not be
         forgotten before this broker has left the ISR."""
 
     @property
     def exists(self) -> bool:
-        """Whether it has its place in the file, so that writing it needs no room."""
+        """Whether it has a place in the file, so that writing it needs no room."""
         return self._slot is not None
 
     def note(self, mark: LogMark) -> None:
-        """Write it down."""
+        """Write the mark."""
         if mark == self.written or self.is_held:
             return
         self._slot = self._marks.write(self._slot, self._key, mark)
         self.written = mark
 
     def clear(self) -> None:
-        """The log is put aside; whatever has its name next has nothing to lose."""
+        """Clear the mark: the log is in quarantine, and the next log with its name has nothing to lose."""
         if self._slot is not None:
             self._marks.free(self._slot)
         self._slot = self.written = self.promised = None
@@ -146,7 +146,8 @@ class LogMarks:
         return None if found is None else found[1]
 
     def void(self, key: PartitionKey) -> None:
-        """A partition that was not opened is put aside. Raises OSError."""
+        """Clear the mark of a partition that goes into quarantine without having been opened. Raises
+        OSError."""
         self.of(key).clear()
 
     def write(self, slot: int | None, key: PartitionKey, mark: LogMark) -> int:
@@ -164,13 +165,13 @@ class LogMarks:
         return slot
 
     def free(self, slot: int) -> None:
-        """Write that nobody has this place."""
+        """Mark this place as free."""
         with self._lock:
             self._write_at(slot + 1, _record(_FREE, NOTHING))
             self._free.append(slot)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         self._files.close(self._fd)
 
     def _write_at(self, place: int, record: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Opens a log: without reading it where it was closed cleanly, else by recovery."""
+"""Opening a log: without reading it if it was closed cleanly, otherwise by recovery."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def open_log(
     try:
         return opening.open(checkpoint)
     except DamagedLog as damage:
-        # What need not be read is damaged, too: so all of it is read, and cut in front of that.
+        # A part that need not be read is damaged, too: so all of it is read, and truncated before the damage.
         log.error("%s; the log is recovered from its start", damage)
         return opening.open(replace(checkpoint, recovery_point=0, is_clean=False))
 
@@ -95,7 +95,7 @@ class _Opening:
             base_offset, end_offset = segments[0].base_offset, segments[-1].next_offset
             start_file = StartFile(volume.files, self.directory)
             if has_directory:
-                # Of a log of which nothing is known the first segment is the first.
+                # If nothing is known of a log, its first segment is the first.
                 start_file.load(base_offset if self.mark.promised is None else promised.start_offset)
             lacks_front = base_offset > start_file.offset
             if lacks_front or end_offset < promised.end_offset:
@@ -116,7 +116,7 @@ class _Opening:
                 volume, self.directory, self.topic_id, self.partition, self.topic_name, self.settings, opened
             )
             if made.log_start_offset > end_offset:
-                # The power went, and with it records of which it is durably known that nobody wants them.
+                # The power failed, and records are lost that durably were not wanted any more.
                 log.warning("%r has lost its end at %d: it begins anew, empty", made, end_offset)
                 made.truncate_and_start_at(made.log_start_offset)
             if is_recovered:
@@ -145,13 +145,13 @@ class _Opening:
             self.kept_at(),
         )
         for segment in recovered.segments:
-            # What was not synced may bear a time of a wall clock that was wrong.
+            # Unsynced files may have a time of a wall clock that was wrong.
             if segment.exists and (recovered.cut_because or segment.next_offset > checkpoint.recovery_point):
                 segment.was_appended_after(self.volume.clock.written_us)
         _load_epochs(epochs, recovered.segments, recovered.scanned_from, recovered.epochs, latest)
         end_offset = recovered.segments[-1].next_offset
         if recovered.cut_because or end_offset != checkpoint.recovery_point:
-            # What was read is on disk now, and nothing that was cut off it comes back; nor may an epoch.
+            # Everything that was read is on disk now. No truncated record can come back, and no epoch.
             epochs.sync(anyway=True)
         else:
             self.may_hold_cuts = True

@@ -55,7 +55,7 @@ class Recovered:
     lost_data: bool = False
 
     def check(self, header: BatchHeader, expected_offset: int) -> None:
-        """A batch must be this partition's and the next one. Raises CorruptBatch."""
+        """Check that a batch is this partition's and the next one. Raises CorruptBatch."""
         if (header.topic_id, header.partition) != (self.topic_id, self.partition):
             raise CorruptBatch(f"the batch belongs to {header.topic_id.hex()}-{header.partition}")
         check_order(header, expected_offset, self.epochs[-1].epoch if self.epochs else -1)
@@ -149,8 +149,8 @@ def _trust(
         try:
             segment.check_end()
         except BatchError as error:
-            # It was cut, or the one behind it is gone. What follows may be the last copy and stays; what is
-            # missing is mended from peers (`log_at_rest`).
+            # It was truncated, or the next one is gone. What follows may be the last copy and stays; other
+            # replicas have what is missing (`log_at_rest`).
             log.error("%s does not end where the next segment begins: %s", segment.log_path, error)
             recovered.lost_data = True
         recovered.segments.append(segment)
@@ -158,7 +158,7 @@ def _trust(
 
 
 def _read_segment(volume: Volume, directory: str, base: int, recovered: Recovered, kept_at: str) -> Segment:
-    """Read one segment; cut it in front of the first batch that cannot be used."""
+    """Read one segment; truncate it before the first batch that cannot be used."""
     _remove_indexes(volume.files, f"{directory}/{offset_name(base)}")
     segment = Segment(volume, directory, base, base, 0, exists=True)
     segment.synced_bytes = 0
@@ -180,7 +180,7 @@ def _read_segment(volume: Volume, directory: str, base: int, recovered: Recovere
 
 
 def _keep_suffix(volume: Volume, segment: Segment, size: int, kept_at: str, recovered: Recovered) -> None:
-    """Copy what is about to be cut off a segment."""
+    """Copy what is about to be truncated from a segment."""
     files = volume.files
     files.make_directory(kept_at)
     recovered.lost_data = True
@@ -199,7 +199,7 @@ def _keep_suffix(volume: Volume, segment: Segment, size: int, kept_at: str, reco
 
 
 def _keep_aside(volume: Volume, directory: str, bases: list[int], kept_at: str, recovered: Recovered) -> None:
-    """Move segments behind the cut; drop those that are empty."""
+    """Move segments after the truncation; delete those that are empty."""
     for base in bases:
         path = f"{directory}/{offset_name(base)}"
         _remove_indexes(volume.files, path)
@@ -228,7 +228,7 @@ def _make_durable(volume: Volume, directory: str, recovered: Recovered, recovery
         segment.synced_bytes = segment.size_bytes
     if volume.files.exists(directory):
         volume.files.sync_directory(directory)
-        # Whoever made it may have been killed before it was known to be there.
+        # Its creator may have been killed before its name was durable.
         volume.files.sync_directory(directory.rpartition("/")[0])
 
 

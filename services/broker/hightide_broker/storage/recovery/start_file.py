@@ -1,8 +1,8 @@
 """Where a log begins: the file `log_start` beside the segments.
 
-An operator lets go of records at any offset (KIP-107); segments are deleted as a whole. The file says below
-which offset nobody may read what is still there. It is written before a segment is deleted: so a first
-segment that begins behind it is not the first that there was. Without it the log begins at 0.
+An operator may delete records up to any offset (KIP-107), but segments are deleted as a whole. The file says
+below which offset the remaining records must not be read. It is written before a segment is deleted, so a
+first segment that begins after it shows that an earlier one is missing. Without the file the log begins at 0.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class StartFile:
         self._files = files
         self._path = f"{directory}/{_NAME}"
         self.offset = 0
-        """What the file says; 0 where there is none."""
+        """The start in the file; 0 if there is none."""
         self.wanted = 0
-        """What it shall say."""
+        """The start to write."""
         self.lock = threading.Lock()
         """Held while it is written, which the log's lock is not; taken after that one, never before."""
 
@@ -61,7 +61,7 @@ class StartFile:
         return max(0, int(_OFFSET.unpack(contents)[0]))
 
     def write(self) -> None:
-        """Write durably what is wanted, if it does not say so. Called in a thread."""
+        """Write the wanted start durably, unless the file has it. Called in a thread."""
         with self.lock:
             if self.wanted > self.offset:
                 self._write(self.wanted, durable=True)
