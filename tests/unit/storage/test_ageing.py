@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from hightide_broker.storage import DataDirectory, LogSettings
-from hightide_broker.storage.directory.ageing import AgeingClock
 from hightide_broker.storage.files.files import OsFiles
+from hightide_broker.storage.volume.ageing import AgeingClock
 from log_rig import LogRig
 from stored_batches import PARTITION, TOPIC_ID, headers_of, make_batch
 

@@ -20,7 +20,7 @@ from hightide_broker.storage import (
     Verdict,
 )
 from hightide_broker.storage.files.sealed_file import seal
-from hightide_broker.storage.log.producer_states import RETRY_MS
+from hightide_broker.storage.settings import RETRY_MS
 from log_rig import LogRig
 from stored_batches import headers_of, make_batch
 

@@ -34,9 +34,9 @@ from hightide_broker.storage import (
     refuse_others,
     whose,
 )
-from hightide_broker.storage.directory.ageing import MachineTime
 from hightide_broker.storage.files.files import Files, OsFiles
 from hightide_broker.storage.files.hung_calls import CallsUnderWay, HungCall
+from hightide_broker.storage.volume.ageing import MachineTime
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
 """The log on disk: segments, indexes, checkpoints. It knows files and nothing of replication."""
 
+from hightide_broker.storage.checkpoints.leader_epochs import EpochEnd, EpochStart, LeaderEpochs
 from hightide_broker.storage.directory.data_directory import DataDirectory, PartitionKey, directory_name
-from hightide_broker.storage.directory.identity import cluster_id_on_disk, refuse_others, whose
 from hightide_broker.storage.errors import (
     AppendOutOfOrder,
     CorruptFile,
@@ -18,6 +18,7 @@ from hightide_broker.storage.errors import (
 )
 from hightide_broker.storage.log.answers import AppendInfo, TimestampFound
 from hightide_broker.storage.log.log import Log
+from hightide_broker.storage.log.log_at_rest import BatchPlace, Mend
 from hightide_broker.storage.log.producer_states import (
     DuplicateOf,
     Fresh,
@@ -27,9 +28,8 @@ from hightide_broker.storage.log.producer_states import (
     Verdict,
 )
 from hightide_broker.storage.log.retention import Deleted
-from hightide_broker.storage.recovery.leader_epochs import EpochEnd, EpochStart, LeaderEpochs
-from hightide_broker.storage.recovery.log_at_rest import BatchPlace, Mend
 from hightide_broker.storage.settings import DirectorySettings, Flush, LogSettings
+from hightide_broker.storage.volume.identity import cluster_id_on_disk, refuse_others, whose
 
 __all__ = [
     "AppendInfo",

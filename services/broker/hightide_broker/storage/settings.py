@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
-
-from hightide_broker.storage.log.producer_states import PRODUCERS_MAX, RETRY_MS
+from typing import Final
 
 __all__ = ["DirectorySettings", "Flush", "LogSettings"]
 
@@ -13,6 +12,13 @@ _MIB = 1024 * 1024
 _DAY_MS = 24 * 60 * 60 * 1000
 # Positions in a segment are 32 bits wide, with the sign bit kept free.
 SEGMENT_BYTES_MAX = 2**31 - 1
+PRODUCERS_MAX: Final = 100_000
+"""Of one log. A producer takes 200 bytes of memory and 48 of a snapshot, one that wrote five batches or more
+280 and 128: 28 MB, and 20 ms to write a snapshot."""
+RETRY_MS: Final = 60 * 60 * 1000
+"""Producers of this SDK send nothing again that may have been appended 30 minutes ago
+(`hightide.producing.producer_core`), and of what was under way then the network keeps nothing for as
+long again."""
 
 
 class Flush(Enum):

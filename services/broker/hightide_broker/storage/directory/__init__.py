@@ -1,1 +1,1 @@
-"""A directory of logs: its owner, its files, its health, its age."""
+"""A directory of logs: what it holds, and what was put aside."""

@@ -17,30 +17,30 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from hightide_broker.storage.directory.ageing import AgeingClock, KernelTime, MachineTime
-from hightide_broker.storage.directory.identity import (
+from hightide_broker.storage.checkpoints.checkpoint import (
+    PartitionCheckpoint,
+    PartitionKey,
+    decode_checkpoints,
+    encode_checkpoints,
+)
+from hightide_broker.storage.checkpoints.log_marks import LogMark, LogMarks
+from hightide_broker.storage.directory.quarantine import Quarantine
+from hightide_broker.storage.errors import CorruptFile, DamagedLog, DiskFull, StorageError, UnknownLog
+from hightide_broker.storage.files.disk_health import DiskHealth
+from hightide_broker.storage.files.files import Files, OsFiles
+from hightide_broker.storage.files.sealed_file import read_file, write_whole
+from hightide_broker.storage.log.log import Log
+from hightide_broker.storage.recovery.log_opening import open_log
+from hightide_broker.storage.settings import DirectorySettings, LogSettings
+from hightide_broker.storage.volume.ageing import AgeingClock, KernelTime, MachineTime
+from hightide_broker.storage.volume.identity import (
     DirectoryLock,
     check_identity,
     mark_clean,
     stamp_identity,
     take_clean_mark,
 )
-from hightide_broker.storage.directory.quarantine import Quarantine
-from hightide_broker.storage.directory.volume import Volume
-from hightide_broker.storage.errors import CorruptFile, DamagedLog, DiskFull, StorageError, UnknownLog
-from hightide_broker.storage.files.disk_health import DiskHealth
-from hightide_broker.storage.files.files import Files, OsFiles
-from hightide_broker.storage.files.sealed_file import read_file, write_whole
-from hightide_broker.storage.log.log import Log
-from hightide_broker.storage.recovery.checkpoint import (
-    PartitionCheckpoint,
-    PartitionKey,
-    decode_checkpoints,
-    encode_checkpoints,
-)
-from hightide_broker.storage.recovery.log_marks import LogMark, LogMarks
-from hightide_broker.storage.recovery.log_opening import open_log
-from hightide_broker.storage.settings import DirectorySettings, LogSettings
+from hightide_broker.storage.volume.volume import Volume
 
 __all__ = ["DataDirectory", "PartitionKey"]
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
+from hightide_broker.storage.checkpoints.leader_epochs import decode as decode_epochs
 from hightide_broker.storage.errors import CorruptFile
 from hightide_broker.storage.index.offset_index import OffsetIndex
 from hightide_broker.storage.index.time_index import TimeIndex
 from hightide_broker.storage.log.producer_states import ProducerStates
-from hightide_broker.storage.log.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
-from hightide_broker.storage.recovery.leader_epochs import decode as decode_epochs
+from hightide_broker.storage.segments.segment import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX
 
 __all__ = ["IndexKind", "InspectedIndex", "inspect_indexes"]
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from hightide.batch.errors import BatchError
 from hightide.batch.header import BatchHeader
 
-from hightide_broker.storage.log.batch_scan import scan
-from hightide_broker.storage.log.segment import LOG_SUFFIX
+from hightide_broker.storage.segments.batch_scan import scan
+from hightide_broker.storage.segments.segment import LOG_SUFFIX
 
 __all__ = ["InspectedBatch", "InspectedDamage", "inspect"]
 

@@ -1,1 +1,1 @@
-"""One partition's log: its segments, what is appended, read and cut off."""
+"""One partition's log: what is appended, read, cut off, kept in mind of producers, and promised."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from hightide.batch.header import BatchHeader
 
-from hightide_broker.storage.log.log_files import LogFiles
-from hightide_broker.storage.log.segment import Segment
-from hightide_broker.storage.recovery.leader_epochs import LeaderEpochs
-from hightide_broker.storage.recovery.log_marks import MarkOfLog
-from hightide_broker.storage.recovery.start_file import StartFile
+from hightide_broker.storage.checkpoints.leader_epochs import LeaderEpochs
+from hightide_broker.storage.checkpoints.log_marks import MarkOfLog
+from hightide_broker.storage.checkpoints.start_file import StartFile
+from hightide_broker.storage.segments.segment import Segment
+from hightide_broker.storage.volume.log_files import LogFiles
 
 __all__ = ["AppendInfo", "OpenedLog", "TimestampFound"]
 

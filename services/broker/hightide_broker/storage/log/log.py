@@ -17,23 +17,23 @@ from functools import cached_property
 from hightide.batch.errors import BatchError
 from hightide.batch.header import BatchHeader, Buffer
 
-from hightide_broker.storage.directory.volume import Volume
 from hightide_broker.storage.errors import CorruptFile, DiskFull, LogClosed, OffsetOutOfRange
 from hightide_broker.storage.files.open_files import Lease
 from hightide_broker.storage.log.answers import AppendInfo, OpenedLog, TimestampFound
+from hightide_broker.storage.log.log_at_rest import LogAtRest
+from hightide_broker.storage.log.log_promises import LogPromises
 from hightide_broker.storage.log.producer_states import ProducerState, ProducerStates
 from hightide_broker.storage.log.reading import SequentialReads, first_candidate, found_in, segment_with
 from hightide_broker.storage.log.replicated_batches import ExpectedBatches
 from hightide_broker.storage.log.retention import Deleted, expired
-from hightide_broker.storage.log.segment import Segment
-from hightide_broker.storage.log.segment_row import SegmentRow
 from hightide_broker.storage.log.snapshots import ProducerSnapshots
 from hightide_broker.storage.log.stamping import stamped
-from hightide_broker.storage.log.tail import Tail, TailBatch, worth_keeping
 from hightide_broker.storage.log.unsynced import UnsyncedCuts, UnsyncedSegments
-from hightide_broker.storage.recovery.log_at_rest import LogAtRest
-from hightide_broker.storage.recovery.log_promises import LogPromises
+from hightide_broker.storage.segments.segment import Segment
+from hightide_broker.storage.segments.segment_row import SegmentRow
 from hightide_broker.storage.settings import LogSettings
+from hightide_broker.storage.volume.tail import Tail, TailBatch, worth_keeping
+from hightide_broker.storage.volume.volume import Volume
 
 __all__ = ["AppendInfo", "Log", "TimestampFound"]
 

@@ -31,10 +31,9 @@ from hightide.v1.errors_pb2 import ErrorCode
 
 from hightide_broker.storage.errors import CorruptFile
 from hightide_broker.storage.files.sealed_file import seal, unseal
+from hightide_broker.storage.settings import PRODUCERS_MAX, RETRY_MS
 
 __all__ = [
-    "PRODUCERS_MAX",
-    "RETRY_MS",
     "DuplicateOf",
     "Fresh",
     "ProducerState",
@@ -45,13 +44,6 @@ __all__ = [
 
 _BATCHES_REMEMBERED: Final = 5
 _SEQUENCE_MODULUS: Final = 2**31
-PRODUCERS_MAX: Final = 100_000
-"""Of one log. A producer takes 200 bytes of memory and 48 of a snapshot, one that wrote five batches or more
-280 and 128: 28 MB, and 20 ms to write a snapshot."""
-RETRY_MS: Final = 60 * 60 * 1000
-"""Producers of this SDK send nothing again that may have been appended 30 minutes ago
-(`hightide.producing.producer_core`), and of what was under way then the network keeps nothing for as
-long again."""
 _SNAPSHOT_MAGIC: Final = b"HTPS"
 _SNAPSHOT_VERSION: Final = 2
 """Version 1 had neither CRCs nor where an epoch began; what it says is read from the log again."""

@@ -9,7 +9,7 @@ from typing import Final
 from hightide.batch.header import BatchHeader
 
 from hightide_broker.storage.log.answers import TimestampFound
-from hightide_broker.storage.log.segment import Segment
+from hightide_broker.storage.segments.segment import Segment
 
 __all__ = ["SequentialReads", "first_candidate", "found_in", "segment_with"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import Enum
 
-from hightide_broker.storage.log.segment import Segment
+from hightide_broker.storage.segments.segment import Segment
 from hightide_broker.storage.settings import LogSettings
 
 __all__ = ["Deleted", "RetentionReason", "expired"]

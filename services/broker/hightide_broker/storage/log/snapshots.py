@@ -10,7 +10,7 @@ from hightide_broker.storage.errors import CorruptFile
 from hightide_broker.storage.files.files import Files
 from hightide_broker.storage.files.sealed_file import read_file, write_whole
 from hightide_broker.storage.log.producer_states import ProducerStates
-from hightide_broker.storage.log.segment import Segment, offset_name
+from hightide_broker.storage.segments.segment import Segment, offset_name
 
 __all__ = ["ProducerSnapshots"]
 

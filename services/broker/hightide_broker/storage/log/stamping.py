@@ -7,7 +7,7 @@ from typing import Final
 
 from hightide.batch.header import STAMP_SIZE_BYTES, BatchHeader, Buffer, stamp, stamp_bytes
 
-from hightide_broker.storage.log.tail import TailBatch, worth_keeping
+from hightide_broker.storage.volume.tail import TailBatch, worth_keeping
 
 __all__ = ["stamped"]
 

@@ -10,13 +10,13 @@ from typing import Final
 
 from hightide.batch.header import NO_EPOCH
 
-from hightide_broker.storage.directory.volume import Volume
+from hightide_broker.storage.checkpoints.leader_epochs import LeaderEpochs
 from hightide_broker.storage.errors import LogClosed
 from hightide_broker.storage.files.open_files import Lease, OpenFiles
-from hightide_broker.storage.log.log_files import LogFiles
-from hightide_broker.storage.log.segment import Segment
-from hightide_broker.storage.log.segment_row import SegmentRow
-from hightide_broker.storage.recovery.leader_epochs import LeaderEpochs
+from hightide_broker.storage.segments.segment import Segment
+from hightide_broker.storage.segments.segment_row import SegmentRow
+from hightide_broker.storage.volume.log_files import LogFiles
+from hightide_broker.storage.volume.volume import Volume
 
 __all__ = ["UnsyncedCuts", "UnsyncedSegments"]
 

@@ -1,1 +1,1 @@
-"""Comparing a log with what is recorded about it, opening it, and repairing it."""
+"""How a log is opened: what is found of it is compared with what it promised, and repaired."""

@@ -6,18 +6,18 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from hightide_broker.storage.directory.volume import Volume
+from hightide_broker.storage.checkpoints.checkpoint import PartitionCheckpoint
+from hightide_broker.storage.checkpoints.leader_epochs import EpochStart, LeaderEpochs
+from hightide_broker.storage.checkpoints.log_marks import NOTHING, UNLIMITED, MarkOfLog
+from hightide_broker.storage.checkpoints.start_file import StartFile
 from hightide_broker.storage.errors import CorruptFile, DamagedLog
 from hightide_broker.storage.log.answers import OpenedLog
 from hightide_broker.storage.log.log import Log
-from hightide_broker.storage.log.log_files import LogFiles
-from hightide_broker.storage.log.segment import Segment
-from hightide_broker.storage.recovery.checkpoint import PartitionCheckpoint
-from hightide_broker.storage.recovery.leader_epochs import EpochStart, LeaderEpochs
-from hightide_broker.storage.recovery.log_marks import NOTHING, UNLIMITED, MarkOfLog
 from hightide_broker.storage.recovery.recovery import open_clean, recover
-from hightide_broker.storage.recovery.start_file import StartFile
+from hightide_broker.storage.segments.segment import Segment
 from hightide_broker.storage.settings import LogSettings
+from hightide_broker.storage.volume.log_files import LogFiles
+from hightide_broker.storage.volume.volume import Volume
 
 __all__ = ["open_log"]
 

@@ -17,19 +17,19 @@ from typing import Final
 from hightide.batch.errors import BatchError, CorruptBatch
 from hightide.batch.header import BatchHeader
 
-from hightide_broker.storage.directory.volume import Volume
+from hightide_broker.storage.checkpoints.checkpoint import PartitionCheckpoint
+from hightide_broker.storage.checkpoints.leader_epochs import EpochStart
 from hightide_broker.storage.files.files import Files
 from hightide_broker.storage.files.sealed_file import TEMPORARY_SUFFIX
-from hightide_broker.storage.log.batch_scan import TornBatch, check_order, scan
-from hightide_broker.storage.log.segment import (
+from hightide_broker.storage.segments.batch_scan import TornBatch, check_order, scan
+from hightide_broker.storage.segments.segment import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     TIME_INDEX_SUFFIX,
     Segment,
     offset_name,
 )
-from hightide_broker.storage.recovery.checkpoint import PartitionCheckpoint
-from hightide_broker.storage.recovery.leader_epochs import EpochStart
+from hightide_broker.storage.volume.volume import Volume
 
 __all__ = ["Recovered", "open_clean", "recover", "segment_bases"]
 

@@ -14,13 +14,13 @@ from typing import Final
 from hightide.batch.errors import BatchError, CorruptBatch
 from hightide.batch.header import HEADER_SIZE_BYTES, BatchHeader, Buffer, parse
 
-from hightide_broker.storage.directory.volume import Volume
 from hightide_broker.storage.errors import CorruptFile
 from hightide_broker.storage.files.sealed_file import read_file, write_whole
 from hightide_broker.storage.index.offset_index import OffsetIndex
 from hightide_broker.storage.index.time_index import TimeIndex
-from hightide_broker.storage.log.batch_scan import scan
-from hightide_broker.storage.recovery.batches_at_rest import BatchesAtRest
+from hightide_broker.storage.segments.batch_scan import scan
+from hightide_broker.storage.segments.batches_at_rest import BatchesAtRest
+from hightide_broker.storage.volume.volume import Volume
 
 __all__ = ["INDEX_SUFFIX", "LOG_SUFFIX", "TIME_INDEX_SUFFIX", "Segment", "offset_name"]
 

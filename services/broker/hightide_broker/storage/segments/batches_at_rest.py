@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from hightide.batch.errors import CorruptBatch
 from hightide.batch.header import BatchHeader, Buffer, parse, verify_crc
 
-from hightide_broker.storage.recovery.leader_epochs import EpochStart
+from hightide_broker.storage.checkpoints.leader_epochs import EpochStart
 
 __all__ = ["BatchesAtRest"]
 

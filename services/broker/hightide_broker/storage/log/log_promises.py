@@ -8,13 +8,13 @@ from typing import Protocol
 
 from hightide.batch.header import NO_EPOCH
 
+from hightide_broker.storage.checkpoints.checkpoint import PartitionCheckpoint
+from hightide_broker.storage.checkpoints.leader_epochs import LeaderEpochs
+from hightide_broker.storage.checkpoints.log_marks import UNLIMITED, LogMark, MarkOfLog
+from hightide_broker.storage.checkpoints.start_file import StartFile
 from hightide_broker.storage.errors import DiskFull
-from hightide_broker.storage.log.log_files import LogFiles
-from hightide_broker.storage.recovery.checkpoint import PartitionCheckpoint
-from hightide_broker.storage.recovery.leader_epochs import LeaderEpochs
-from hightide_broker.storage.recovery.log_marks import UNLIMITED, LogMark, MarkOfLog
-from hightide_broker.storage.recovery.start_file import StartFile
 from hightide_broker.storage.settings import Flush, LogSettings
+from hightide_broker.storage.volume.log_files import LogFiles
 
 __all__ = ["LogPromises"]
 

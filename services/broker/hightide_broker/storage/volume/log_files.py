@@ -13,10 +13,10 @@ from types import TracebackType
 
 from hightide.batch.errors import BatchError
 
-from hightide_broker.storage.directory.identity import is_there
 from hightide_broker.storage.errors import CorruptFile, DamagedLog, LogClosed
 from hightide_broker.storage.files.disk_health import DiskHealth
 from hightide_broker.storage.files.files import Files
+from hightide_broker.storage.volume.identity import is_there
 
 __all__ = ["LogFiles"]
 

@@ -8,13 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from hightide_broker.storage.directory.ageing import AgeingClock
 from hightide_broker.storage.errors import DamagedLog
 from hightide_broker.storage.files.disk_health import DiskHealth
 from hightide_broker.storage.files.files import Files
 from hightide_broker.storage.files.open_files import OpenFiles
-from hightide_broker.storage.log.tail import TailMemory
 from hightide_broker.storage.settings import DirectorySettings
+from hightide_broker.storage.volume.ageing import AgeingClock
+from hightide_broker.storage.volume.tail import TailMemory
 
 __all__ = ["DamageListener", "LoadedIndexes", "Volume"]
 

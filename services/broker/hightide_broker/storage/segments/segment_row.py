@@ -14,10 +14,10 @@ from typing import Final
 
 from hightide.batch.header import Buffer
 
-from hightide_broker.storage.directory.volume import Volume
 from hightide_broker.storage.files.sealed_file import write_new
-from hightide_broker.storage.log.segment import Segment
+from hightide_broker.storage.segments.segment import Segment
 from hightide_broker.storage.settings import SEGMENT_BYTES_MAX
+from hightide_broker.storage.volume.volume import Volume
 
 __all__ = ["SegmentRow"]
 

@@ -19,16 +19,16 @@ from typing import Final
 from hightide.batch.errors import BatchError, CorruptBatch
 from hightide.batch.header import HEADER_SIZE_BYTES, Buffer, parse
 
-from hightide_broker.storage.directory.volume import Volume
+from hightide_broker.storage.checkpoints.leader_epochs import LeaderEpochs
 from hightide_broker.storage.errors import LogClosed
 from hightide_broker.storage.files.open_files import Lease
 from hightide_broker.storage.files.sealed_file import TEMPORARY_SUFFIX
-from hightide_broker.storage.log.log_files import LogFiles
 from hightide_broker.storage.log.reading import SequentialReads
-from hightide_broker.storage.log.segment import Segment
-from hightide_broker.storage.log.segment_row import SegmentRow
-from hightide_broker.storage.recovery.batches_at_rest import BatchesAtRest
-from hightide_broker.storage.recovery.leader_epochs import LeaderEpochs
+from hightide_broker.storage.segments.batches_at_rest import BatchesAtRest
+from hightide_broker.storage.segments.segment import Segment
+from hightide_broker.storage.segments.segment_row import SegmentRow
+from hightide_broker.storage.volume.log_files import LogFiles
+from hightide_broker.storage.volume.volume import Volume
 
 __all__ = ["BatchPlace", "LogAtRest", "Mend"]
 

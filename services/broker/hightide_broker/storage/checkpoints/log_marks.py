@@ -23,10 +23,10 @@ from typing import Final, NamedTuple
 
 from hightide.batch.checksum import crc32c
 
+from hightide_broker.storage.checkpoints.checkpoint import PartitionKey
 from hightide_broker.storage.errors import CorruptFile
 from hightide_broker.storage.files.files import Files
 from hightide_broker.storage.files.sealed_file import read_file, write_whole
-from hightide_broker.storage.recovery.checkpoint import PartitionKey
 
 __all__ = ["NOTHING", "UNLIMITED", "LogMark", "LogMarks", "MarkOfLog"]
 

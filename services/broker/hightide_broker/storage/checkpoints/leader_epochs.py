@@ -24,7 +24,7 @@ from hightide.batch.checksum import crc32c
 from hightide_broker.storage.errors import CorruptFile, DiskFull
 from hightide_broker.storage.files.files import Files
 from hightide_broker.storage.files.sealed_file import read_file, write_new, write_whole
-from hightide_broker.storage.log.log_files import LogFiles
+from hightide_broker.storage.volume.log_files import LogFiles
 
 __all__ = ["EpochEnd", "EpochStart", "LeaderEpochs", "decode"]
 

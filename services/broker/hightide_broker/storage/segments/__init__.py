@@ -1,0 +1,1 @@
+"""The files of records, and the row of them that is a log."""

@@ -1,0 +1,1 @@
+"""What all logs of a data directory share: files, clock, identity, the memory for recent batches."""
