@@ -16,6 +16,8 @@ from hightide_cli.printing.rendering import Cell, Json, properties, table
 if TYPE_CHECKING:
     from hightide import ServerAddress
 
+    from hightide_cli.documents.cluster import ClusterDocument
+
 
 @click.group()
 def cluster() -> None:
@@ -90,7 +92,7 @@ def _standing_by(described: ClusterDescription, coordinators: Sequence[str | Non
     return [("standing by", ", ".join(named) or "nobody")]
 
 
-def _document(described: ClusterDescription) -> dict[str, Json]:
+def _document(described: ClusterDescription) -> "ClusterDocument":
     return {
         "cluster_id": described.cluster_id,
         "controller": {

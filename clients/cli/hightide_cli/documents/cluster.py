@@ -51,6 +51,19 @@ class ControllerDocument(TypedDict):
     epoch: Annotated[int, "counts the controllers' elections"]
 
 
+class ClusterDocument(TypedDict):
+    """What the controller sees of a cluster."""
+
+    cluster_id: Annotated[str, "the cluster's id"]
+    controller: Annotated[ControllerDocument, "the active one"]
+    brokers: Annotated[Sequence[BrokerDocument], "by id"]
+    topics: Annotated[int, "how many there are"]
+    partitions: Annotated[int, "how many there are"]
+    offline_partitions: Annotated[int, "without a leader"]
+    under_replicated_partitions: Annotated[int, "with a replica that is not in sync"]
+    under_min_isr_partitions: Annotated[int, "that acks=all cannot write to"]
+
+
 class FailedDirectoryDocument(TypedDict):
     """A log directory that its broker cannot use."""
 

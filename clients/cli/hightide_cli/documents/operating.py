@@ -3,6 +3,7 @@
 from hightide_cli.documents import values
 from hightide_cli.documents.cluster import (
     BrokerDocument,
+    ClusterDocument,
     ContextDocument,
     ControllerDocument,
     FindingsDocument,
@@ -96,12 +97,7 @@ OPERATING_DOCUMENTS: dict[str, tuple[Document, ...]] = {
     "cluster info": (
         Document(
             (
-                text("cluster_id", "the cluster's id"),
-                one("controller", "the active one", *_CONTROLLER),
-                many("brokers", "by id", *_BROKER),
-                whole("topics", "how many there are"),
-                whole("partitions", "how many there are"),
-                *_HEALTH_COUNTS,
+                *fields_of(ClusterDocument),
                 texts(
                     "coordinators", "the active one of each shard of the groups; null where there is none"
                 ).or_null,

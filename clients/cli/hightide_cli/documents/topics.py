@@ -20,6 +20,7 @@ from hightide_cli.documents.groups import (
     ResetDocument,
     WatchedLagDocument,
 )
+from hightide_cli.documents.partitions import DescribedTopicDocument, ListedTopicDocument, TrimDocument
 
 DRY_RUN = field_of("dry_run", values.DryRun)
 TOPIC = field_of("topic", values.TopicName)
@@ -33,28 +34,6 @@ ERROR = field_of("error", values.ErrorCode)
 GROUP = field_of("group", values.GroupName)
 
 _CONFIGS = field_of("configs", values.Configs)
-_SUMMARY = (
-    TOPIC,
-    TOPIC_ID,
-    whole("partitions", "how many there are"),
-    whole("replicas", "of the partition that has the most"),
-    _CONFIGS,
-)
-_DESCRIBED = (
-    TOPIC,
-    TOPIC_ID,
-    many(
-        "partitions",
-        "all of them, or those that were asked for",
-        PARTITION,
-        LEADER,
-        LEADER_EPOCH,
-        REPLICAS,
-        ISR,
-    ),
-    whole("replicas", "of the partition that has the most"),
-    _CONFIGS,
-)
 
 
 def _bytes(name: str, what: str) -> tuple[Field, Field]:
@@ -90,9 +69,17 @@ _DELETED = (
 )
 
 TOPIC_DOCUMENTS: dict[str, tuple[Document, ...]] = {
-    "topic create": (Document(_DESCRIBED, "The topic as it is, or, with --dry-run, as it would be."),),
-    "topic ls": (Document((many("topics", "all topics by name", *_SUMMARY),), "All topics."),),
-    "topic describe": (Document((many("topics", "in the order asked for", *_DESCRIBED),), "Topics."),),
+    "topic create": (
+        Document(
+            fields_of(DescribedTopicDocument), "The topic as it is, or, with --dry-run, as it would be."
+        ),
+    ),
+    "topic ls": (
+        Document((many("topics", "all topics by name", *fields_of(ListedTopicDocument)),), "All topics."),
+    ),
+    "topic describe": (
+        Document((many("topics", "in the order asked for", *fields_of(DescribedTopicDocument)),), "Topics."),
+    ),
     "topic alter": (
         Document((DRY_RUN, TOPIC, _CONFIGS), "The settings of the topic that differ from the defaults."),
     ),
@@ -125,19 +112,7 @@ TOPIC_DOCUMENTS: dict[str, tuple[Document, ...]] = {
     ),
     "topic trim": (
         Document(
-            (
-                DRY_RUN,
-                TOPIC,
-                many(
-                    "partitions",
-                    "those that were meant",
-                    PARTITION,
-                    whole("before", "the offset in front of which records go"),
-                    whole("records", "how many went"),
-                    whole("earliest", "the first offset afterwards; null where it was refused").or_null,
-                    ERROR,
-                ),
-            ),
+            fields_of(TrimDocument),
             "What was deleted of each partition.",
         ),
     ),

@@ -9,7 +9,7 @@ from hightide_cli.command_line.completing import topic_names
 from hightide_cli.command_line.name_values import config_pairs
 from hightide_cli.command_line.options import common_options
 from hightide_cli.printing.output import emit, wants_document, wants_wide
-from hightide_cli.printing.rendering import Json, table
+from hightide_cli.printing.rendering import table
 from hightide_cli.topic import (
     changes,
     copy,
@@ -25,6 +25,8 @@ from hightide_cli.topic.unwell_partitions import Wanted
 
 if TYPE_CHECKING:
     from hightide import Admin, TopicDescription
+
+    from hightide_cli.documents.partitions import DescribedTopicDocument, ListedTopicDocument
 
 REPLICAS_BY_DEFAULT = 3
 
@@ -190,7 +192,7 @@ def _config_text(described: "TopicDescription") -> str | None:
     return " ".join(f"{name}={value}" for name, value in sorted(described.configs.items())) or None
 
 
-def _summary(described: "TopicDescription") -> dict[str, Json]:
+def _summary(described: "TopicDescription") -> "ListedTopicDocument":
     return {
         "topic": described.name,
         "topic_id": described.topic_id.hex(),
@@ -200,15 +202,20 @@ def _summary(described: "TopicDescription") -> dict[str, Json]:
     }
 
 
-def _document(described: "TopicDescription") -> dict[str, Json]:
-    partitions: list[Json] = [
-        {
-            "partition": each.partition,
-            "leader": each.leader,
-            "leader_epoch": each.leader_epoch,
-            "replicas": each.replicas,
-            "isr": each.isr,
-        }
-        for each in described.partitions
-    ]
-    return {**_summary(described), "partitions": partitions}
+def _document(described: "TopicDescription") -> "DescribedTopicDocument":
+    return {
+        "topic": described.name,
+        "topic_id": described.topic_id.hex(),
+        "partitions": [
+            {
+                "partition": each.partition,
+                "leader": each.leader,
+                "leader_epoch": each.leader_epoch,
+                "replicas": each.replicas,
+                "isr": each.isr,
+            }
+            for each in described.partitions
+        ],
+        "replicas": described.replication_factor,
+        "configs": dict(described.configs),
+    }

@@ -8,13 +8,14 @@ from hightide_cli.command_line.completing import topic_names
 from hightide_cli.command_line.confirmation import confirm
 from hightide_cli.command_line.options import common_options
 from hightide_cli.printing.output import emit, wants_document
-from hightide_cli.printing.rendering import Json, table
+from hightide_cli.printing.rendering import table
 from hightide_cli.records.positions import Anchor, Position, parse_moment
 from hightide_cli.records.ranges import partitions_option
 
 if TYPE_CHECKING:
     from hightide import Admin, HightideError, TopicPartition
 
+    from hightide_cli.documents.partitions import TrimDocument, TrimmedPartitionDocument
     from hightide_cli.records.ranges import TopicRanges
 
 _TRIM_TIMEOUT_MS = 60_000
@@ -119,14 +120,14 @@ def _tell(
 
 def trim_document(
     going: "TopicRanges", outcomes: "dict[TopicPartition, int | HightideError]", dry_run: bool
-) -> dict[str, Json]:
+) -> "TrimDocument":
     """The same as JSON."""
     from hightide import HightideError
 
     from hightide_cli.printing.outcomes import error_name
 
     by_number = {place.partition: outcome for place, outcome in outcomes.items()}
-    partitions: list[Json] = []
+    partitions: list[TrimmedPartitionDocument] = []
     for each in going.ranges:
         outcome = by_number.get(each.partition, each.start)
         error = outcome if isinstance(outcome, HightideError) else None
