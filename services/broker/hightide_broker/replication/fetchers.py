@@ -449,7 +449,9 @@ class LeaderFetcher:
         else:
             self._refused.discard(replica.key)
             end = answer.end
-            self._shell.feed(replica, EpochEndReceived(question, end.epoch, end.end_offset))
+            effects = self._shell.feed(replica, EpochEndReceived(question, end.epoch, end.end_offset))
+            if not effects:
+                self._repeat_later(replica)  # It was of no use, and the question is not answered.
 
     # --- trying again ----------------------------------------------------------------------------
 

@@ -53,6 +53,33 @@ def truncating(data: DataDirectory) -> HostedReplica:
     )
 
 
+async def leader_that_tells(
+    asked: asyncio.Queue[int], epoch: int, may_answer: asyncio.Event
+) -> tuple[grpc.aio.Server, HostPort]:
+    """A leader that notes under which epochs it is asked, and tells where `epoch` ended."""
+
+    async def answer(request: bytes, context: object) -> bytes:
+        answered = replica_pb2.EndOffsetForLeaderEpochResponse()
+        for each in replica_pb2.EndOffsetForLeaderEpochRequest.FromString(request).partitions:
+            asked.put_nowait(each.current_leader_epoch)
+            answered.partitions.add(topic_id=each.topic_id, partition=0, epoch=epoch, end_offset=3)
+        await may_answer.wait()
+        return answered.SerializeToString()
+
+    server = grpc.aio.server()
+    handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(answer)
+    server.add_generic_rpc_handlers(
+        (
+            grpc.method_handlers_generic_handler(
+                "hightide.v1.ReplicaService", {"EndOffsetForLeaderEpoch": handler}
+            ),
+        )
+    )
+    address = HostPort("127.0.0.1", server.add_insecure_port("127.0.0.1:0"))
+    await server.start()
+    return server, address
+
+
 async def leader_that_notes(asked: asyncio.Queue[int]) -> tuple[grpc.aio.Server, HostPort]:
     """A leader that is asked where epochs end, and never answers."""
 
@@ -417,26 +444,7 @@ def test_an_answer_to_a_question_of_an_earlier_epoch_does_not_stand_for_the_late
 
     async def scenario() -> None:
         may_answer = asyncio.Event()
-
-        async def answer_late(request: bytes, context: object) -> bytes:
-            answer = replica_pb2.EndOffsetForLeaderEpochResponse()
-            for each in replica_pb2.EndOffsetForLeaderEpochRequest.FromString(request).partitions:
-                asked.put_nowait(each.current_leader_epoch)
-                answer.partitions.add(topic_id=each.topic_id, partition=0, epoch=1, end_offset=3)
-            await may_answer.wait()
-            return answer.SerializeToString()
-
-        server = grpc.aio.server()
-        handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.unary_unary_rpc_method_handler(answer_late)
-        server.add_generic_rpc_handlers(
-            (
-                grpc.method_handlers_generic_handler(
-                    "hightide.v1.ReplicaService", {"EndOffsetForLeaderEpoch": handler}
-                ),
-            )
-        )
-        address = HostPort("127.0.0.1", server.add_insecure_port("127.0.0.1:0"))
-        await server.start()
+        server, address = await leader_that_tells(asked, 1, may_answer)
         failures: list[Exception] = []
         replicas, replica = HostedReplicas(), truncating(data)
         replicas.add(replica)
@@ -449,6 +457,33 @@ def test_an_answer_to_a_question_of_an_earlier_epoch_does_not_stand_for_the_late
         shell.feed(replica, LeaderAndIsrDecided.dummy(leader=1, leader_epoch=3))
         may_answer.set()
         assert await asyncio.wait_for(asked.get(), ASKED_S) == 3
+        await fetchers.close()
+        await server.stop(None)
+
+    asyncio.run(scenario())
+    data.close()
+
+
+def test_an_answer_that_is_of_no_use_is_asked_for_again(tmp_path: Path) -> None:
+    """It tells of a later epoch than was asked for. The replica waits for one that it can act on."""
+    data = DataDirectory.open(tmp_path, "the-cluster", 2)
+
+    async def scenario() -> None:
+        asked: asyncio.Queue[int] = asyncio.Queue()
+        may_answer = asyncio.Event()
+        may_answer.set()
+        server, address = await leader_that_tells(asked, 9, may_answer)
+        failures: list[Exception] = []
+        replicas, replica = HostedReplicas(), truncating(data)
+        replicas.add(replica)
+        shell = ReplicaShell(SystemClock(), LeaderSessions(1), Telemetry.off(), failures.append)
+        settings = FetchSettings(500, 1 << 20, lambda: Follower("c", 2, 7), lambda _: address, registered)
+        fetchers = Fetchers(replicas, shell, settings)
+        perform_with(shell, fetching=fetchers)
+        fetchers.ask(replica, AskEpochEnd(1, 2, 1, 3))
+        for _ in range(2):
+            assert await asyncio.wait_for(asked.get(), ASKED_S) == 2
+        assert replica.state.role is Role.TRUNCATING
         await fetchers.close()
         await server.stop(None)
 
