@@ -21,15 +21,15 @@ __all__ = ["ClusterMembership", "check_cluster_id", "cluster_id_in"]
 
 @dataclass(frozen=True, slots=True)
 class ClusterMembership:
-    """The cluster that a process belongs to, and where its id stands."""
+    """The cluster that a process belongs to, and where its id is stored."""
 
     cluster_id: str
     path: str
-    """With the chroot."""
+    """The path, with the chroot."""
 
     def check(self, content: bytes | None, address: str) -> None:
-        """Compare the content of the znode in a new session, None where there is none; `address`: who
-        answered. Raises InconsistentClusterId."""
+        """Compare the content of the znode in a new session, None if there is none; `address`: the server
+        that answered. Raises InconsistentClusterId."""
         try:
             found = cluster_id_in(content)
         except ZnodeGarbage:
@@ -38,12 +38,12 @@ class ClusterMembership:
 
 
 def cluster_id_in(content: bytes | None) -> str:
-    """The id in the content of /cluster/id; empty where that does not exist. Raises ZnodeGarbage."""
+    """The id in the content of /cluster/id; empty if that does not exist. Raises ZnodeGarbage."""
     return "" if content is None else ClusterIdZnode.decode(content).cluster_id
 
 
 def check_cluster_id(found: str, known: Collection[str], address: str) -> None:
-    """Let a process that belongs to one of these clusters, or to none yet, meet the ZooKeeper at an address.
+    """Check that a process of one of these clusters, or of none yet, may use the ZooKeeper at an address.
     Raises InconsistentClusterId."""
     if known and found not in known:
         raise InconsistentClusterId(address, " or ".join(sorted(known)), found)

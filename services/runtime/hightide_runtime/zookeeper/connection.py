@@ -1,14 +1,16 @@
-"""kazoo's connection, made impatient, given an ear for watches on whole trees, and wary of other clusters.
+"""kazoo's connection, with three changes: short attempts to connect, watches on whole trees, and a check of
+the cluster.
 
-kazoo gives one attempt to connect the whole session timeout.
-A ZooKeeper that is just starting can accept a connection and never answer on it. Waiting for it so long as
-the session lives lets the session expire, though the next attempt would have found ZooKeeper ready.
+kazoo gives one attempt to connect the whole session timeout. A ZooKeeper that is just starting can accept a
+connection and never answer on it. Waiting for it as long as the session lives lets the session expire,
+although the next attempt would have found ZooKeeper ready.
 
-kazoo knows watches that fire once and belong to one path. What a watch on a tree (AddTreeWatch) tells names a
-path that nobody registered, so kazoo would drop it.
+kazoo knows watches that fire once and belong to one path. An event of a watch on a tree (AddTreeWatch) names
+a path that no caller registered, so kazoo would drop it.
 
-kazoo lets requests into a new session as soon as there is one. Whether it is with the cluster of this process
-(`cluster_identity`) is therefore asked on kazoo's own thread: on any other, a request could come before it.
+kazoo lets requests into a new session as soon as there is one. So kazoo's own thread checks whether the
+session is with the cluster of this process (`cluster_identity`). On any other thread, a request could come
+before the check.
 """
 
 import logging
@@ -42,9 +44,9 @@ def impatient_client(
 ) -> Any:
     """A KazooClient that gives an attempt to connect a quarter of the session timeout, at most 2 s.
 
-    On kazoo's connection thread, `on_watch` is called with the path of everything that any watch tells, and
+    On kazoo's connection thread, `on_watch` is called with the path of every event of any watch, and
     `on_other_cluster` once, when there will be no session any more: see `_Connection.membership`. Raises
-    ValueError where `hosts` makes no sense.
+    ValueError if `hosts` is invalid.
     """
     attempt_s = min(max(session_timeout_ms / 4000, _SHORTEST_S), _LONGEST_S)
     client = KazooClient(
@@ -74,12 +76,12 @@ class _ImpatientHandler(SequentialThreadingHandler):  # type: ignore[misc]
 
 
 class _OtherCluster(AuthFailedError):  # type: ignore[misc]
-    """Of all errors, this kind is the one after which kazoo gives up for good."""
+    """After this kind of error, and no other, kazoo gives up for good."""
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]
-    """Limits how long the answer to the request for a session may take, hears all watches, and has no session
-    with another cluster than that of `membership`."""
+    """Limits how long the answer to the request for a session may take, gets the events of all watches, and
+    has no session with another cluster than that of `membership`."""
 
     def __init__(
         self,
@@ -96,7 +98,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         self._on_other_cluster = on_other_cluster
         self._address = ""
         self._turned_away_since_s: float | None = None
-        #: What ZooKeeper agreed to when the session was last taken up; 0 before that.
+        #: The timeout that ZooKeeper granted when the session was last taken up; 0 before that.
         self.granted_timeout_ms = 0
         #: Every new session is compared with it; None while the process belongs to no cluster yet.
         self.membership: ClusterMembership | None = None
@@ -130,8 +132,8 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         return answer
 
     def _check_session(self, session_id: int) -> None:
-        """Before kazoo tells anybody that there is a session. A server that makes one has applied everything
-        that the ensemble had committed before, so that an id that is missing here is missing everywhere."""
+        """Check the cluster before kazoo reports the session. A server that makes one has applied everything
+        that the ensemble had committed before, so an id that is missing here is missing everywhere."""
         membership = self.membership
         if membership is None or session_id == self.member_session_id:
             return
@@ -155,8 +157,9 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         return content or b""
 
     def _note_turned_away(self) -> None:
-        """Tell of a server that answers the request for a session by closing the connection, and ask on: one
-        that starts does so for a moment, one that is behind this process until it has caught up."""
+        """Report a server that answers the request for a session by closing the connection, and keep asking.
+        A server that starts does so for a moment; one that is behind this process does so until it has caught
+        up."""
         now_s = time.monotonic()
         if self._turned_away_since_s is None:
             self._turned_away_since_s = now_s

@@ -1,8 +1,9 @@
-"""Who is the active one of several processes: an ephemeral znode, and an epoch that moves with each election.
+"""Electing the active one of several processes: an ephemeral znode, and an epoch that grows with each
+election.
 
 The controller and the consumer coordinator are elected in the same way (V3 Paths 1, consumer coordinator §4;
-docs/protocol.md, "Controller writes are fenced"). Every write of the active one checks the zkVersion of the
-epoch znode, which fences whoever was active before.
+docs/protocol.md, "Controller writes are fenced"). Every write of the active process checks the zkVersion of
+the epoch znode, which fences earlier ones.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ _log = logging.getLogger(__name__)
 
 _CONDITION_FAILED: Final = (BadVersion, NodeExists, NoNode)
 UNKNOWN_ID: Final = -1
-"""The id of whoever wrote something that makes no sense into the ephemeral znode."""
+"""The id that stands for an ephemeral znode with invalid content."""
 
 
 @dataclass(frozen=True, slots=True)
 class ElectedProcess:
-    """A process that was elected, and where it is reached."""
+    """A process that was elected, and its address."""
 
     id: int
     host: str
@@ -48,7 +49,7 @@ class ElectedProcess:
 
 @dataclass(frozen=True, slots=True)
 class ElectionZnodes:
-    """What an election is about: where the two znodes stand, and how they are written.
+    """The subject of an election: the paths of the two znodes, and how they are written.
 
     `decode` and `decode_epoch` raise ZnodeGarbage.
     """
@@ -71,7 +72,7 @@ class Epoch:
 
 @dataclass(frozen=True, slots=True)
 class ActiveProcess:
-    """What stands in the ephemeral znode."""
+    """The content of the ephemeral znode."""
 
     holder: ElectedProcess
     version: int
@@ -86,11 +87,11 @@ class Election:
         self._session = session
         self.znodes = znodes
         self._highest = 0
-        """The highest epoch that was ever read or won. A hand may take its znode away, and whoever has
-        heard of this one obeys no lower one."""
+        """The highest epoch that was ever read or won. An operator may delete its znode, and a process that
+        knows this epoch obeys no lower one."""
 
     async def standing(self, *, watch: bool = False) -> ActiveProcess | None:
-        """Who is active; the watch fires when that changes, also from nobody to somebody."""
+        """The active process. The watch fires when it changes, also from none to one."""
         path = self.znodes.path
         while True:
             if await self._session.exists(path, watch=watch) is None:
@@ -107,16 +108,15 @@ class Election:
             return ActiveProcess(holder, found.version, found.ephemeral_owner == self._session.session_id)
 
     async def elect(self, candidate: ElectedProcess, stale_epoch: int | None) -> Epoch | None:
-        """Run the election once; None where somebody else was quicker, or is active. Raises ZnodeGarbage
-        where the epoch cannot be read.
+        """Run the election once; None if another process was faster, or is active. Raises ZnodeGarbage if the
+        epoch cannot be read.
 
-        One multi creates the ephemeral znode and moves the epoch on, so that there is no moment at which
-        somebody is elected under an old epoch. With `stale_epoch`, the multi also deletes the znode that
-        the holder of that epoch left behind when its process died, because its session lives on for a
-        while. That is safe even if it was not dead: the multi holds only if the epoch is still the one
-        that this holder was elected under (its zkVersion grows with each election), so at most one
-        succeeds it, and from then on every write of the old one fails its check of the epoch, and whoever
-        has heard of the new one refuses the older epoch.
+        One multi creates the ephemeral znode and raises the epoch, so no process is ever elected under an old
+        epoch. With `stale_epoch`, the multi also deletes the znode that the holder of that epoch left behind
+        when its process died, because its session lives on for a while. That is safe even if the holder was
+        not dead. The multi succeeds only if the epoch is still the one of this holder (its zkVersion grows
+        with each election), so at most one succeeds it. From then on every write of the old holder fails its
+        check of the epoch, and processes that know the new epoch refuse the older one.
         """
         while True:
             try:
@@ -126,7 +126,7 @@ class Election:
             except ConnectionLost as error:
                 if not error.outcome_unknown:
                     raise
-                # The multi may have committed without our hearing of it: the znode's owner tells.
+                # The multi may have committed although its answer was lost: the znode's owner shows it.
                 won = await self.epoch_held(candidate.id)
                 if won is not None:
                     return won
@@ -151,7 +151,7 @@ class Election:
         return Epoch(epoch, versions[-1])
 
     async def epoch_held(self, candidate_id: int) -> Epoch | None:
-        """The epoch under which this session holds the seat; None where it does not."""
+        """The epoch in which this session holds the znode; None if it does not."""
         standing = await self.standing()
         if standing is None or not standing.is_mine or standing.holder.id != candidate_id:
             return None
@@ -161,7 +161,7 @@ class Election:
         return epoch
 
     async def read_epoch(self) -> Epoch | None:
-        """The epoch of the last election; None where there was none. Raises ZnodeGarbage."""
+        """The epoch of the last election; None if there was none. Raises ZnodeGarbage."""
         try:
             found = await self._session.get(self.znodes.epoch_path)
         except NoNode:
@@ -171,7 +171,8 @@ class Election:
         return Epoch(epoch, found.version)
 
     async def abdicate(self) -> None:
-        """Take this session's own znode away, so that somebody can be elected; none is no error."""
+        """Delete this session's own znode, so that another process can be elected; it is no error if there is
+        none."""
         standing = await self.standing()
         if standing is not None and standing.is_mine:
             try:

@@ -1,4 +1,4 @@
-"""What can go wrong with ZooKeeper, typed. kazoo's own exceptions never leave `hightide_runtime`."""
+"""The typed errors of ZooKeeper. kazoo's own exceptions never leave `hightide_runtime`."""
 
 from typing import Final
 
@@ -9,11 +9,11 @@ from hightide_runtime.errors import reason_of
 
 
 class ZooKeeperError(Exception):
-    """Anything that ZooKeeper, or the way to it, answers instead of a result."""
+    """Any answer of ZooKeeper, or of the connection to it, that is no result."""
 
 
 class NodeExists(ZooKeeperError):
-    """A create found the znode there already. `index` is the operation's place in its multi, else 0."""
+    """A create failed because the znode exists. `index` is the operation's place in its multi, else 0."""
 
     def __init__(self, path: str, index: int = 0) -> None:
         super().__init__(f"znode {path} exists already")
@@ -22,7 +22,7 @@ class NodeExists(ZooKeeperError):
 
 
 class NoNode(ZooKeeperError):
-    """The znode, or the parent of one to be created, is not there. `index`: its place in its multi."""
+    """The znode, or the parent of one to be created, does not exist. `index`: its place in its multi."""
 
     def __init__(self, path: str, index: int = 0) -> None:
         super().__init__(f"znode {path}, or its parent, does not exist")
@@ -31,10 +31,10 @@ class NoNode(ZooKeeperError):
 
 
 class BadVersion(ZooKeeperError):
-    """A condition did not hold: the znode has another zkVersion. Nothing of the multi was applied.
+    """A condition failed: the znode has another zkVersion. Nothing of the multi was applied.
 
-    `index` is the place of the failing operation in its multi, else 0. Where it is that of the check
-    of /controller_epoch, another controller was elected: resign.
+    `index` is the place of the failing operation in its multi, else 0. If it is the check of
+    /controller_epoch, another controller was elected: resign.
     """
 
     def __init__(self, path: str, index: int = 0) -> None:
@@ -64,19 +64,19 @@ class ConnectionLost(ZooKeeperError):
 
 
 class SessionExpired(ZooKeeperError):
-    """The session is over: ephemeral znodes are gone, and so is whatever was held by them."""
+    """The session is over: its ephemeral znodes are gone, and everything that was held by them."""
 
 
 class InconsistentClusterId(SessionExpired):
     """The ZooKeeper that answers is not that of the process's cluster: see `cluster_identity`.
 
-    Nothing was read or written there. It is the end of the session for good; the process ends with it.
+    Nothing was read or written there. The session has ended for good, and the process ends with it.
     """
 
     code: Final = ErrorCode.ERROR_CODE_INCONSISTENT_CLUSTER_ID
 
     def __init__(self, address: str, ours: str, found: str) -> None:
-        """`address`: who answered; `found`: the id that is there, empty where there is none."""
+        """`address`: the server that answered; `found`: the id there, empty if there is none."""
         holds = f"is of cluster {found}" if found else "holds no cluster id (/cluster/id)"
         super().__init__(
             f"{reason_of(self.code)}: ZooKeeper at {address} {holds}, and this process belongs to cluster "
@@ -89,7 +89,7 @@ class InconsistentClusterId(SessionExpired):
 
 
 class ZooKeeperRefused(ZooKeeperError):
-    """ZooKeeper refused for a reason that Hightide has no use for (ACLs, quota, a bad argument)."""
+    """ZooKeeper refused for a reason that Hightide does not use (ACLs, quota, a bad argument)."""
 
 
 class ZooKeeperUnreachable(ZooKeeperError):

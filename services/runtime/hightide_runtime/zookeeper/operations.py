@@ -1,10 +1,10 @@
-"""What can stand in a multi, and how many operations may."""
+"""The operations of a multi, and how many it may have."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-#: How much is put into one multi where there is a choice.
+#: The size of one multi, if there is a choice.
 MAX_MULTI_OPERATIONS = 1000
 MAX_MULTI_BYTES = 400_000
 #: ZooKeeper drops the connection at about 1 MiB (jute.maxbuffer), without an error code (docs/protocol.md,
@@ -16,7 +16,7 @@ _OVERHEAD_BYTES = 64
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create a znode; NodeExists where it is there, NoNode where its parent is not."""
+    """Create a znode; NodeExists if it exists, NoNode if its parent does not."""
 
     path: str
     data: bytes
@@ -30,7 +30,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class SetData:
-    """Replace a znode's content if it has the version; -1 is any, and never right for a decision."""
+    """Replace a znode's content if it has the version; -1 is any, which is never right for a decision."""
 
     path: str
     data: bytes
@@ -57,8 +57,8 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """Fail the whole multi with BadVersion unless the znode has the version, -1: any. NoNode where it is
-    missing. The fence."""
+    """Fail the whole multi with BadVersion unless the znode has the version, -1: any. NoNode if it is
+    missing. This is the fence."""
 
     path: str
     version: int
@@ -78,8 +78,8 @@ def multis_of(
     """Pack groups of operations into as few multis as the limits allow, each beginning with the fence, which
     may be several operations.
 
-    A group stays whole: what is in it is applied together or not at all. Groups keep their order.
-    Raises ValueError for a group that is too large for any multi.
+    A group stays whole: it is applied together or not at all. Groups keep their order. Raises ValueError for
+    a group that is too large for any multi.
     """
     opening: list[Operation] = [fence] if isinstance(fence, Check) else list(fence or ())
     opening_bytes = sum(operation.size_bytes for operation in opening)

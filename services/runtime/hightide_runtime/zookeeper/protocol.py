@@ -44,7 +44,7 @@ class OperationFailed:
 
 @dataclass(frozen=True, slots=True)
 class MultiRequest:
-    """A multi. Its response is one entry an operation: the version after it, or OperationFailed."""
+    """A multi. Its response has one entry for each operation: the version after it, or OperationFailed."""
 
     operations: Sequence[Operation]
     chroot: str = ""

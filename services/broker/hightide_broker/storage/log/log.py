@@ -406,9 +406,8 @@ class Log:
             self.promises.note()
 
     def move_start(self, offset: int) -> None:
-        """Allow no reads below `offset` from now on. `persist_start` makes it durable, and `apply_retention`
-        deletes the segments below. Nothing happens if the log begins there or later. It touches no file, and
-        cannot fail."""
+        """Allow no reads below `offset` from now on, which touches no file and cannot fail. `persist_start`
+        makes it durable; `apply_retention` deletes the segments below. It never moves the start back."""
         with self._lock:
             assert offset <= self._end_offset, (offset, self._end_offset)
             self._start_offset = self._start_file.wanted = max(self._start_offset, offset)
@@ -517,7 +516,7 @@ class Log:
         return self.log_start_offset
 
     def _start_unwritten(self) -> DiskFull | None:
-        """Store where the log begins. On a full disk this may fail; retention repairs that."""
+        """Store where the log begins; a full disk may prevent it until retention makes room."""
         try:
             self.persist_start()
         except DiskFull as full:
@@ -554,7 +553,7 @@ class Log:
         self._snapshots.prune(self._row.base_offsets(), self._end_offset)
 
     def update_settings(self, settings: LogSettings) -> None:
-        """Apply changed settings; they hold from the next call on."""
+        """Apply changed settings from the next call on."""
         with self._lock:
             self.promises.flush_changes(settings.flush)
             self.settings = settings
@@ -577,8 +576,7 @@ class Log:
         self.abandon()
 
     def abandon(self) -> None:
-        """Close files and free memory without writing anything; called if the disk failed or the data is to
-        be deleted."""
+        """Close files without writing anything; called if the disk failed or the data is to be deleted."""
         with self._lock:
             self._closed = self._files.is_closed = True
             self._tail.clear()
