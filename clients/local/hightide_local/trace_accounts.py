@@ -68,7 +68,7 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """When a step ended, and for how long before that nobody had anything to do."""
+    """When a step ended, and for how long before that there was nothing to do."""
 
     at_us: int
     idle_us: int = 0
@@ -90,7 +90,7 @@ class _Step:
 
 @dataclass(frozen=True, slots=True)
 class _Story:
-    """How a kind of trace is told: the headline, and one step after the other."""
+    """How a kind of trace is described: the headline, and one step after another."""
 
     what: str
     steps: tuple[_Step, ...]
@@ -141,7 +141,7 @@ _HANDOVER: Final = "handed over in"
 _ORDERLY: Final = "controlled_shutdown"
 """A broker that asks for it leads on until it is told, so that nothing is unavailable all that time."""
 _SILENT: Final = "session_ended"
-"""Until its session ended the broker was silent for nobody knows how long."""
+"""The broker was silent for an unknown time until its session ended."""
 _FELT_WITHIN_US: Final = 120_000_000
 """A producer that waited for longer than that before the break waited for something else."""
 

@@ -50,7 +50,7 @@ def find_anomalies(history: History) -> list[Anomaly]:
 
 
 def _short(value: bytes) -> str:
-    """A value as it is told: its beginning is what tells it from others."""
+    """A value in a report: its beginning distinguishes it from others."""
     return repr(value if len(value) <= 40 else value[:40] + b"...")
 
 
@@ -85,7 +85,7 @@ def _duplicated(history: History) -> Iterator[Anomaly]:
 
 
 def _reordered(history: History) -> Iterator[Anomaly]:
-    """By first place, so that a duplicate is told as a duplicate and not as a wrong order too."""
+    """By first place, so that a duplicate is reported as a duplicate and not as a wrong order too."""
     first: dict[bytes, int] = {}
     for read in history.reads:
         first[read.value] = min(read.place.offset, first.get(read.value, read.place.offset))

@@ -56,7 +56,7 @@ class Drill:
         return self.admin.describe_topics([self.topic])[0].partitions
 
     def leader(self, partition: int = 0) -> int:
-        """Who leads; waits until somebody does."""
+        """The leader; waits until there is one."""
         return (
             wait_until(
                 f"a leader of {self.topic}-{partition}", lambda: self.describe()[partition].leader, HEALED_S
@@ -138,8 +138,8 @@ class Drill:
         self.admin.close()
 
     def judge(self) -> None:
-        """Everything acknowledged is there, once, in order; nobody saw an error; all replicas hold the same
-        bytes. Raises ViolationError."""
+        """Check that everything acknowledged is there, once, in order, that no client saw an error, and that
+        all replicas hold the same bytes. Raises ViolationError."""
         judge_clients(self.history, [*self.load.errors, *self._tail.errors, *self._watch.errors])
         self.history.sends += self._asides
         self.wait_for_isr(3)

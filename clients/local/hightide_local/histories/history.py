@@ -10,7 +10,7 @@ from enum import Enum
 
 
 class Outcome(Enum):
-    """What a client was told about one record."""
+    """The outcome of one record for a client."""
 
     ACKNOWLEDGED = "acknowledged"
     # The cluster or the client said for certain that the record was not appended.

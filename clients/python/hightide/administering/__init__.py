@@ -1,1 +1,1 @@
-"""What an admin client asks, of whom, and how the answers are told."""
+"""The requests of an admin client, the processes that it asks, and their answers."""

@@ -36,7 +36,7 @@ MessageT = TypeVar("MessageT", bound=Message)
 # A broker with many replicas takes a while to look at them all; a paused one must not cost more.
 _BROKER_TIMEOUT_MS: Final = 5 * METADATA_TIMEOUT_MS
 _BROKER_ATTEMPTS: Final = 2
-# The first call connects; the shorter round trip of two tells more of the clock.
+# The first call connects; the shorter round trip of two gives a better estimate of the clock.
 _SERVER_ATTEMPTS: Final = 2
 _SERVER_TIMEOUT_MS: Final = 3 * METADATA_TIMEOUT_MS
 # Between two orders to hand leadership over: time for a replica to come into sync.
@@ -175,7 +175,7 @@ class ServerOperations(Operations):
             except RequestTimeoutError:
                 if remaining is None:
                     raise
-                # The last call had only what was left of the time; what the one before was told still holds.
+                # The last call had only the rest of the time; the answer of the one before still holds.
                 return remaining
             remaining = answer.remaining_leader_count
             if not remaining or self._end_ms - self._clock() <= _DRAIN_PAUSE_MS:

@@ -104,7 +104,7 @@ class AdminOperations(ReassignmentOperations, ServerOperations, RecordDeletion, 
         try:
             answer = yield from self.order(Method.DELETE_TOPIC, request, DeleteTopicResponse, settled=settled)
         except (UnknownTopicError, InconsistentTopicIdError):
-            # It was there a moment ago: an attempt of ours, or somebody else, has deleted it.
+            # It existed a moment ago: an earlier attempt, or another client, has deleted it.
             return DeletedTopic(before)
         return DeletedTopic(before, tuple(answer.absent_brokers))
 

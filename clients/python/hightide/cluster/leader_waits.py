@@ -19,7 +19,7 @@ from hightide.errors import HightideError, RequestTimeoutError
 from hightide.records import TopicPartition
 
 SAMPLE_MAX: Final = 10
-# Partitions that follow this much later are told of as another wait.
+# Partitions that follow this much later count as another wait.
 GATHERING_MS: Final = 5_000
 # Metadata of the new epoch is waited for so long; without it the span has no parent.
 PATIENCE_MS: Final = 2_000

@@ -253,7 +253,7 @@ class MetadataSeeker:
             self.want()
 
     def unavailable(self, budget_ms: float) -> BrokersUnavailableError:
-        """The error that says that nobody answered, with every address and what it said."""
+        """The error for no answer at all, with every address and what happened there."""
         return brokers_unavailable(self.cluster, self.failures, budget_ms)
 
 

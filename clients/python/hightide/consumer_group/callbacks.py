@@ -12,14 +12,14 @@ AssignmentCallback = Callable[[tuple[TopicPartition, ...]], object]
 
 @dataclass(frozen=True, slots=True)
 class GroupCallbacks:
-    """The callbacks of `Consumer`. What is lost is told to `on_revoke` where there is no `on_lost`."""
+    """The callbacks of `Consumer`. If there is no `on_lost`, `on_revoke` is called for lost partitions."""
 
     on_assign: AssignmentCallback | None = None
     on_revoke: AssignmentCallback | None = None
     on_lost: AssignmentCallback | None = None
 
     def of(self, event: AssignmentEvent) -> AssignmentCallback | None:
-        """Whom to tell of an event; None: nobody wants to know."""
+        """The callback for an event; None: there is none."""
         match event.change:
             case OwnershipChange.ASSIGNED:
                 return self.on_assign

@@ -157,8 +157,8 @@ class GroupCore:
         self._gone_back.add(partition)
 
     def _reset_commit(self, now_ms: float) -> IntervalCommit | None:
-        """Commit where a log that has lost records made this consumer go back to. A user who commits by hand
-        does it with the next commit."""
+        """Commit the offset to which this consumer went back because a log lost records. With explicit
+        commits, the user's next commit does it."""
         membership, ownership = self.membership, self.ownership
         self._gone_back = {
             each

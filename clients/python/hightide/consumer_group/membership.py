@@ -258,8 +258,8 @@ class Membership:
         return [self._call]
 
     def _has_just_refused(self, address: str, now_ms: float) -> bool:
-        """Whether nobody could be reached there a moment ago: brokers name a coordinator that died until
-        there is another one."""
+        """Whether the address could not be reached a moment ago: brokers name a dead coordinator until there
+        is another one."""
         if self._unreachable is None or self._unreachable[0] != address:
             return False
         return now_ms - self._unreachable[1] < REFUSAL_REST_MS
@@ -485,7 +485,7 @@ class Membership:
             self.ownership.lose_all()
             self.member_id = ""
         elif isinstance(error, SessionTimedOutError) and self.state is MembershipState.MEMBER:
-            # Others may own by now what was its own; the next registration tells.
+            # Others may own its partitions by now; the next registration shows it.
             self._was_silent = True
             self.ownership.interrupt()
         elif self._is_final(error, now_ms):

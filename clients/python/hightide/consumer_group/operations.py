@@ -184,7 +184,7 @@ class GroupOperations(Operations):
                         each.offset, each.leader_epoch, each.metadata
                     )
                 cursor = answer.next_cursor
-                # A coordinator of an earlier version tells all at once, and no cursor.
+                # A coordinator of an earlier version returns everything at once, and no cursor.
                 is_last = not answer.HasField("next_cursor") or not answer.offsets
         return found
 

@@ -29,7 +29,7 @@ from hightide.v1.coordinator_service_pb2 import (
 
 
 class OwnershipChange(Enum):
-    """What happened to partitions, as the user is told."""
+    """Changes of partitions, as the callbacks report them to the user."""
 
     ASSIGNED = auto()
     REVOKED = auto()

@@ -49,7 +49,7 @@ class RecordsInDelivery:
 
     @property
     def next_offset(self) -> int:
-        """The offset after what was handed out of the chunk that `partition` tells of."""
+        """The offset after the delivered records of the partition's chunk."""
         assert self._chunk is not None, "a chunk is being handed out"
         return self._chunk.header.base_offset + self._chunk.skip + self._at
 
@@ -78,7 +78,7 @@ class RecordsInDelivery:
 
     @property
     def is_interrupted(self) -> bool:
-        """Whether the rest of the chunk is not to be handed out before somebody has looked."""
+        """Whether the rest of the chunk must not be delivered before a check."""
         return self._is_interrupted
 
     def settled_offset(self, partition: TopicPartition) -> int | None:

@@ -165,7 +165,8 @@ class RangeCore(Operations):
         return (yield from self._refused(address, fetched, fetched.error))
 
     def _whom(self) -> tuple[str, int] | HightideError:
-        """The address to ask, and the leader epoch to ask under; or why nobody can be asked."""
+        """The address to ask, and the leader epoch of the question; or the reason why no broker can be
+        asked."""
         topic, partition = self.wanted.partition.topic, self.wanted.partition.partition
         described = self.cluster.topics.get(topic)
         if described is None or topic in self.cluster.missing:

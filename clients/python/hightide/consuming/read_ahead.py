@@ -115,7 +115,7 @@ class ReadAhead:
             position.position = next_offset
 
     def is_current(self, chunk: FetchedBatch) -> bool:
-        """Whether nobody has gone elsewhere in the partition since the chunk was fetched."""
+        """Whether the position of the partition has not been moved since the chunk was fetched."""
         position = self.positions.get(chunk.partition)
         return position is not None and position.generation == chunk.generation
 

@@ -33,9 +33,9 @@ class PooledChannel(Generic[ChannelT]):
         self.methods: dict[Method, Any] = {}
         self.under_way = 0
         self.is_reached = False
-        """Whether somebody ever answered on it."""
+        """Whether it was ever answered on."""
         self.is_unreachable = False
-        """Whether nobody could be reached when it was last tried."""
+        """Whether the last attempt to reach the address failed."""
 
     def answered(self) -> None:
         """Somebody is there."""
@@ -49,7 +49,7 @@ class PooledChannel(Generic[ChannelT]):
             if code is None or code() is not grpc.StatusCode.CANCELLED:
                 self.is_unreachable = True
         elif isinstance(error, RequestTimeoutError):
-            # It may be slow, unless nobody ever answered there.
+            # It may be slow, unless there was never an answer.
             self.is_unreachable = self.is_unreachable or not self.is_reached
         else:
             self.answered()

@@ -193,7 +193,7 @@ def decoded(call: Call[Any], outcome: Outcome) -> Any:
 
 
 def run_callbacks(callbacks: list[Callable[[], object]]) -> None:
-    """Call back whoever waits for deliveries. A callback that raises harms only itself."""
+    """Call the callbacks of deliveries. A callback that raises affects only itself."""
     for callback in callbacks:
         try:
             callback()

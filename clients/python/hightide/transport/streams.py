@@ -50,7 +50,7 @@ class Stream:
                 self._heard(self._call, message)
         except grpc.RpcError as error:
             end = self._error_of(error, self._call)
-        # gRPC's writing thread waits for the next message until it is told that none will come.
+        # gRPC's writing thread waits for the next message until it learns that none will come.
         self._outbox.put(None)
         self._heard(self._call, end)
 

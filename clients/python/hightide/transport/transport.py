@@ -63,8 +63,7 @@ def channel_options(client_id: str | None = None) -> list[tuple[str, int | str]]
 
 
 def error_of(rpc_error: grpc.RpcError, call: Call[Any]) -> HightideError:
-    """The typed error for an RPC that failed: the server's own where it names one, else what the status
-    tells."""
+    """The typed error for a failed RPC: the server's own if it names one, else the one for the status."""
     if not isinstance(rpc_error, grpc.Call | grpc.aio.AioRpcError):
         return AddressUnreachableError(f"the call failed: {rpc_error!r}", address=call.address)
     details = rpc_error.details() or ""
@@ -184,7 +183,7 @@ def _failed(line: PooledChannel[Any], rpc_error: grpc.RpcError, call: Call[Any])
     """The typed error, of which the line is told."""
     error = error_of(rpc_error, call)
     line.failed(rpc_error, error)
-    # gRPC's frames hold the call, and that its channel, for as long as somebody keeps the error.
+    # gRPC's frames hold the call, and the call holds its channel, as long as the error is referenced.
     rpc_error.__traceback__ = None
     return error
 

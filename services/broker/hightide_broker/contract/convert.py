@@ -64,7 +64,7 @@ _CODES: Final[dict[Refusal, ErrorCode.ValueType]] = {
     Refusal.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.ERROR_CODE_NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     Refusal.STORAGE_FAILED: ErrorCode.ERROR_CODE_STORAGE_FAILED,
 }
-"""Core's refusals as the contract tells them; total, and a test says so."""
+"""The core's refusals as codes of the contract; total, which a test checks."""
 
 _REFUSALS: Final = {code: refusal for refusal, code in _CODES.items()}
 
@@ -79,7 +79,7 @@ def refusal_of(code: int) -> Refusal:
     return _REFUSALS.get(ErrorCode.ValueType(code), Refusal.NOT_LEADER)
 
 
-# --- what clients are told -------------------------------------------------------------------------
+# --- answers to clients -----------------------------------------------------------------------------
 
 
 def _endpoint_out(endpoint: EndpointView) -> metadata_pb2.Endpoint:
@@ -182,7 +182,7 @@ def produce_out(
 
 
 def produce_untold_out(asked: Sequence[ProducePartition[memoryview]]) -> broker_pb2.ProduceResponse:
-    """The answer to Produce with ACKS_NONE: neither offsets nor errors are told."""
+    """The answer to Produce with ACKS_NONE, without offsets and errors."""
     response = broker_pb2.ProduceResponse()
     for each in asked:
         response.partitions.add(

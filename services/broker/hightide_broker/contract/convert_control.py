@@ -49,7 +49,7 @@ def stamp_in(stamp: control_pb2.ControllerStamp) -> Stamp:
 
 
 def endpoint_in(endpoint: metadata_pb2.Endpoint) -> EndpointView:
-    """A broker or controller. One that nobody could reach is a mistake of who names it."""
+    """A broker or controller. An unreachable address is a mistake of the sender."""
     has_outside = endpoint.external_host or endpoint.external_port
     is_reachable = _is_address(endpoint.host, endpoint.port)
     if has_outside:

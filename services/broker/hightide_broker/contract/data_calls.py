@@ -1,4 +1,4 @@
-"""What clients ask of a broker and are told, as the broker's own dataclasses."""
+"""Requests of clients and their answers, as the broker's own dataclasses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker tells of its replicas and of its data directories: DescribeReplicas, as dataclasses."""
+"""Descriptions of a broker's replicas and data directories: DescribeReplicas, as dataclasses."""
 
 from __future__ import annotations
 

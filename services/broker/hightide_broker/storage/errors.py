@@ -67,7 +67,7 @@ class AppendOutOfOrder(StorageError):
 
 
 class LogClosed(StorageError):
-    """The log was closed or put into quarantine; whoever holds it is late."""
+    """The log was closed or put into quarantine, and its user does not know yet."""
 
     code = ErrorCode.ERROR_CODE_UNKNOWN_PARTITION
 

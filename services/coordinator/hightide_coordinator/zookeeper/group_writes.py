@@ -112,7 +112,7 @@ def _write(
     grandparent = parent.rpartition("/")[0]
     made = [Create(parent, b""), Create(path, data)]
     group_path = grandparent.rpartition("/")[0]
-    # With a new group, both of these are made at once; a hand may have taken one away later.
+    # With a new group, both of these are created at once; an operator may have deleted one later.
     if group_path in layout.versions and grandparent not in layout.versions and grandparent not in parents:
         parents.add(grandparent)
         made.insert(0, Create(grandparent, b""))

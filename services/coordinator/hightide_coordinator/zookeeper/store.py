@@ -131,7 +131,8 @@ class CoordinatorStore:
         return epoch.epoch
 
     async def abdicate(self) -> None:
-        """Take this process's own znode away, so that somebody can be elected; none is no error."""
+        """Delete this process's own znode, so that another one can be elected; it is no error if there is
+        none."""
         await self._election.abdicate()
 
     async def load(self) -> Elected:
@@ -237,6 +238,6 @@ class CoordinatorStore:
                 _log.warning("a write of group %s is refused: %s", effect.group, error)
                 return StoreRefused(effect.store_id)
             case _:
-                # Also for errors that should not be: whatever happened, reading again tells what holds.
+                # Also for unexpected errors: whatever happened, reading again shows the state.
                 _log.warning("whether a write of group %s was done is unknown: %s", effect.group, error)
                 return StoreUnknown(effect.store_id)

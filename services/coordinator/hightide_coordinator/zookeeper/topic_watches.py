@@ -29,7 +29,7 @@ _LOOK_AGAIN_S: Final = 1.0
 
 
 class TopicWatches:
-    """One for each process. Told what fired by whoever reads `session.events`."""
+    """One for each process. The reader of `session.events` passes events on to it."""
 
     def __init__(
         self,
@@ -45,11 +45,11 @@ class TopicWatches:
         self._on_brokers = on_brokers
         self._is_active = False
         self._terms = 0
-        """Counts `activate` and `deactivate`, so that what was read for one is not told in another."""
+        """Counts `activate` and `deactivate`, so that a read from before one has no effect after it."""
         self._seen: set[str] = set()
         """The children of /brokers/topics, as of the last read."""
         self._unreadable: frozenset[str] = frozenset()
-        """Whose znodes were not to be understood, or had no id: no watch tells when they are corrected."""
+        """Topics whose znodes could not be decoded, or had no id: no watch fires when they are corrected."""
         self._changes = -1
         """How often topics were created or deleted, as of the last read; -1: not known."""
         self._wanted: set[str] = set()
@@ -169,8 +169,8 @@ class TopicWatches:
         children, changes = await self._cluster.watch_topic_names()
         names = set(children)
         added, removed = names - self._seen, self._seen - names
-        # A topic that went and came again under the same name shows in the number of changes only. Which one
-        # it was, its id tells, so all are read; the core knows which are new to it.
+        # A topic that was deleted and created again under the same name shows only in the number of changes.
+        # Its id would say which one, so all are read; the core knows which are new to it.
         unseen = changes - self._changes != len(added) + len(removed)
         read = await self._cluster.topics(names if unseen else added)
         if term != self._terms:
@@ -188,7 +188,7 @@ class TopicWatches:
         self._unwatched = set()
         self._watched |= new
         changed, self._changed = self._changed, set()
-        # What changed before its watch was set is told by no watch, so each new one counts as changed.
+        # No watch reports changes before it was set, so each new one counts as a change.
         changed |= set(new.values())
         try:
             # A watch on what exists; where it does not, it fires when it is created.

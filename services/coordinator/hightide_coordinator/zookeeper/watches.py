@@ -85,7 +85,7 @@ class CoordinatorWatches:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin: campaign for every shard that nobody coordinates. Called once the server listens."""
+        """Campaign for every shard that no process coordinates. Called once the server listens."""
         self._task = asyncio.create_task(self._follow_session(), name="zookeeper-events")
         self._topics.start()
         self._candidate.start()

@@ -104,7 +104,7 @@ def resource_of(service: str, instance: str) -> "Resource":
 
 def shut_down_within(shut_down: Callable[[], object], patience_s: float = _SHUT_DOWN_PATIENCE_S) -> None:
     """Shut an exporter down, and leave it to itself where its collector does not answer."""
-    # A thread that nobody waits for: the process ends by `end_process`.
+    # A thread for which no code waits: the process ends by `end_process`.
     thread = threading.Thread(target=shut_down, name="telemetry-shutdown", daemon=True)
     thread.start()
     thread.join(patience_s)

@@ -61,7 +61,7 @@ class Collection:
         return reader
 
     def to_prometheus(self, listen: HostPort) -> "PrometheusEndpoint":
-        """Answer whoever scrapes. Raises StartupError where nobody can listen there."""
+        """Answer scrapes. Raises StartupError if the address cannot be listened on."""
         from opentelemetry.exporter.prometheus import PrometheusMetricReader
         from prometheus_client import CollectorRegistry
 

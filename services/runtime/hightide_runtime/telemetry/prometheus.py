@@ -83,7 +83,7 @@ class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
         super().__init__(address[:2], _Handler)
 
     def server_bind(self) -> None:
-        """As the base's base: that of HTTPServer would ask DNS for a name that nobody needs."""
+        """As in the base class of HTTPServer, which itself would ask DNS for a name that is not needed."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
 
@@ -139,7 +139,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class calls it so
-        """Nothing: a line every few seconds helps nobody."""
+        """Log nothing: a line every few seconds would help no one."""
 
 
 def _is_loopback(host: str) -> bool:

@@ -34,7 +34,8 @@ def is_traceparent(text: str) -> bool:
 
 
 def root_traceparent(kind: str, cluster_id: str, *parts: str | int) -> str:
-    """The root of the trace of a kind (`span_kinds`) that is about these parts, whoever asks."""
+    """The root of the trace of a kind (`span_kinds`) about these parts. Every process computes the same
+    one."""
     digest = hashlib.sha256()
     for part in (kind, cluster_id, *parts):
         text = str(part).encode()

@@ -173,7 +173,7 @@ class ReassignmentThrottleZnode:
 
 
 def _generous(znode: str, data: bytes) -> Fields:
-    """The fields of what a hand may have written: nothing, or just a list of replicas."""
+    """The fields of what an operator may have written: nothing, or just a list of replicas."""
     text = data.strip()
     if not text:
         return Fields(znode, b"{}")

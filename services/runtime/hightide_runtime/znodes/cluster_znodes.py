@@ -514,7 +514,7 @@ class TopicConfigZnode:
 
 @dataclass(frozen=True, slots=True)
 class ClusterIdZnode:
-    """/cluster/id: the cluster's identity, written once by whoever starts first."""
+    """/cluster/id: the cluster's identity, written once by the first process."""
 
     cluster_id: str
 
@@ -562,6 +562,6 @@ def partition_of(name: str) -> int:
 
 
 def _count_in(fields: Fields, name: str, otherwise: int) -> int:
-    """A number that decides nothing: where a hand wrote something else, it is as if it were not told."""
+    """A number on which no decision depends: if an operator wrote something else, it counts as not given."""
     value = fields.all().get(name)
     return value if type(value) is int and 0 <= value <= INT32_MAX else otherwise

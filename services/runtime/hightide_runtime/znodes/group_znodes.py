@@ -182,7 +182,7 @@ class OwnerZnode:
     stream: int
     generation: int
     topic_id: bytes = b""
-    """Of which topic of that name it is a partition; empty where a hand wrote it."""
+    """The id of the topic of that name to which the partition belongs; empty if an operator wrote it."""
     first_leader_epoch: int = 0
     """The leader epoch that the partition begins with, where its number was used before."""
 

@@ -17,7 +17,7 @@ from hightide.batch.header import Buffer
 
 __all__ = ["Files", "OsFiles"]
 
-# A link in a data directory was put there by somebody else: it is not followed.
+# A link in a data directory comes from an operator or another program: it is not followed.
 _OPEN_FLAGS: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 

@@ -417,7 +417,7 @@ class Log:
         StorageFailed, DiskFull."""
         self._check_writable()
         if self.cuts.may_come_back and self._durable_end_offset < self._start_file.wanted:
-            self.flush()  # Else a power cut leaves other records below it than those that were let go of.
+            self.flush()  # Else a power cut leaves other records below it than those that were deleted.
         with self._files:
             self._start_file.write()
         self.promises.renew()
