@@ -15,6 +15,8 @@ from hightide.v1 import controller_service_pb2 as pb
 from hightide_controller.core import effects as ef
 from hightide_controller.core.values import requests as rq
 from hightide_controller.core.values.partition import TopicPartition
+from hightide_local.span_files import read_spans
+from hightide_runtime.telemetry.span_kinds import DELETION_STOP, DELETION_ZNODES, TOPIC_DELETION
 from hightide_runtime.znodes.admin_znodes import DeleteTopicZnode, ReassignmentZnode
 from hightide_runtime.znodes.cluster_znodes import LeaderAndIsrZnode
 from sim.messages import ZOOKEEPER
@@ -251,3 +253,15 @@ def test_the_spans_of_a_story(story: Story, tmp_path: Path, pytestconfig: pytest
         path.write_text(now)
         return
     assert now == path.read_text()
+
+
+def test_a_deletion_that_another_controller_carries_on_is_traced_until_the_replicas_have_stopped(
+    tmp_path: Path,
+) -> None:
+    """It reads the topic before it goes on, and the trace was over by then."""
+    with traced(tmp_path) as world:
+        begin(world)
+        a_topic_is_deleted_by_a_controller_that_dies(world)
+        world.settle()
+        carried_on = {span.name for span in read_spans(tmp_path) if span.instance == str(STANDBY)}
+    assert {TOPIC_DELETION, DELETION_ZNODES, DELETION_STOP} <= carried_on

@@ -18,6 +18,7 @@ from hightide_controller.core.effects import (
     Decision,
     Effect,
     ReadStates,
+    ReadTopics,
     SendLeaderAndIsr,
     SendStopReplica,
     StoreLeaderAndIsr,
@@ -26,7 +27,16 @@ from hightide_controller.core.effects import (
 from hightide_controller.core.events import StoreCommitted
 from hightide_controller.core.values.partition import TopicPartition
 from hightide_controller.core.writes import StoreWrites, TopicRemoved
-from hightide_controller.tracing.span_table import AHEAD, DURATIONS, INFORMS, PAST, WRITES, Mark, Stretch
+from hightide_controller.tracing.span_table import (
+    AHEAD,
+    DURATIONS,
+    INFORMS,
+    PAST,
+    READS,
+    WRITES,
+    Mark,
+    Stretch,
+)
 
 __all__ = ["SAMPLE", "ControlTrace", "Life", "sample_of"]
 
@@ -137,7 +147,7 @@ class ControlTrace:
         match effect:
             case StoreLeaderAndIsr() | StoreWrites() | StoreTopic():
                 self._begin_write(effect, at_us)
-            case ReadStates():
+            case ReadStates() | ReadTopics() if isinstance(effect, READS[self.kind]):
                 self._reads_began_us.append(at_us)
             case SendLeaderAndIsr() | SendStopReplica() if isinstance(effect, INFORMS[self.kind]):
                 self._marks.setdefault(Mark.SENT, at_us)
@@ -190,9 +200,9 @@ class ControlTrace:
         assert isinstance(epoch, int)
         self._leader_epoch = max(self._leader_epoch, epoch)
 
-    def read_ended(self, at_us: int) -> None:
-        """The core takes what was read."""
-        if self._reads_began_us:
+    def read_ended(self, kind: type[ReadStates | ReadTopics], at_us: int) -> None:
+        """The core takes what was read for an effect of this kind."""
+        if self._reads_began_us and kind is READS[self.kind]:
             self._worked_us.append((self._reads_began_us.pop(0), at_us))
 
     def acknowledged(self, life: Life, sequence: int, at_us: int) -> None:

@@ -16,10 +16,17 @@ from typing import Final
 
 from hightide_runtime.telemetry import span_kinds as kinds
 
-from hightide_controller.core.effects import SendLeaderAndIsr, SendStopReplica, StoreLeaderAndIsr, StoreTopic
+from hightide_controller.core.effects import (
+    ReadStates,
+    ReadTopics,
+    SendLeaderAndIsr,
+    SendStopReplica,
+    StoreLeaderAndIsr,
+    StoreTopic,
+)
 from hightide_controller.core.writes import StoreWrites
 
-__all__ = ["AHEAD", "DURATIONS", "INFORMS", "PAST", "WRITES", "Mark", "Stretch"]
+__all__ = ["AHEAD", "DURATIONS", "INFORMS", "PAST", "READS", "WRITES", "Mark", "Stretch"]
 
 
 class Mark(Enum):
@@ -72,6 +79,14 @@ INFORMS: Final[Mapping[str, type[SendLeaderAndIsr | SendStopReplica]]] = {
     kinds.TOPIC_DELETION: SendStopReplica,
 }
 """What brokers have to acknowledge before a trace of a kind ends."""
+
+READS: Final[Mapping[str, type[ReadStates | ReadTopics]]] = {
+    kinds.FAILOVER: ReadStates,
+    kinds.CONTROLLER_FAILOVER: ReadStates,
+    kinds.TOPIC_CREATION: ReadStates,
+    kinds.TOPIC_DELETION: ReadTopics,
+}
+"""What the core has to have read before a trace of a kind ends."""
 
 PAST: Final[Mapping[tuple[str, bool], tuple[Stretch, ...]]] = {
     (kinds.FAILOVER, False): (

@@ -15,7 +15,15 @@ from hightide_runtime.telemetry import span_kinds
 from hightide_runtime.telemetry.tracing import Telemetry
 
 from hightide_controller.core import events as ev
-from hightide_controller.core.effects import Decision, Effect, Resign, SendLeaderAndIsr, SendStopReplica
+from hightide_controller.core.effects import (
+    Decision,
+    Effect,
+    ReadStates,
+    ReadTopics,
+    Resign,
+    SendLeaderAndIsr,
+    SendStopReplica,
+)
 from hightide_controller.core.machine import step
 from hightide_controller.core.state.cluster_state import ClusterState
 from hightide_controller.core.writes import StoreWrites
@@ -111,9 +119,10 @@ class ControllerTraces:
             case ev.Fenced(is_write=True):
                 for trace in self._open:
                     trace.writes_fenced(ev.Fenced.__name__, arrived_us)
-            case ev.StatesRead(cause=cause):
+            case ev.StatesRead(cause=cause) | ev.TopicsRead(cause=cause):
+                kind = ReadStates if isinstance(event, ev.StatesRead) else ReadTopics
                 for trace in self._open.of(cause):
-                    trace.read_ended(taken_us)
+                    trace.read_ended(kind, taken_us)
             case ev.BrokerAcknowledged(broker_id, broker_epoch, sequence):
                 self._moves.acknowledged((broker_id, broker_epoch), sequence)
                 for trace in self._open:

@@ -75,7 +75,7 @@ def test_electing_takes_until_all_is_stored_and_zookeeper_what_it_works_of_that(
     trace.write_ended(2, "StoreRefused", broke_us + 50_000)
     trace.wants(ReadStates((LED[2],)), broke_us + 60_000)
     assert not trace.finish_if_done(broke_us + 60_000), "what came back is read, to be decided anew"
-    trace.read_ended(broke_us + 65_000)
+    trace.read_ended(ReadStates, broke_us + 65_000)
     trace.wants(multi(3, LED[2]), broke_us + 65_000)
     trace.write_ended(3, "StoreCommitted", broke_us + 75_000)
     assert trace.finish_if_done(broke_us + 75_000)
