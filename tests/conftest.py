@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
-from hightide_local.forking import end_forking, fork_services
+from hightide_local.processes.embedded_zookeeper import EmbeddedZooKeeper
+from hightide_local.processes.forking import end_forking, fork_services
 from hightide_runtime.process.environment import service_environment
 from leftovers import Watchdog
 

@@ -32,7 +32,7 @@ from statistics import median
 import grpc
 from hightide.v1 import broker_control_service_pb2 as control_pb2
 from hightide.v1 import broker_control_service_pb2_grpc as control_grpc
-from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
+from hightide_local.processes.embedded_zookeeper import EmbeddedZooKeeper
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.serving.channels import open_channel
 from hightide_runtime.znodes.cluster_znodes import LeaderAndIsrZnode, PartitionZnode, TopicZnode

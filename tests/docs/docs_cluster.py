@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hightide import Admin
 from hightide_local import detached
-from hightide_local.spark_java import SHORT_LIVED, spark_java_home
+from hightide_local.processes.spark_java import SHORT_LIVED, spark_java_home
 
 _SHOWN = re.compile(r"\b(?:127\.0\.0\.1|localhost):(\d{4})\b")
 

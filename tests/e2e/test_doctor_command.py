@@ -12,8 +12,8 @@ from e2e.command_line import hightide, succeed
 from hightide import Admin
 from hightide_local.cluster import LocalCluster
 from hightide_local.histories.waiting import wait_until
-from hightide_local.ports import free_port
-from hightide_local.readiness import Questions
+from hightide_local.processes.ports import free_port
+from hightide_local.processes.readiness import Questions
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 

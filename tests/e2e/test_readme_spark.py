@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from hightide import Admin, TopicPartition
-from hightide_local.spark_java import SHORT_LIVED, spark_java_home
+from hightide_local.processes.spark_java import SHORT_LIVED, spark_java_home
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 

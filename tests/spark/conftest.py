@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hightide import Admin
 from hightide_local.cluster import LocalCluster
-from hightide_local.spark_java import SHORT_LIVED, spark_java_home
+from hightide_local.processes.spark_java import SHORT_LIVED, spark_java_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

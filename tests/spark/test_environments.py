@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hightide import Admin
 from hightide_local.cluster import LocalCluster
-from hightide_local.spark_cluster import SparkCluster, SparkConnectServer
+from hightide_local.processes.spark_cluster import SparkCluster, SparkConnectServer
 
 PROGRAM = Path(__file__).with_name("environment_program.py")
 EVERY_ROW_ONCE = {"rows": 20_000, "keys": 20_000, "places": 20_000}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from hightide_local.client_traces import trace_clients
+from hightide_local.traces.client_traces import trace_clients
 from hightide_runtime.process.environment import service_environment
 
 READY = "ready"

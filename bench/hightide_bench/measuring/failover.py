@@ -14,7 +14,7 @@ from statistics import median
 from hightide import Admin, Consumer, Delivery, Producer
 from hightide_cli.trace.search import broker_failover, controller_failover
 from hightide_local.cluster import LocalCluster
-from hightide_local.traces import FailoverSummary, summarise_failover
+from hightide_local.traces.trace_lookup import FailoverSummary, summarise_failover
 
 from hightide_bench.loads.failover_load import row_of
 from hightide_bench.loads.load_worker import LoadFailedError, LoadWorker

@@ -12,9 +12,9 @@ from hightide import Admin, HightideError
 from hightide.errors import UnknownTopicError
 from hightide_cli.dev.cluster import bench_directory
 from hightide_cli.printing.progress import waiting
-from hightide_local.client_traces import export_trace_directory
 from hightide_local.cluster import ClusterError, LocalCluster
 from hightide_local.detached import default_directory, find
+from hightide_local.traces.client_traces import export_trace_directory
 
 # Benchmarks write gigabytes: old segments go while it runs.
 RETENTION = {"retention.bytes": str(256 << 20), "segment.bytes": str(64 << 20)}

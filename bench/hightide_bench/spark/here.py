@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from hightide import Admin, TopicPartition
 from hightide_cli.printing.progress import WorkDone, progress
-from hightide_local.spark_java import spark_java_home
+from hightide_local.processes.spark_java import spark_java_home
 
 from hightide_bench.loads.load_worker import run_load
 from hightide_bench.measuring.statistics import BYTES_PER_MB, medians

@@ -129,7 +129,7 @@ def _traced(words: Sequence[str]) -> AbstractContextManager[object]:
     names that. Nothing is imported otherwise."""
     if not any(name == "HIGHTIDE_TRACE_DIR" or name.startswith("OTEL_EXPORTER_OTLP_") for name in os.environ):
         return nullcontext()
-    from hightide_local.client_traces import command_span
+    from hightide_local.traces.client_traces import command_span
 
     command = next((word for word in words if word in COMMANDS), "")
     return command_span(f"hightide {command}".rstrip())

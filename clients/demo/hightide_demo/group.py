@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from hightide_local.guard import Guard
-from hightide_local.processes import ManagedProcess
+from hightide_local.processes.guard import Guard
+from hightide_local.processes.managed_process import ManagedProcess
 from hightide_runtime.process.environment import service_environment
 
 from hightide_demo.group_consumer import ConsumerSettings

@@ -15,7 +15,7 @@ from itertools import groupby
 from types import FrameType
 
 from hightide import Consumer, Record, TopicPartition
-from hightide_local.client_traces import trace_clients
+from hightide_local.traces.client_traces import trace_clients
 
 from hightide_demo.group_reports import Given, GroupReport, HandedOut, Taken, report_line
 

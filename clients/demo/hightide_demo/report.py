@@ -6,7 +6,7 @@ from statistics import median
 
 from hightide_bench.measuring.comparison import Comparison
 from hightide_cli.printing.rendering import Cell, Json, table
-from hightide_local.traces import FailoverSummary
+from hightide_local.traces.trace_lookup import FailoverSummary
 
 from hightide_demo.group_history import GroupFindings
 from hightide_demo.script import Failover, GroupKill, Return, Victim

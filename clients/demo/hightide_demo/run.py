@@ -14,10 +14,10 @@ from types import FrameType
 from hightide import Admin, Consumer, Producer, TopicPartition
 from hightide_bench.measuring.comparison import Comparer, Comparison, Row
 from hightide_cli.trace.search import broker_failover, controller_failover, coordinator_failover
-from hightide_local.client_traces import export_trace_directory, trace_clients
 from hightide_local.cluster import LocalCluster
-from hightide_local.spark_java import spark_java_home
-from hightide_local.traces import summarise_failover
+from hightide_local.processes.spark_java import spark_java_home
+from hightide_local.traces.client_traces import export_trace_directory, trace_clients
+from hightide_local.traces.trace_lookup import summarise_failover
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from hightide_local.guard import Guard
-from hightide_local.processes import ManagedProcess
-from hightide_local.spark_java import SHORT_LIVED
+from hightide_local.processes.guard import Guard
+from hightide_local.processes.managed_process import ManagedProcess
+from hightide_local.processes.spark_java import SHORT_LIVED
 from hightide_runtime.process.environment import service_environment
 
 DELAYS_TOPIC: Final = "flight-delays"

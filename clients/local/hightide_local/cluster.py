@@ -16,14 +16,14 @@ from hightide_runtime.process.environment import service_environment
 from hightide_runtime.telemetry.exporters import TRACE_DIRECTORY_VARIABLE
 
 from hightide_local import failure_report
-from hightide_local.embedded_zookeeper import wait_until_answers, zookeeper_process
 from hightide_local.errors import ClusterError
-from hightide_local.guard import Guard
 from hightide_local.layout import ZOOKEEPER, ClusterLayout, FirstPorts
-from hightide_local.network import CLIENTS, Network
-from hightide_local.ports import HOST
-from hightide_local.processes import ManagedProcess
-from hightide_local.readiness import Questions
+from hightide_local.processes.embedded_zookeeper import wait_until_answers, zookeeper_process
+from hightide_local.processes.guard import Guard
+from hightide_local.processes.managed_process import ManagedProcess
+from hightide_local.processes.network import CLIENTS, Network
+from hightide_local.processes.ports import HOST
+from hightide_local.processes.readiness import Questions
 from hightide_local.topic_state import PartitionState, wait_for_partitions
 
 __all__ = ["ClusterError", "FirstPorts", "LocalCluster"]

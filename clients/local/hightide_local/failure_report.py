@@ -103,9 +103,9 @@ def _failovers(since_us: int) -> Iterator[str]:
     """A sentence each, the oldest first within a cluster."""
     if not _trace_directories:
         return
-    from hightide_local.span_files import read_spans
-    from hightide_local.trace_accounts import account_of
-    from hightide_local.traces import FAILOVER_KINDS, traces_of
+    from hightide_local.traces.span_files import read_spans
+    from hightide_local.traces.trace_accounts import account_of
+    from hightide_local.traces.trace_lookup import FAILOVER_KINDS, traces_of
 
     for directory in list(_trace_directories):
         if not any(_changed_us(path) >= since_us for path in directory.glob("*.jsonl")):

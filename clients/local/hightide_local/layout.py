@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from hightide_local.errors import ClusterError
-from hightide_local.ports import free_port, is_free
+from hightide_local.processes.ports import free_port, is_free
 
 _VERSION = 1
 ZOOKEEPER = "zookeeper"

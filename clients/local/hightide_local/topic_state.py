@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hightide_local.errors import ClusterError
-from hightide_local.readiness import Questions
+from hightide_local.processes.readiness import Questions
 
 _POLL_S: Final = 0.02
 

@@ -19,9 +19,9 @@ from hightide.v1 import broker_service_pb2 as broker_pb2
 from hightide.v1 import broker_service_pb2_grpc as broker_grpc
 from hightide.v1 import metadata_pb2, replica_service_pb2
 from hightide.v1 import replica_service_pb2_grpc as replica_grpc
-from hightide_local.guard import Guard
-from hightide_local.ports import free_port
-from hightide_local.processes import ManagedProcess
+from hightide_local.processes.guard import Guard
+from hightide_local.processes.managed_process import ManagedProcess
+from hightide_local.processes.ports import free_port
 from hightide_runtime.process.environment import service_environment
 from hightide_runtime.znodes.cluster_znodes import (
     BrokerZnode,

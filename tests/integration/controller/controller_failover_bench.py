@@ -25,7 +25,7 @@ from hightide_controller.core.topics.assignment import assign
 from hightide_controller.core.writes import StoreWrites
 from hightide_controller.zookeeper.admin_reader import AdminReader
 from hightide_controller.zookeeper.store import ControllerStore
-from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
+from hightide_local.processes.embedded_zookeeper import EmbeddedZooKeeper
 from hightide_runtime.znodes.cluster_znodes import LeaderAndIsrZnode, TopicZnode
 from hightide_runtime.zookeeper.election import ElectedProcess
 from hightide_runtime.zookeeper.session import SetData, ZooKeeperSession, multis_of

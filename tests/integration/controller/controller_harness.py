@@ -18,9 +18,9 @@ from hightide.v1 import broker_control_service_pb2_grpc as control_grpc
 from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1 import controller_service_pb2_grpc as controller_grpc
 from hightide.v1.errors_pb2 import ErrorCode
-from hightide_local.guard import Guard
-from hightide_local.ports import free_port
-from hightide_local.processes import ManagedProcess
+from hightide_local.processes.guard import Guard
+from hightide_local.processes.managed_process import ManagedProcess
+from hightide_local.processes.ports import free_port
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.process.environment import service_environment

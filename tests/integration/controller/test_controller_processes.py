@@ -11,7 +11,7 @@ import grpc
 import pytest
 from grpc_status import rpc_status
 from hightide.v1 import controller_service_pb2 as controller_pb2
-from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
+from hightide_local.processes.embedded_zookeeper import EmbeddedZooKeeper
 from hightide_runtime.znodes.cluster_znodes import (
     CONTROLLER_CANDIDATES,
     CandidateZnode,

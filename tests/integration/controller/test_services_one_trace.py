@@ -15,7 +15,7 @@ from hightide.v1.controller_service_pb2 import CreateTopicRequest
 from hightide.v1.controller_service_pb2_grpc import ControllerServiceStub
 from hightide_local.cluster import LocalCluster
 from hightide_local.histories.waiting import wait_until
-from hightide_local.traces import SpanRecord, Trace, read_spans, traces_of
+from hightide_local.traces.trace_lookup import SpanRecord, Trace, read_spans, traces_of
 from hightide_runtime.telemetry import span_kinds as kinds
 from hightide_runtime.telemetry.trace_context import new_root_traceparent, trace_id_of
 from integration.controller.crashing_controller import CRASH_PLAN, plan_crash

@@ -17,7 +17,7 @@ from hightide.v1 import coordinator_service_pb2 as pb
 from hightide.v1.broker_service_pb2_grpc import BrokerServiceStub
 from hightide.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 from hightide_local.cluster import LocalCluster
-from hightide_local.traces import SpanRecord, read_spans, traces_of
+from hightide_local.traces.trace_lookup import SpanRecord, read_spans, traces_of
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.serving.channels import open_channel
 from hightide_runtime.telemetry import span_kinds as kinds

@@ -17,7 +17,7 @@ from hightide_coordinator.settings import CoordinatorSettings
 from hightide_coordinator.shell import Shell
 from hightide_coordinator.zookeeper.isolation import successor_of
 from hightide_coordinator.zookeeper.shard_count import fix_shard_count
-from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
+from hightide_local.processes.embedded_zookeeper import EmbeddedZooKeeper
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.serving.listeners import Listener
 from hightide_runtime.serving.server import Service, serve

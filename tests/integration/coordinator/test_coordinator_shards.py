@@ -19,7 +19,7 @@ from hightide.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 from hightide.v1.metadata_pb2 import Endpoint
 from hightide_local.cluster import LocalCluster
 from hightide_local.histories.waiting import wait_until
-from hightide_local.ports import HOST, free_port
+from hightide_local.processes.ports import HOST, free_port
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.serving.channels import open_channel
 from hightide_runtime.znodes.group_znodes import CoordinatorZnode, shard_of

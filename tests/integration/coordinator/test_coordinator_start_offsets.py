@@ -16,7 +16,7 @@ from hightide_coordinator.core.values.topic_partition import TopicPartition
 from hightide_coordinator.offset_lookup import StartOffsets
 from hightide_local.cluster import LocalCluster
 from hightide_local.histories.waiting import wait_until
-from hightide_local.ports import free_port
+from hightide_local.processes.ports import free_port
 from hightide_runtime.addresses import HostPort
 
 pytestmark = pytest.mark.cluster

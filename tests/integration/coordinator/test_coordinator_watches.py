@@ -16,7 +16,7 @@ from hightide_coordinator.zookeeper.candidacy import Takeover
 from hightide_coordinator.zookeeper.shard_count import fix_shard_count
 from hightide_coordinator.zookeeper.store import CoordinatorStore
 from hightide_coordinator.zookeeper.watches import CoordinatorWatches
-from hightide_local.ports import free_port
+from hightide_local.processes.ports import free_port
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.serving.server import Server, serve
 from hightide_runtime.system_clock import SystemClock

@@ -11,7 +11,7 @@ from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.effects import WatchTopics
 from hightide_coordinator.core.values.registration import StoredGroup
 from hightide_coordinator.core.values.topic_partition import Topic
-from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
+from hightide_local.processes.embedded_zookeeper import EmbeddedZooKeeper
 from integration.coordinator.coordinator_rig import (
     FLIGHTS,
     FLIGHTS_ID,

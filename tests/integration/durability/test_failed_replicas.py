@@ -12,7 +12,7 @@ from hightide.v1 import controller_service_pb2_grpc as controller_grpc
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_broker.hosting.failed_replicas import FailedReplicas
 from hightide_broker.replica.shell import Divergence
-from hightide_local.ports import free_port
+from hightide_local.processes.ports import free_port
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.serving.server import Service, serve

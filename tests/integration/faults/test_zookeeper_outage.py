@@ -7,8 +7,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
 from hightide_local.histories.waiting import wait_until
+from hightide_local.processes.embedded_zookeeper import EmbeddedZooKeeper
 from hightide_runtime.zookeeper.errors import typed_error
 from hightide_runtime.zookeeper.session import (
     BadVersion,

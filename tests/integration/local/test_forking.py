@@ -11,10 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 from hightide_local.errors import ClusterError
-from hightide_local.forking import ForkServer, end_forking, fork_services
-from hightide_local.guard import Guard
-from hightide_local.ports import free_port
-from hightide_local.processes import ManagedProcess
+from hightide_local.processes.forking import ForkServer, end_forking, fork_services
+from hightide_local.processes.guard import Guard
+from hightide_local.processes.managed_process import ManagedProcess
+from hightide_local.processes.ports import free_port
 from hightide_runtime.process.environment import service_environment
 from leftovers import is_gone
 
@@ -25,9 +25,9 @@ SUPERVISOR = """
 import os, signal, sys
 from pathlib import Path
 import psutil
-from hightide_local.forking import fork_services
-from hightide_local.guard import Guard
-from hightide_local.processes import ManagedProcess
+from hightide_local.processes.forking import fork_services
+from hightide_local.processes.guard import Guard
+from hightide_local.processes.managed_process import ManagedProcess
 fork_services(os.environ)
 process = ManagedProcess("controller", sys.argv[2:], os.environ, Path(sys.argv[1]))
 process.start(Guard())

@@ -6,7 +6,7 @@ import pytest
 from hightide_local.cluster import LocalCluster
 from hightide_local.histories.waiting import wait_until
 from hightide_local.pytest_plugin import ClusterFactory
-from hightide_local.traces import failovers
+from hightide_local.traces.trace_lookup import failovers
 
 pytestmark = pytest.mark.cluster
 SESSION_S = 60

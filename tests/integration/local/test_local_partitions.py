@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from hightide import Admin, Producer
 from hightide_local.cluster import ClusterError, LocalCluster
-from hightide_local.network import CLIENTS, Network
-from hightide_local.ports import HOST, free_port
+from hightide_local.processes.network import CLIENTS, Network
+from hightide_local.processes.ports import HOST, free_port
 
 pytestmark = pytest.mark.cluster
 SILENCE_S = 0.3

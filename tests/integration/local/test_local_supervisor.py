@@ -17,9 +17,9 @@ import psutil
 import pytest
 from hightide_local import detached
 from hightide_local.cluster import ClusterError, LocalCluster
-from hightide_local.guard import Guard
-from hightide_local.ports import HOST
-from hightide_local.processes import ManagedProcess
+from hightide_local.processes.guard import Guard
+from hightide_local.processes.managed_process import ManagedProcess
+from hightide_local.processes.ports import HOST
 from hightide_runtime.zookeeper.session import ZooKeeperSession
 from interrupts import Job, started_as
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 from hightide import Admin, Consumer, Producer, TopicPartition
-from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
 from hightide_local.histories.waiting import aio_wait_until, wait_until
-from hightide_local.ports import free_port
+from hightide_local.processes.embedded_zookeeper import EmbeddedZooKeeper
+from hightide_local.processes.ports import free_port
 from hightide_runtime.znodes.cluster_znodes import ClusterIdZnode, ControllerEpochZnode
 from hightide_runtime.znodes.group_znodes import ShardsZnode
 from hightide_runtime.zookeeper.session import (

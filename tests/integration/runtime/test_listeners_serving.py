@@ -12,7 +12,7 @@ from hightide.v1 import replica_service_pb2 as pb
 from hightide.v1.replica_service_pb2_grpc import ReplicaServiceStub, add_ReplicaServiceServicer_to_server
 from hightide.v1.server_service_pb2 import DescribeServerRequest
 from hightide.v1.server_service_pb2_grpc import ServerServiceStub
-from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
+from hightide_local.processes.embedded_zookeeper import EmbeddedZooKeeper
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import StartupError
 from hightide_runtime.process.server_identity import identity_service, installed_version

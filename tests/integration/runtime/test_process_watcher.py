@@ -7,9 +7,9 @@ import socket
 import sys
 from pathlib import Path
 
-from hightide_local.guard import Guard
-from hightide_local.ports import free_port
-from hightide_local.processes import ManagedProcess
+from hightide_local.processes.guard import Guard
+from hightide_local.processes.managed_process import ManagedProcess
+from hightide_local.processes.ports import free_port
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.process.process_watcher import ProcessWatcher, is_refused
 from hightide_runtime.system_clock import SystemClock

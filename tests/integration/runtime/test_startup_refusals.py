@@ -21,9 +21,9 @@ from adversary.raw_client import RawClient
 from grpc_health.v1 import health_pb2
 from hightide_broker.settings import BrokerSettings
 from hightide_broker.storage import DataDirectory
-from hightide_local.embedded_zookeeper import EmbeddedZooKeeper
 from hightide_local.histories.waiting import wait_until
-from hightide_local.ports import free_port
+from hightide_local.processes.embedded_zookeeper import EmbeddedZooKeeper
+from hightide_local.processes.ports import free_port
 from hightide_runtime.process.environment import service_environment
 
 pytestmark = pytest.mark.cluster

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from hightide.v1 import replica_service_pb2 as pb
 from hightide.v1.replica_service_pb2_grpc import ReplicaServiceStub
-from hightide_local.traces import failovers, read_spans
+from hightide_local.traces.trace_lookup import failovers, read_spans
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.serving.channels import open_channel
 from hightide_runtime.telemetry.exporters import TRACE_DIRECTORY_VARIABLE

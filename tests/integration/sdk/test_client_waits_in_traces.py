@@ -22,7 +22,7 @@ from hightide.v1.broker_service_pb2 import GetMetadataRequest, GetMetadataRespon
 from hightide_cli.main import cli
 from hightide_local.cluster import LocalCluster
 from hightide_local.histories.waiting import wait_until
-from hightide_local.traces import Trace, read_spans, traces_of
+from hightide_local.traces.trace_lookup import Trace, read_spans, traces_of
 from hightide_runtime.telemetry import span_kinds as kinds
 from hightide_runtime.telemetry.tracing import Telemetry
 from integration.runtime.otlp_collector import OtlpCollector
@@ -243,7 +243,7 @@ def test_with_a_collector_the_spans_of_a_program_of_ours_go_there() -> None:
         "atexit.register(sys.stdin.read)\n"
         "from hightide import tracing\n"
         "from hightide.cluster.leader_waits import LeaderWait\n"
-        "from hightide_local.client_traces import trace_clients\n"
+        "from hightide_local.traces.client_traces import trace_clients\n"
         "assert trace_clients()\n"
         "tracing.Reporter('send', None).report([LeaderWait('felt', 1, (0,), 1, '', 0.0, 5.0)], 5.0)\n"
     )

@@ -22,7 +22,7 @@ from hightide.errors import (
 )
 from hightide_local.cluster import LocalCluster
 from hightide_local.histories.waiting import wait_until
-from hightide_local.network import CLIENTS
+from hightide_local.processes.network import CLIENTS
 
 pytestmark = pytest.mark.cluster
 

@@ -15,7 +15,7 @@ from hightide.v1 import controller_service_pb2 as pb
 from hightide_controller.core import effects as ef
 from hightide_controller.core.values import requests as rq
 from hightide_controller.core.values.partition import TopicPartition
-from hightide_local.span_files import read_spans
+from hightide_local.traces.span_files import read_spans
 from hightide_runtime.telemetry.span_kinds import DELETION_STOP, DELETION_ZNODES, TOPIC_DELETION
 from hightide_runtime.znodes.admin_znodes import DeleteTopicZnode, ReassignmentZnode
 from hightide_runtime.znodes.cluster_znodes import LeaderAndIsrZnode

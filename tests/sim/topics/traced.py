@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import opentelemetry.sdk.trace as otel
 import pytest
-from hightide_local.span_files import SpanRecord, read_spans
+from hightide_local.traces.span_files import SpanRecord, read_spans
 from hightide_runtime.telemetry import span_kinds, tracing
 from hightide_runtime.telemetry.tracing import Telemetry
 from sim.messages import Envelope

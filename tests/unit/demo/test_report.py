@@ -8,7 +8,7 @@ from hightide_demo.group_history import GroupFindings
 from hightide_demo.report import MeasuredFailover, Report
 from hightide_demo.script import Failover, GroupKill, Return, Victim
 from hightide_demo.spark import SparkFindings
-from hightide_local.traces import FailoverSummary
+from hightide_local.traces.trace_lookup import FailoverSummary
 
 PERFECT = Comparison(produced=100, consumed=100, lost=0, duplicated=0, reordered=0, foreign=0)
 TRACE = FailoverSummary(

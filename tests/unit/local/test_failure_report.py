@@ -13,7 +13,7 @@ from hightide_runtime.telemetry import span_kinds
 FAILS = """
 import os, sys
 from pathlib import Path
-from hightide_local.processes import ManagedProcess
+from hightide_local.processes.managed_process import ManagedProcess
 
 LINES = '''2026-01-01T00:00:00.000Z INFO broker-1 hightide_broker.main: serves
 2026-01-01T00:00:01.000Z WARNING broker-1 hightide_broker.main: {warning}

@@ -8,7 +8,7 @@ import pytest
 from hightide_local.cluster import LocalCluster
 from hightide_local.errors import ClusterError
 from hightide_local.layout import ClusterLayout, FirstPorts
-from hightide_local.ports import HOST, free_port, is_free
+from hightide_local.processes.ports import HOST, free_port, is_free
 
 
 def layout_of(directory: Path, brokers: int = 3, controllers: int = 2) -> ClusterLayout:
@@ -42,7 +42,7 @@ def test_preferred_ports_are_taken_where_they_are_free(tmp_path: Path) -> None:
 
 def chosen_elsewhere(preferred: int) -> int:
     """The port that another process chooses, which has ended by then."""
-    choose = f"from hightide_local.ports import free_port; print(free_port(preferred={preferred}))"
+    choose = f"from hightide_local.processes.ports import free_port; print(free_port(preferred={preferred}))"
     run = subprocess.run([sys.executable, "-c", choose], capture_output=True, text=True, check=True)
     return int(run.stdout)
 

@@ -1,6 +1,6 @@
 """Traces that two processes wrote: one was killed, another one carried its work on."""
 
-from hightide_local.traces import SpanRecord, traces_of
+from hightide_local.traces.trace_lookup import SpanRecord, traces_of
 from hightide_runtime.telemetry import span_kinds
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from hightide_local.errors import ClusterError
-from hightide_local.spark_java import home_able_to_run_spark, spark_java_home
+from hightide_local.processes.spark_java import home_able_to_run_spark, spark_java_home
 from hightide_spark.session import session_settings
 
 JAVA = Path("/opt/java/bin/java")

@@ -41,7 +41,7 @@ def resolve(
         return _of(selected, f"that of the selected context {selected.name}")
     running = the_running_one()
     if running is not None:
-        from hightide_local.client_traces import trace_clients
+        from hightide_local.traces.client_traces import trace_clients
 
         # What its clients wait for belongs into the traces that `trace show` finds there.
         trace_clients(running.trace_directory)

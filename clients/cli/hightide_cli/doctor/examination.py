@@ -70,7 +70,7 @@ def examine(target: Target, zookeeper: str | None, timeout_s: float) -> list[Fin
 def _java() -> Finding:
     try:
         from hightide_local.errors import ClusterError
-        from hightide_local.java import find_java
+        from hightide_local.processes.java import find_java
     except ImportError:
         return skipped("java", "the package of local clusters is not installed; clients need no Java")
     try:

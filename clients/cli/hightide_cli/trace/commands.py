@@ -11,7 +11,7 @@ from hightide_cli.printing.output import emit, wants_document
 from hightide_cli.printing.rendering import Json, table
 
 if TYPE_CHECKING:
-    from hightide_local.traces import SpanRecord, Trace
+    from hightide_local.traces.trace_lookup import SpanRecord, Trace
 
 # As in hightide_runtime.telemetry.span_kinds, to which a test holds them: importing that costs more than
 # `--help` may.
@@ -100,7 +100,7 @@ def show(
     """
     if trace_id is not None and (last or kinds):
         raise click.UsageError("say either a trace id or --last and --kind, not both", ctx)
-    from hightide_local.traces import FAILOVER_KINDS
+    from hightide_local.traces.trace_lookup import FAILOVER_KINDS
 
     wanted = None if trace_id is not None else kinds or FAILOVER_KINDS
     chosen = _choose(_traces(directories, wanted), trace_id, kinds)
@@ -178,7 +178,7 @@ def _known_directories() -> tuple[Path, ...]:
 
 def _summary(chosen: "Trace") -> dict[str, Json]:
     """What a trace amounts to, for programs. `parts` sum up to the whole of the sentence."""
-    from hightide_local.trace_accounts import account_of
+    from hightide_local.traces.trace_accounts import account_of
 
     from hightide_cli.trace.waterfall import title
 

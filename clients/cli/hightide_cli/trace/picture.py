@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from hightide_local.span_files import SpanRecord
-from hightide_local.trace_accounts import Account, account_of
-from hightide_local.traces import Trace
+from hightide_local.traces.span_files import SpanRecord
+from hightide_local.traces.trace_accounts import Account, account_of
+from hightide_local.traces.trace_lookup import Trace
 from hightide_runtime.telemetry import span_kinds
 
 from hightide_cli.trace.waterfall import end_of_interest, in_tree_order, process_of, started_at, title

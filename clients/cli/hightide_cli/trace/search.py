@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
-from hightide_local.traces import FAILOVER_KINDS, Trace, read_spans, traces_of
+from hightide_local.traces.trace_lookup import FAILOVER_KINDS, Trace, read_spans, traces_of
 from hightide_runtime.telemetry.span_kinds import CONTROLLER_FAILOVER, COORDINATOR_FAILOVER, FAILOVER
 
 

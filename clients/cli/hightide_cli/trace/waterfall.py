@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from hightide_local.trace_accounts import Account, account_of, is_wait
-from hightide_local.traces import SpanNode, SpanRecord, Trace
+from hightide_local.traces.trace_accounts import Account, account_of, is_wait
+from hightide_local.traces.trace_lookup import SpanNode, SpanRecord, Trace
 from hightide_runtime.telemetry import span_kinds
 
 from hightide_cli.printing.rendering import table

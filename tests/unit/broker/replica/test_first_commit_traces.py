@@ -14,7 +14,7 @@ from hightide_broker.contract.data_calls import Appended
 from hightide_broker.data.produce import ProduceHandler
 from hightide_broker.limits import Budget
 from hightide_broker.replica.first_commit import FirstCommit
-from hightide_local.span_files import SpanRecord, read_spans
+from hightide_local.traces.span_files import SpanRecord, read_spans
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry.span_kinds import FIRST_COMMIT, FOLLOWERS_CONNECT
 from hightide_runtime.telemetry.tracing import Telemetry

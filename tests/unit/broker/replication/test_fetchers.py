@@ -27,7 +27,7 @@ from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.shell import Payload, ReplicaShell
 from hightide_broker.replication.fetchers import Fetchers, FetchSettings, LeaderFetcher
 from hightide_broker.storage import DataDirectory, DiskFull
-from hightide_local.ports import free_port
+from hightide_local.processes.ports import free_port
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry.tracing import Telemetry

@@ -15,8 +15,8 @@ from hightide_cli.trace.page import page_of
 from hightide_cli.trace.picture import ROWS_MAX, STEPS, picture_of
 from hightide_cli.trace.png import write_png
 from hightide_cli.trace.waterfall import waterfall
-from hightide_local.span_files import SpanRecord
-from hightide_local.traces import Trace, traces_of
+from hightide_local.traces.span_files import SpanRecord
+from hightide_local.traces.trace_lookup import Trace, traces_of
 from hightide_runtime.telemetry import span_kinds as kinds
 
 

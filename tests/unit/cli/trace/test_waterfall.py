@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from hightide_cli.trace.commands import KINDS
 from hightide_cli.trace.waterfall import BAR_WIDTH, heading, title, waterfall
-from hightide_local.traces import SpanRecord, traces_of
+from hightide_local.traces.trace_lookup import SpanRecord, traces_of
 from hightide_runtime.telemetry import span_kinds
 
 

@@ -17,8 +17,8 @@ from hightide_controller.core.effects import (
 from hightide_controller.core.values.partition import LeaderAndIsr, TopicPartition
 from hightide_controller.tracing.control_trace import ControlTrace
 from hightide_controller.tracing.span_table import Mark
-from hightide_local.span_files import read_spans
-from hightide_local.traces import FailoverSummary, failovers, summarise_failover
+from hightide_local.traces.span_files import read_spans
+from hightide_local.traces.trace_lookup import FailoverSummary, failovers, summarise_failover
 from hightide_runtime.telemetry.exporters import TRACE_DIRECTORY_VARIABLE
 from hightide_runtime.telemetry.span_kinds import CONTROLLER_FAILOVER, FAILOVER, TOPIC_DELETION
 from hightide_runtime.telemetry.trace_context import root_traceparent

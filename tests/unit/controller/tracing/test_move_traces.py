@@ -13,7 +13,7 @@ from hightide_controller.core.state.cluster_state import ClusterState, Role
 from hightide_controller.core.values.partition import TopicPartition
 from hightide_controller.core.writes import ReassignmentDone, ReassignmentWrite, StoreWrites
 from hightide_controller.tracing.move_traces import MoveTraces
-from hightide_local.span_files import SpanRecord, read_spans
+from hightide_local.traces.span_files import SpanRecord, read_spans
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry.span_kinds import MOVE_STOP, REASSIGNMENT
 from hightide_runtime.telemetry.tracing import Telemetry

@@ -9,7 +9,7 @@ import pytest
 from hand_clock import HandClock
 from hightide_controller.core import events as ev
 from hightide_controller.tracing.traces import ControllerTraces
-from hightide_local.span_files import SpanRecord, read_spans
+from hightide_local.traces.span_files import SpanRecord, read_spans
 from hightide_runtime.telemetry.span_kinds import FAILOVER
 from hightide_runtime.telemetry.tracing import Telemetry
 from unit.controller.controller_world import FLIGHTS, World, broker

@@ -9,7 +9,7 @@ import pytest
 from hand_clock import HandClock
 from hightide_controller.core import events as ev
 from hightide_controller.tracing.traces import ControllerTraces
-from hightide_local.traces import Trace, failovers
+from hightide_local.traces.trace_lookup import Trace, failovers
 from hightide_runtime.telemetry import span_kinds
 from hightide_runtime.telemetry.tracing import Telemetry
 from unit.controller.controller_world import World

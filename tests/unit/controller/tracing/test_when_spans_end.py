@@ -7,7 +7,7 @@ from pathlib import Path
 from hand_clock import HandClock
 from hightide_controller.core import events as ev
 from hightide_controller.tracing.traces import ControllerTraces
-from hightide_local.span_files import read_spans
+from hightide_local.traces.span_files import read_spans
 from hightide_runtime.telemetry.span_kinds import FAILOVER, ZOOKEEPER_MULTI
 from hightide_runtime.telemetry.tracing import Telemetry
 from unit.controller.tracing.traced_world import traced_world

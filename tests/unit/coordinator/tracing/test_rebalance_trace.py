@@ -16,7 +16,7 @@ from hightide_coordinator.core.values.limits import GroupLimits
 from hightide_coordinator.tracing import rebalance_trace
 from hightide_coordinator.tracing.shard_traces import ShardTraces
 from hightide_coordinator.zookeeper.candidacy import Takeover
-from hightide_local.span_files import read_spans
+from hightide_local.traces.span_files import read_spans
 from hightide_runtime.telemetry.span_kinds import (
     COORDINATOR_FAILOVER,
     COORDINATOR_RECOVERY,

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from hightide_local.span_files import read_spans
-from hightide_local.traces import traces_of
+from hightide_local.traces.span_files import read_spans
+from hightide_local.traces.trace_lookup import traces_of
 from hightide_runtime.telemetry import span_lines
 from hightide_runtime.telemetry.appended_lines import AppendedLines
 from hightide_runtime.telemetry.tracing import Telemetry

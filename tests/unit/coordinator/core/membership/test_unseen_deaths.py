@@ -12,8 +12,8 @@ from hightide_coordinator.core.values.limits import GroupLimits
 from hightide_coordinator.tracing.shard_traces import ShardTraces
 from hightide_coordinator.zookeeper.candidacy import Takeover
 from hightide_coordinator.zookeeper.peers import Peers
-from hightide_local.ports import free_port
-from hightide_local.span_files import read_spans
+from hightide_local.processes.ports import free_port
+from hightide_local.traces.span_files import read_spans
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry.span_kinds import COORDINATOR_DETECTION, COORDINATOR_FAILOVER

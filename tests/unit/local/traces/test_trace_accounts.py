@@ -1,9 +1,9 @@
 """Where the time of a trace went: parts that follow one another and sum up, and no more than is known."""
 
 import pytest
-from hightide_local.span_files import SpanRecord
-from hightide_local.trace_accounts import Account, account_of
-from hightide_local.traces import traces_of
+from hightide_local.traces.span_files import SpanRecord
+from hightide_local.traces.trace_accounts import Account, account_of
+from hightide_local.traces.trace_lookup import traces_of
 from hightide_runtime.telemetry import span_kinds as kinds
 
 

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hightide_local.span_files import read_spans
+from hightide_local.traces.span_files import read_spans
 
 WAIT = "LeaderWait('flights', 1, (0,), 7, '00-' + 'a' * 32 + '-' + 'b' * 16 + '-01', 0.0, 5.0)"
 
@@ -28,7 +28,7 @@ def reporting(set_up: str) -> str:
         "from pathlib import Path\n"
         "from hightide import tracing\n"
         "from hightide.cluster.leader_waits import LeaderWait\n"
-        "from hightide_local.client_traces import export_trace_directory, trace_clients\n"
+        "from hightide_local.traces.client_traces import export_trace_directory, trace_clients\n"
         f"print({set_up})\n"
         "assert 'opentelemetry.sdk' not in sys.modules\n"
         f"tracing.Reporter('send', 'c').report([{WAIT}], 5.0)\n"
@@ -49,7 +49,7 @@ def test_a_wait_is_written_into_the_directory(tmp_path: Path, is_said: bool) -> 
 def test_clients_on_many_threads_share_what_writes_their_spans(tmp_path: Path) -> None:
     code = (
         "import threading; from concurrent.futures import ThreadPoolExecutor\n"
-        "from hightide import tracing; from hightide_local.client_traces import trace_clients\n"
+        "from hightide import tracing; from hightide_local.traces.client_traces import trace_clients\n"
         "given = []; tracing.use = given.append\n"
         "trace_clients(); (provider,) = given; start = threading.Barrier(8)\n"
         "def first(_): start.wait(); return id(provider())\n"
@@ -78,7 +78,7 @@ def test_where_opentelemetry_is_off_there_are_no_spans(tmp_path: Path) -> None:
 def test_processes_that_are_started_are_told_where(tmp_path: Path) -> None:
     code = (
         "import os; from pathlib import Path\n"
-        "import hightide_local.client_traces as traces\n"
+        "import hightide_local.traces.client_traces as traces\n"
         f"traces.export_trace_directory(Path({str(tmp_path)!r})); print(os.environ.get('HIGHTIDE_TRACE_DIR'))"
     )
     assert run(code) == str(tmp_path)

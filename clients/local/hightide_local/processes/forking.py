@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from hightide_local.errors import ClusterError
-from hightide_local.forking_process import MESSAGE_MAX
+from hightide_local.processes.forking_process import MESSAGE_MAX
 
 #: What is imported once: the services, and what they import late, since all here write their spans.
 MODULES: Final = (
@@ -94,7 +94,7 @@ class ForkServer:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [*_PYTHON_M, "hightide_local.forking_process", str(theirs.fileno()), *MODULES],
+                [*_PYTHON_M, "hightide_local.processes.forking_process", str(theirs.fileno()), *MODULES],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env=dict(environment),

@@ -8,7 +8,7 @@ from typing import Final
 
 from hightide_runtime.telemetry import span_kinds
 
-from hightide_local.span_files import Attributes, SpanRecord, read_spans
+from hightide_local.traces.span_files import Attributes, SpanRecord, read_spans
 
 __all__ = [
     "FailoverSummary",

@@ -10,7 +10,7 @@ Where nobody listens behind a port, this process does not listen on it either: a
 connection, mean here what they mean without it. A port that is to refuse ends what was connected, and is not
 listened on until it is to be open again: a firewall that is loaded anew looks so.
 
-`hightide_local.network` starts it and speaks to it by lines of JSON on its standard input; it ends with them.
+The module `network` starts it and speaks to it by lines of JSON on its standard input; it ends with them.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from typing import Any, Final, cast
 
 import uvloop
 
-from hightide_local.network import CLIENTS
-from hightide_local.ports import HOST
-from hightide_local.socket_owners import owners_of
+from hightide_local.processes.network import CLIENTS
+from hightide_local.processes.ports import HOST
+from hightide_local.processes.socket_owners import owners_of
 
 _LOOK_AGAIN_S: Final = 0.02
 _LINE_BYTES_MAX: Final = 1 << 20

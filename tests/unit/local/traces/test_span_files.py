@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from hightide_local.span_files import FILES_MAX, read_spans
-from hightide_local.traces import failovers, traces_of
+from hightide_local.traces.span_files import FILES_MAX, read_spans
+from hightide_local.traces.trace_lookup import failovers, traces_of
 from hightide_runtime.telemetry import span_kinds
 
 

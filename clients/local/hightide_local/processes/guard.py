@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from hightide_local import watchdog
+from hightide_local.processes import watchdog
 
 
 class Guard:

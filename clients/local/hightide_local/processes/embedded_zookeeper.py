@@ -9,10 +9,10 @@ from types import TracebackType
 from typing import Self
 
 from hightide_local.errors import ClusterError
-from hightide_local.guard import Guard
-from hightide_local.java import find_java, zookeeper_class_path
-from hightide_local.ports import HOST, free_port
-from hightide_local.processes import ManagedProcess
+from hightide_local.processes.guard import Guard
+from hightide_local.processes.java import find_java, zookeeper_class_path
+from hightide_local.processes.managed_process import ManagedProcess
+from hightide_local.processes.ports import HOST, free_port
 
 _POLL_S = 0.02
 _STOP_S = 10.0

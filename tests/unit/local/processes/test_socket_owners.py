@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import pytest
-from hightide_local import socket_owners
+from hightide_local.processes import socket_owners
 
 Owners = Callable[[frozenset[int], Mapping[str, int]], dict[int, str]]
 WAYS: Iterable[Owners] = [socket_owners._by_psutil] + (

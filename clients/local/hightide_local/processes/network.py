@@ -1,6 +1,6 @@
 """Cutting and mending the links between the processes of a cluster.
 
-`hightide_local.network_process` carries it out, in a process of its own.
+`hightide_local.processes.network_process` carries it out, in a process of its own.
 """
 
 import json
@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Final
 
 from hightide_local.errors import ClusterError
-from hightide_local.ports import free_port
+from hightide_local.processes.ports import free_port
 
 #: Whoever is no process of the cluster: the test itself, and all that it starts.
 CLIENTS: Final = "clients"
-_PROGRAM: Final = (sys.executable, "-m", "hightide_local.network_process")
+_PROGRAM: Final = (sys.executable, "-m", "hightide_local.processes.network_process")
 _END_S: Final = 5.0
 
 

@@ -19,8 +19,8 @@ from typing import Final, TypeAlias
 
 from hightide_runtime.telemetry import span_kinds as kinds
 
-from hightide_local.span_files import SpanRecord
-from hightide_local.traces import Trace
+from hightide_local.traces.span_files import SpanRecord
+from hightide_local.traces.trace_lookup import Trace
 
 
 @dataclass(frozen=True, slots=True)
