@@ -1,5 +1,6 @@
 """Fixtures that the rooms share."""
 
+import gc
 import os
 import signal
 from collections import defaultdict
@@ -21,6 +22,8 @@ def pytest_configure(config: pytest.Config) -> None:
     must not run on either."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     config.stash[_WATCHDOG] = Watchdog()
+    # Until all is collected nothing is garbage: to look for it again and again was a third of the collection.
+    gc.disable()
     fork_services(service_environment(os.environ))
 
 
@@ -28,6 +31,12 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """The end of the run."""
     end_forking()
     config.stash[_WATCHDOG].close()
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests stay for the whole run: no search for garbage has to pass through them."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(trylast=True)

@@ -34,10 +34,7 @@ from unit.coordinator.core.group_world import World, topic, tp
         ({"session_timeout_ms": 1_800_001}, Refusal.INVALID_SESSION_TIMEOUT),
         ({"assignor": "fair"}, Refusal.UNKNOWN_ASSIGNOR),
         ({"seen_coordinator_epoch": 2}, Refusal.STALE_COORDINATOR_EPOCH),
-        (
-            {"owned": tuple(OwnedPartition(tp(number), 1) for number in range(100_001))},
-            Refusal.LIMIT_EXCEEDED,
-        ),
+        ({"owned": (OwnedPartition(tp(0), 1),) * 100_001}, Refusal.LIMIT_EXCEEDED),
     ],
 )
 def test_a_registration_that_cannot_be_is_refused(fields: dict[str, object], refusal: Refusal) -> None:
