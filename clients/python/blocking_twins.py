@@ -1,9 +1,9 @@
 """Writes the blocking clients of the SDK from the asyncio ones: `make blocking`. With --check it writes
-nothing, and exits with 1 where a twin is not what its source says.
+nothing, and exits with 1 if a twin does not match its source.
 
-A twin is its source without `async` and `await`, with the names that threads have for things (`NAMES`,
-`PASSAGES`), and with other words in the few places where it says or does something else (`Twin.passages`).
-ruff sorts its imports and folds its lines.
+A twin is its source without `async` and `await`, with the names of the threads' side (`NAMES`, `PASSAGES`),
+and with other text in the few places where it says or does something else (`Twin.passages`).
+ruff sorts its imports and formats its lines.
 """
 
 import io
@@ -17,7 +17,7 @@ from pathlib import Path
 
 SDK = Path(__file__).resolve().parent / "hightide"
 
-#: Names, wherever they stand in code; not in strings and comments.
+#: Names that are replaced everywhere in code, but not in strings and comments.
 NAMES = {
     "AioTransport": "Transport",
     "AsyncIterator": "Iterator",
@@ -26,7 +26,7 @@ NAMES = {
     "__aiter__": "__iter__",
 }
 
-#: Text that every source may have.
+#: Text that is replaced in every source that has it.
 PASSAGES = (
     ("hightide.aio.delivery", "hightide.producing.delivery"),
     ("hightide.aio.driver", "hightide.transport.driver"),
@@ -45,13 +45,13 @@ _YIELDED_ONE_BY_ONE = re.compile(r"^( *)for (\w+) in (.+):\n\1    yield \2$", re
 
 
 class StalePassageError(Exception):
-    """A passage that has other words in the twin is not in the source any more: change the table."""
+    """A passage that the twin replaces is no longer in the source: change the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class Twin:
-    """A module of `hightide.aio` and what is written from it. `passages`: texts of the source, each with what
-    takes its place."""
+    """A module of `hightide.aio` and the module that is written from it. `passages`: texts of the source,
+    each with its replacement."""
 
     source: str
     target: str
@@ -108,7 +108,7 @@ TWINS = (
             ("The asyncio consumer:", "The blocking consumer:"),
             ("of `GroupCore`, for one event loop.", "of `GroupCore`, for threads."),
             ("for one task at a time.", "for use by one thread at a time."),
-            (" The callbacks may be coroutines.", ""),
+            (" The\n    callbacks may be coroutines.", ""),
             ("    async def assignment(", "    @property\n    def assignment("),
             ("await self.assignment()", "self.assignment"),
             ("the fetching task failed", "the fetching thread failed"),
@@ -131,7 +131,7 @@ TWINS = (
             ("Waits up to max_block_ms", "Blocks up to max_block_ms"),
             ("\n        Await the Delivery to know where it went.", ""),
             ("await BulkDelivery(batches).settled(timeout_s)", "BulkDelivery(batches).exception(timeout_s)"),
-            # Who interrupts a thread is told what is left; a task that is cancelled has to end as cancelled.
+            # An interrupted thread raises the error of what is left; a cancelled task must end as cancelled.
             (
                 "        if left is not None:\n            raise left\n",
                 "            if left is not None:\n                raise left\n",
@@ -144,7 +144,7 @@ TWINS = (
 
 
 def blocking(source: str, passages: tuple[tuple[str, str], ...]) -> str:
-    """What an asyncio module is for threads, before ruff has folded it. Raises StalePassageError."""
+    """The twin of an asyncio module, before ruff has formatted it. Raises StalePassageError."""
     text = source
     for passage, instead in passages:
         if passage not in text:
@@ -157,7 +157,7 @@ def blocking(source: str, passages: tuple[tuple[str, str], ...]) -> str:
 
 
 def _without_await(text: str) -> str:
-    """The code without its `async` and `await`, and with the names of the other side."""
+    """The code without its `async` and `await`, and with the names of the threads' side."""
     lines = text.splitlines(keepends=True)
     tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     for token, following in reversed(list(pairwise(tokens))):
@@ -173,7 +173,7 @@ def _without_await(text: str) -> str:
 
 
 def _folded(text: str) -> str:
-    """The text with its imports sorted and its lines as long as the project has them."""
+    """The text with sorted imports and lines of the project's length, as ruff formats it."""
     for arguments in (["check", "--quiet", "--select", "I", "--fix-only"], ["format", "--quiet"]):
         ruff = [
             str(Path(sys.executable).with_name("ruff")),
@@ -187,7 +187,7 @@ def _folded(text: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the twins, or say which are out of date."""
+    """Write the twins, or report which are out of date."""
     stale = []
     for twin in TWINS:
         path = SDK / twin.target

@@ -1,7 +1,7 @@
 """Hightide: a replicated, partitioned commit log. This package is its Python SDK.
 
-Importing it costs nothing: each name is loaded when it is first used (PEP 562), so that services, which use
-only `hightide.v1` and `hightide.batch`, pull in neither gRPC's client side nor Arrow by it.
+Importing it costs nothing: each name is loaded when it is first used (PEP 562). So services, which use only
+`hightide.v1` and `hightide.batch`, load neither gRPC's client side nor Arrow.
 """
 
 from importlib import import_module

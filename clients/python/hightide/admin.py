@@ -40,7 +40,7 @@ class Admin:
     """Creates, changes and describes; thread-safe. It finds the active controller by itself and follows it
     when it changes.
 
-    Every method retries what may pass until timeout_ms is over, then raises what stood in the way last:
+    Every method retries after errors that may pass, until timeout_ms is over. Then it raises the last one:
     BrokersUnavailableError, ControllerUnavailableError, or the server's typed error.
     """
 
@@ -68,8 +68,8 @@ class Admin:
         validate_only: bool = False,
     ) -> TopicDescription:
         """Create a topic and wait until its partitions have leaders. `assignment` names the brokers of each
-        partition and then stands for the two numbers. With three replicas or more, and no
-        min.insync.replicas in `configs`, it has 2 of its own. Raises TopicAlreadyExistsError,
+        partition, and then replaces the two numbers. A topic with three replicas or more, and no
+        min.insync.replicas in `configs`, gets the value 2. Raises TopicAlreadyExistsError,
         InvalidTopicNameError, InvalidPartitionCountError, InvalidReplicationFactorError,
         InvalidAssignmentError, InvalidConfigError."""
         return self._run(
@@ -84,7 +84,7 @@ class Admin:
         )
 
     def delete_topic(self, name: str, *, validate_only: bool = False) -> DeletedTopic:
-        """Delete a topic and its data, also where the broker of a replica is down, and wait until the name is
+        """Delete a topic and its data, even if the broker of a replica is down, and wait until the name is
         free. Raises UnknownTopicError. Safe to repeat: see `AdminOperations.delete_topic`."""
         return self._run(self._operations().delete_topic(name, validate_only=validate_only))
 
@@ -96,9 +96,9 @@ class Admin:
         assignment: Sequence[Sequence[int]] | None = None,
         validate_only: bool = False,
     ) -> TopicDescription:
-        """Grow a topic to so many partitions and wait until the new ones have leaders. Keys hash to other
-        partitions from then on. `assignment` names the brokers of each new one. Raises UnknownTopicError,
-        InvalidPartitionCountError, InvalidAssignmentError."""
+        """Grow a topic to this many partitions and wait until the new ones have leaders. From then on, keys
+        hash to other partitions. `assignment` names the brokers of each new partition. Raises
+        UnknownTopicError, InvalidPartitionCountError, InvalidAssignmentError."""
         return self._run(
             self._operations().add_partitions(
                 name, partition_count, assignment=assignment, validate_only=validate_only
@@ -108,9 +108,10 @@ class Admin:
     def remove_partitions(
         self, name: str, partition_count: int, *, validate_only: bool = False
     ) -> TopicDescription:
-        """Shrink a topic to so many partitions: those with the highest numbers go, with their records. Keys
-        hash to other partitions from then on, and what groups committed for the removed ones is void. Raises
-        UnknownTopicError, InvalidPartitionCountError, ReassignmentInProgressError."""
+        """Shrink a topic to this many partitions. The partitions with the highest numbers are removed with
+        their records. From then on, keys hash to other partitions, and offsets that groups committed for the
+        removed partitions are void. Raises UnknownTopicError, InvalidPartitionCountError,
+        ReassignmentInProgressError."""
         return self._run(
             self._operations().remove_partitions(name, partition_count, validate_only=validate_only)
         )
@@ -123,8 +124,8 @@ class Admin:
         reset: Iterable[str] = (),
         validate_only: bool = False,
     ) -> dict[str, str]:
-        """Give settings a value, or put them back to their defaults; all settings that differ from the
-        defaults afterwards. They hold on the live brokers when it returns. Raises UnknownTopicError,
+        """Set topic settings, or reset them to their defaults. Returns all settings that differ from the
+        defaults afterwards. When it returns, they hold on the live brokers. Raises UnknownTopicError,
         InvalidConfigError."""
         return self._run(
             self._operations().alter_topic_config(name, configs or {}, reset, validate_only=validate_only)
@@ -137,9 +138,10 @@ class Admin:
         throttle_bytes_per_s: int | None = None,
         validate_only: bool = False,
     ) -> list[PartitionOutcome]:
-        """Begin to move partitions to these brokers, the first being the preferred leader; each is accepted
-        or refused on its own. Returns when all are written down; `list_reassignments` shows how far they are.
-        `throttle_bytes_per_s`: the speed limit from now on; 0: none, None: as it is. Safe to repeat."""
+        """Begin to move partitions to these brokers, of which the first is the preferred leader. Each move is
+        accepted or refused on its own. Returns when all are recorded; `list_reassignments` shows their
+        progress. `throttle_bytes_per_s` is the speed limit from now on; 0 means none, None leaves it as it
+        is. Safe to repeat."""
         return self._run(
             self._operations().reassign_partitions(
                 moves, throttle_bytes_per_s=throttle_bytes_per_s, validate_only=validate_only
@@ -149,7 +151,7 @@ class Admin:
     def cancel_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None, *, validate_only: bool = False
     ) -> list[PartitionOutcome]:
-        """Take moves back, of these partitions or of all: they stay where they were."""
+        """Cancel moves of these partitions, or of all: the partitions stay where they were."""
         return self._run(self._operations().cancel_reassignments(partitions, validate_only=validate_only))
 
     def list_reassignments(self, partitions: Iterable[TopicPartition] | None = None) -> ReassignmentListing:
@@ -157,8 +159,8 @@ class Admin:
         return self._run(self._operations().list_reassignments(partitions))
 
     def set_reassignment_throttle(self, bytes_per_s: int) -> None:
-        """Let each broker send at most so many bytes a second to replicas that are being moved; 0: no limit.
-        It holds for moves under way too, and slows no replica that is in sync."""
+        """Let each broker send at most this many bytes a second to replicas that are being moved; 0 means no
+        limit. The limit also holds for moves under way. It slows no replica that is in sync."""
         self._run(self._operations().set_reassignment_throttle(bytes_per_s))
 
     def elect_leaders(
@@ -168,53 +170,56 @@ class Admin:
         *,
         validate_only: bool = False,
     ) -> list[Election]:
-        """Elect leaders by hand. A "preferred" election gives partitions (None: all) their preferred leader
-        back, where it is alive and in sync. An "unclean" one lets any live replica lead where no in-sync one
-        is alive; records are lost by it, and each partition must be named. Of all, the elections that changed
-        something. Raises InvalidArgumentError."""
+        """Elect leaders at an operator's request. A "preferred" election makes the preferred leader of each
+        partition (None: of all) its leader again, if it is alive and in sync. An "unclean" election lets any
+        live replica lead where no in-sync replica is alive. It loses records, so each partition must be
+        named. For all partitions, returns only the elections that changed something. Raises
+        InvalidArgumentError."""
         return self._run(self._operations().elect_leaders(kind, partitions, validate_only=validate_only))
 
     def describe_replicas(self, topics: Iterable[str] | None = None) -> ReplicaListing:
         """Sizes and offsets of the replicas of these topics, or of all, from every live broker. Raises
-        BrokersUnavailableError, or what stood in the way where no broker answers."""
+        BrokersUnavailableError, or the last error if no broker answers."""
         return self._run(self._operations().describe_replicas(topics))
 
     def describe_server(self, address: str) -> ServerDescription:
-        """Which program answers at host:port, be it a broker, a controller or a coordinator: its version, its
-        clock, and how long a call takes. It is asked at once and not again and again: raises
+        """Describe the process that answers at host:port, be it a broker, a controller or a coordinator: its
+        version, its clock, and the duration of a call. It is asked at once and without retries. Raises
         AddressUnreachableError, RequestTimeoutError, UnexpectedAnswerError, InvalidArgumentError."""
         return self._run(self._operations().describe_server(address))
 
     def describe_log_directories(self) -> list[LogDirectory]:
-        """The log directories of every live broker, and the room that is left there. A broker that does not
-        answer has one entry, whose `error` says why. Raises BrokersUnavailableError, or what stood in the way
-        where no broker answers."""
+        """The log directories of every live broker, and their free space. A broker that does not answer has
+        one entry, whose `error` says why. Raises BrokersUnavailableError, or the last error if no broker
+        answers."""
         return self._run(self._operations().describe_log_directories())
 
     def drain_broker(self, broker_id: int) -> int:
         """Move leadership away from a broker that is about to be stopped, again and again until it leads
-        nothing or timeout_ms is over; how many partitions it leads still, because no other replica is in
-        sync. It leads again after it was started anew. Raises UnknownBrokerError, StaleBrokerEpochError."""
+        nothing or timeout_ms is over. Returns how many partitions it still leads, because no other replica is
+        in sync. After a restart it leads again. Raises UnknownBrokerError, StaleBrokerEpochError."""
         return self._run(self._operations().drain_broker(broker_id))
 
     def resign_controller(self, controller_epoch: int = 0) -> ResignedController:
-        """Let the active controller step down, so that another one is elected; a single one is elected again.
-        With an epoch, only the controller of that epoch is meant: raises StaleControllerEpochError where
-        another one reigns by now. Safe to repeat with an epoch."""
+        """Let the active controller step down, so that another one is elected; if there is only one, it is
+        elected again. With an epoch, only the controller of that epoch steps down: raises
+        StaleControllerEpochError if another one is active by now. Safe to repeat with an epoch."""
         return self._run(self._operations().resign_controller(controller_epoch))
 
     def delete_records(
         self, before: Mapping[TopicPartition, int], *, validate_only: bool = False
     ) -> dict[TopicPartition, int | HightideError]:
-        """Let go of the records before these offsets, on all replicas; -1 stands for all that are committed.
-        Of each partition the offset of its oldest record afterwards (`validate_only`: as it would be), or why
-        nothing happened, such as OffsetOutOfRangeError beyond what is committed. The records may stay on disk
-        for a while; nobody can read them. Safe to repeat. Raises UnknownTopicError, UnknownPartitionError,
-        InvalidArgumentError, before anything is deleted."""
+        """Delete the records before these offsets on all replicas; -1 stands for all committed records.
+        Returns, for each partition, the offset of its oldest record afterwards (with `validate_only`: the
+        offset it would have), or the reason why nothing happened, such as OffsetOutOfRangeError for an offset
+        that is not committed. The records may stay on disk for a while, but nobody can read them. Safe to
+        repeat. Raises UnknownTopicError, UnknownPartitionError, InvalidArgumentError, before anything is
+        deleted."""
         return self._run(self._operations().delete_records(before, validate_only=validate_only))
 
     def describe_topics(self, names: Iterable[str] | None = None) -> list[TopicDescription]:
-        """These topics in this order, or all by name, from the controller. Raises UnknownTopicError."""
+        """Describe these topics in this order, or all by name, from the controller. Raises
+        UnknownTopicError."""
         return self._run(self._operations().describe_topics(None if names is None else list(names)))
 
     def list_topics(self) -> list[str]:
@@ -222,27 +227,28 @@ class Admin:
         return self._run(self._operations().list_topics())
 
     def describe_cluster(self) -> ClusterDescription:
-        """The brokers, the controller, and what is not well."""
+        """The brokers, the controller, and the complaints."""
         return self._run(self._operations().describe_cluster())
 
     def list_offsets(
         self, partitions: Iterable[TopicPartition], at: OffsetWhen = "latest"
     ) -> dict[TopicPartition, int | None]:
-        """The first ("earliest"), the next ("latest"), or the first offset at or after a time; None where no
-        committed record is that late. Raises UnknownTopicError, UnknownPartitionError."""
+        """The first ("earliest") or the next offset ("latest"), or the first offset at or after a time; None
+        if no committed record is that late. Raises UnknownTopicError, UnknownPartitionError."""
         look_up = offset_at(at)
         return self._run(self._operations().list_offsets(dict.fromkeys(partitions, look_up)))
 
     def describe_producers(
         self, partitions: Iterable[TopicPartition], producer_ids: Iterable[int] | None = None
     ) -> dict[TopicPartition, list[ProducerState]]:
-        """What the logs of these partitions remember of these idempotent producers, or of all; a producer
-        that a log does not remember is left out. Raises UnknownTopicError, UnknownPartitionError."""
+        """The state that the logs of these partitions keep of these idempotent producers, or of all. A
+        producer that a log does not remember is left out. Raises UnknownTopicError, UnknownPartitionError."""
         return self._run(self._operations().describe_producers(partitions, producer_ids))
 
     def coordinators(self) -> tuple[str | None, ...]:
-        """host:port of the active coordinator of each shard of the consumer groups (one shard unless said
-        otherwise), as any broker knows it; None where there is none. Raises BrokersUnavailableError."""
+        """host:port of the active coordinator of each shard of the consumer groups, as any broker knows it;
+        None for a shard without one. There is one shard unless the cluster was set up with more. Raises
+        BrokersUnavailableError."""
         return self._run(self._operations().coordinators())
 
     def list_groups(self) -> list[GroupListing]:
@@ -250,18 +256,20 @@ class Admin:
         return self._run(self._operations().list_groups())
 
     def describe_group(self, group: str) -> GroupDescription:
-        """A group with its members, owners and committed offsets, and why it stands where it stands. Raises
-        UnknownGroupError, CoordinatorUnavailableError."""
+        """Describe a group with its members, owners and committed offsets, and the reason for its state.
+        Raises UnknownGroupError, CoordinatorUnavailableError."""
         return self._run(self._operations().describe_group(group))
 
     def group_offsets(
         self, group: str, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, CommittedOffset]:
-        """What a group has committed of these partitions, or of all. Raises UnknownGroupError."""
+        """The offsets that a group has committed for these partitions, or for all. Raises
+        UnknownGroupError."""
         return self._run(self._operations().group_offsets(group, partitions))
 
     def group_lag(self, group: str) -> list[PartitionLag]:
-        """How far a group is behind, by partition, also where nobody reads. Raises UnknownGroupError."""
+        """The lag of a group by partition, including partitions that no consumer reads. Raises
+        UnknownGroupError."""
         return self._run(self._operations().group_lag(group))
 
     def reset_offsets(
@@ -274,12 +282,12 @@ class Admin:
         partitions: Iterable[TopicPartition] | None = None,
         validate_only: bool = False,
     ) -> list[OffsetReset]:
-        """Set committed offsets of a group without members: to "earliest", "latest", the first record at or
-        after an aware datetime, an offset, or an offset for each partition; or `shift_by` so many records
-        from what is committed, as far as there are records. Of these partitions, of all of these topics, or
-        of all that have a committed offset; each is accepted or refused on its own. The group need not exist.
-        `validate_only` tells what would happen. Raises GroupNotEmptyError, UnknownTopicError,
-        InvalidArgumentError."""
+        """Set committed offsets of a group without members. `to` is "earliest", "latest", an aware datetime
+        (the first record at or after it), an offset, or an offset for each partition; or `shift_by` moves the
+        committed offsets by this many records, as far as there are records. It applies to these partitions,
+        to all of these topics, or to all that have a committed offset; each is accepted or refused on its
+        own. The group need not exist. `validate_only` returns what would happen. Raises GroupNotEmptyError,
+        UnknownTopicError, InvalidArgumentError."""
         return self._run(
             self._operations().reset_offsets(
                 group,
@@ -294,20 +302,20 @@ class Admin:
     def commit_group_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int | CommittedOffset]
     ) -> None:
-        """Write down how far a group without members is, for those who keep positions elsewhere and publish
-        them here; durable when it returns. The group need not exist. Raises GroupNotEmptyError while it has
-        members, UnknownTopicError, UnknownPartitionError; offsets that the error does not name may have been
-        written."""
+        """Commit offsets of a group without members. This is for programs that keep positions elsewhere and
+        publish them here. The offsets are durable when it returns. The group need not exist. Raises
+        GroupNotEmptyError while the group has members, UnknownTopicError, UnknownPartitionError; offsets that
+        the error does not name may have been written."""
         self._run(self._operations().commit_group_offsets(group, offsets))
 
     def delete_group_offsets(self, group: str, topics: Iterable[str], *, validate_only: bool = False) -> int:
-        """Forget what a group has committed of these topics, to which no member may subscribe; how many
-        partitions had a committed offset. Raises GroupNotEmptyError where a member subscribes to one of them,
-        UnknownGroupError."""
+        """Delete the offsets that a group has committed for these topics, to which no member may subscribe.
+        Returns how many partitions had a committed offset. Raises GroupNotEmptyError if a member subscribes
+        to one of them, UnknownGroupError."""
         return self._run(self._operations().delete_group_offsets(group, topics, validate_only=validate_only))
 
     def delete_group(self, group: str) -> None:
-        """Delete a group without members, and all that it has committed. Raises UnknownGroupError,
+        """Delete a group without members, and all offsets that it has committed. Raises UnknownGroupError,
         GroupNotEmptyError."""
         self._run(self._operations().delete_group(group))
 
@@ -320,7 +328,7 @@ class Admin:
         return run(operation, self._transport)
 
     def close(self) -> None:
-        """Let go of all connections. Closing twice does nothing."""
+        """Close all connections. Closing twice does nothing."""
         self._closed = True
         self._transport.close()
 

@@ -1,4 +1,4 @@
-"""What users give to an admin client, checked before anything is asked of the cluster."""
+"""Checks of the arguments of an admin client, before any request is sent to the cluster."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, TypeVar
@@ -8,14 +8,14 @@ from hightide.records import TopicPartition
 
 T = TypeVar("T")
 
-# The controller takes so many partitions in one request (controller_service.proto).
+# The controller accepts this many partitions in one request (controller_service.proto).
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
 
 
 def checked_count(what: str, number: int) -> int:
-    """A number that a request can carry; whether it makes sense, the controller says. Raises
+    """A number that a request can carry; the controller checks whether it makes sense. Raises
     InvalidArgumentError."""
     if not -_INT32_MAX <= number <= _INT32_MAX:
         raise InvalidArgumentError(f"{what} is {number}; no topic is that large")
@@ -50,7 +50,8 @@ def checked_throttle(bytes_per_s: int) -> int:
 
 
 def checked_settings(configs: Mapping[str, str], reset: Iterable[str]) -> list[str]:
-    """The settings to reset. Raises InvalidArgumentError where nothing is asked for, or both of one."""
+    """The settings to reset. Raises InvalidArgumentError if no change is asked for, or a setting is both set
+    and reset."""
     names = list(dict.fromkeys(reset))
     if not configs and not names:
         raise InvalidArgumentError("no setting is named that should change")
@@ -61,6 +62,6 @@ def checked_settings(configs: Mapping[str, str], reset: Iterable[str]) -> list[s
 
 
 def pieces(items: Sequence[T]) -> Iterator[Sequence[T]]:
-    """Cut what one request cannot carry."""
+    """Cut the items into pieces that one request can carry."""
     for start in range(0, len(items), PARTITIONS_PER_REQUEST_MAX):
         yield items[start : start + PARTITIONS_PER_REQUEST_MAX]

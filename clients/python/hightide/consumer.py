@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# While waiting, errors are looked for so often.
+# While a call waits, it looks for errors this often.
 _CHECK_S = 0.25
 
 
@@ -43,13 +43,13 @@ class Consumer:
 
     Records of one partition come in offset order. Nothing connects before the first use.
 
-    With `group`, the group's coordinator shares the partitions of `topics` (a mapping says how many streams,
-    and so shares, of each), or of all topics that match the RE2 expression `pattern`, out among the consumers
-    of the group. With `auto_commit`, what was handed out is committed once the user has come back for more.
-    The callbacks are called with partitions, inside of poll(), an iteration or close(): `on_assign` before
-    the first record of them, `on_revoke` before they are given back, `on_lost` when they were given away
-    meanwhile (where it is not given, on_revoke is called). `instance_id` keeps the partitions of a process
-    that is restarted within its session timeout.
+    With `group`, the group's coordinator divides the partitions among the consumers of the group: those of
+    `topics`, or of all topics that match the RE2 expression `pattern`. `topics` may be a mapping, which gives
+    the number of streams, and so of shares, for each topic. With `auto_commit`, records that were returned
+    are committed when the user asks for more. The callbacks are called with partitions, inside of poll(), an
+    iteration or close(): `on_assign` before the first of their records, `on_revoke` before they are given
+    back, and `on_lost` if another consumer has got them meanwhile (without it, on_revoke is called).
+    `instance_id` keeps the partitions of a process that is restarted within its session timeout.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class Consumer:
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions from now on, and no others. Partitions that stay keep their position; new
-        ones start as offset_reset says (earliest for "error")."""
+        ones start where offset_reset says (for "error": at the earliest offset)."""
         if self._seat is not None:
             raise InvalidArgumentError("in a group, the coordinator assigns; leave out group= to assign")
         with self._changed:
@@ -134,8 +134,8 @@ class Consumer:
 
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
-        """The partitions that are assigned, sorted. With `topics`, known after the first use; in a group,
-        those that are this consumer's just now."""
+        """The assigned partitions, sorted. With `topics`, they are known after the first use; in a group,
+        they are those that this consumer has at the moment."""
         self._wait_for_assignment()
         with self._changed:
             if self._seat is not None:
@@ -143,7 +143,7 @@ class Consumer:
             return tuple(sorted(self._core.positions))
 
     def __iter__(self) -> Iterator[Record]:
-        """Every record, for ever: waits for new ones at the end. Errors as of poll()."""
+        """Yield every record, for ever; at the end, wait for new ones. Errors as of poll()."""
         while True:
             self._come_back()
             if not self._in_delivery.has_records:
@@ -153,8 +153,8 @@ class Consumer:
             yield from self._in_delivery.iterate()
 
     def read_to_end(self) -> Iterator[Record]:
-        """Every record up to the end offsets as they are when the iteration starts; then it stops. Not in a
-        group, whose partitions come and go meanwhile."""
+        """Yield every record up to the end offsets at the start of the iteration, then stop. Not for groups,
+        whose partitions change meanwhile."""
         if self._seat is not None:
             raise InvalidArgumentError("read_to_end() is not for consumers in a group; poll() and see lag()")
         self._wait_for_assignment()
@@ -177,12 +177,12 @@ class Consumer:
                 if self._in_delivery.next_offset >= ends[partition]:
                     waiting.discard(partition)
         finally:
-            # What is newer than the end was only passed over; the next poll() begins there.
+            # Records after the end were fetched but not returned; the next poll() begins there.
             for partition in overshot:
                 self.seek(partition, ends[partition])
 
     def poll(self, timeout_s: float = 1.0, max_records: int = 500) -> list[Record]:
-        """The next records; an empty list where none came in time. Raises BrokersUnavailableError,
+        """Return the next records, or an empty list if none came in time. Raises BrokersUnavailableError,
         UnknownTopicError (deleted), OffsetOutOfRangeError (offset_reset="error"), CorruptBatchError,
         ClosedError; in a group also CoordinatorUnavailableError, NoCommittedOffsetError, and the
         coordinator's typed refusal of the registration."""
@@ -208,8 +208,9 @@ class Consumer:
         return records
 
     def poll_arrow(self, timeout_s: float = 1.0) -> "pa.RecordBatch":
-        """The next rows of one partition, with the columns topic, partition, offset, timestamp, key, value
-        and, where records have them, headers. No rows where none came in time. Errors as of poll()."""
+        """Return the next rows of one partition, with the columns topic, partition, offset, timestamp, key,
+        value and, if records have them, headers. If none came in time, there are no rows. Errors as of
+        poll()."""
         self._come_back()
         with self._changed:
             self._in_delivery.give_up()
@@ -220,7 +221,7 @@ class Consumer:
                 return batch
 
     def _next_arrow(self, timeout_s: float) -> "tuple[pa.RecordBatch, int]":
-        """The rows of the next chunks, and how many chunks those are: it may be that all were left out."""
+        """The rows of the next chunks, and the number of those chunks; all rows may have been left out."""
         chunk = self._next_chunk(timeout_s)
         chunks: list[FetchedBatch] = []
         if chunk is not None:
@@ -228,7 +229,8 @@ class Consumer:
                 self._core.put_back(chunk)
                 chunks = gather(self._core)
                 if chunks and self._seat is not None:
-                    # What came first may be held by now, so that these are another partition's.
+                    # The partition of the first chunk may be paused by now, so that these are another
+                    # partition's.
                     self._seat.core.ownership.took(chunks[0].partition)
                 if self._core.wants_poll:
                     self._driver.poke()
@@ -253,8 +255,8 @@ class Consumer:
             self._seat.come_back(self._driver)
 
     def _next_chunk(self, timeout_s: float | None, *, is_more: bool = False) -> FetchedBatch | None:
-        """Wait for the next batch; `is_more`: the user has some records already, so that callbacks have to
-        wait. Raises what poll() documents."""
+        """Wait for the next batch. `is_more` means that the user already has some records, so that callbacks
+        have to wait. Raises as poll() documents."""
         deadline_ms = None if timeout_s is None else now_ms() + timeout_s * 1000
         while True:
             with self._changed:
@@ -271,8 +273,8 @@ class Consumer:
             self._come_back()
 
     def _wait_for_chunk(self, deadline_ms: float | None) -> tuple[FetchedBatch | None, bool]:
-        """The next batch, and whether the time is up; neither where the user is to be told something first.
-        Called with the lock."""
+        """The next batch, and whether the time is up. Neither is set if the user must be told something
+        first. Called with the lock."""
         while True:
             self._check_open()
             chunk = self._take()
@@ -294,8 +296,8 @@ class Consumer:
         return chunk
 
     def _begin(self, chunk: FetchedBatch) -> None:
-        """Hand out this chunk's records next. One that cannot be read stays first in the queue, so that it is
-        not passed over before the user has sought beyond it."""
+        """Return this chunk's records next. A chunk that cannot be read stays first in the queue, so that it
+        is not passed over before the user has sought beyond it."""
         try:
             self._in_delivery.begin(chunk)
         except CorruptBatchError:
@@ -342,7 +344,7 @@ class Consumer:
             self._go_on_at({partition: self.position(partition) for partition in wanted})
 
     def _go_on_at(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """The group goes on where the user sought: with auto commit, that is committed at once."""
+        """Let the group go on where the user sought: with auto commit, that position is committed at once."""
         assert self._seat is not None, "in a group"
         with self._changed:
             for partition, offset in offsets.items():
@@ -358,9 +360,9 @@ class Consumer:
         return GroupOperations(self._bootstrap, self._settings.unavailable_timeout_ms, now_ms, self._seen)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Read on from this offset; in a group with auto_commit, that is committed before it returns, and
-        else by the next commit(), also where it goes back. Raises NotAssignedError, InvalidArgumentError for
-        a negative offset."""
+        """Read on from this offset. In a group with auto_commit, the offset is committed before it returns;
+        otherwise the next commit() commits it, even if it goes back. Raises NotAssignedError,
+        InvalidArgumentError for a negative offset."""
         if offset < 0:
             raise InvalidArgumentError(f"offset {offset} is negative; offsets begin at 0")
         self._wait_for_assignment()
@@ -372,21 +374,21 @@ class Consumer:
             self._go_on_at({partition: offset})
 
     def seek_to_timestamp(self, partition: TopicPartition | None, timestamp: datetime | int) -> None:
-        """Read on from the first record at or after a time (aware datetime, or microseconds since 1970), else
-        from the end; None means all assigned partitions."""
+        """Read on from the first record at or after a time (aware datetime, or microseconds since 1970), or
+        from the end if there is none. None means all assigned partitions."""
         look_up = offset_at_time(timestamp)
         self._reset(self.assignment if partition is None else [partition], look_up)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Read on from the first offset that exists; without arguments, of all assigned partitions."""
+        """Read on from the first offset that exists; without arguments, in all assigned partitions."""
         self._reset(partitions or self.assignment, EARLIEST)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Read on from the high watermark; without arguments, of all assigned partitions."""
+        """Read on from the high watermark; without arguments, in all assigned partitions."""
         self._reset(partitions or self.assignment, LATEST)
 
     def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record that will be handed out. Looks it up where it is not known yet."""
+        """The offset of the next record that will be returned. It is looked up if it is not known yet."""
         self._wait_for_assignment()
         with self._changed:
             self._drive()
@@ -400,7 +402,7 @@ class Consumer:
                 self._changed.wait(_CHECK_S)
 
     def lag(self) -> Mapping[TopicPartition, int]:
-        """How many records each assigned partition is behind its high watermark, as last heard of."""
+        """How many records each assigned partition is behind its high watermark, as last heard."""
         with self._changed:
             self._in_delivery.settle()
             return {
@@ -410,15 +412,15 @@ class Consumer:
             }
 
     def skipped_batches(self) -> Mapping[TopicPartition, SkippedBatches]:
-        """What was left out of each partition so far, with on_corrupt_batch="skip"."""
+        """The batches that were left out of each partition so far, with on_corrupt_batch="skip"."""
         return self._in_delivery.corrupt.skipped
 
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset that exists, asked of the leaders."""
+        """The first offset that exists, from the leaders."""
         return self._listed(dict.fromkeys(partitions, EARLIEST))
 
     def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The high watermark, asked of the leaders."""
+        """The high watermark, from the leaders."""
         return self._listed(dict.fromkeys(partitions, LATEST))
 
     def _listed(self, wanted: Mapping[TopicPartition, OffsetAt]) -> dict[TopicPartition, int]:
@@ -428,7 +430,7 @@ class Consumer:
     def offsets_for_times(
         self, times: Mapping[TopicPartition, datetime | int]
     ) -> dict[TopicPartition, int | None]:
-        """The first offset at or after a time; None where no committed record is that late."""
+        """The first offset at or after a time; None if no committed record is that late."""
         wanted = {partition: offset_at_time(timestamp) for partition, timestamp in times.items()}
         return self._run(self._operations().list_offsets(wanted))
 
@@ -437,8 +439,8 @@ class Consumer:
         return self._run(self._operations().partitions_for(topic))
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out, and fetch, nothing of these partitions until they are resumed; without arguments, of all
-        that are assigned. They stay this consumer's. Raises NotAssignedError."""
+        """Fetch and return nothing of these partitions until they are resumed; without arguments, of all that
+        are assigned. They stay assigned to this consumer. Raises NotAssignedError."""
         chosen = partitions or self.assignment
         with self._changed:
             self._in_delivery.give_up()
@@ -446,7 +448,7 @@ class Consumer:
                 self._core.pause(partition)
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Go on with paused partitions; without arguments, with all of them. Raises NotAssignedError."""
+        """Resume paused partitions; without arguments, all of them. Raises NotAssignedError."""
         with self._changed:
             for partition in partitions or self._core.paused():
                 self._core.resume(partition)
@@ -460,10 +462,10 @@ class Consumer:
     def commit(
         self, offsets: Mapping[TopicPartition, int] | None = None, *, metadata: str = ""
     ) -> dict[TopicPartition, int]:
-        """Write down how far this consumer has come, or these offsets (of the next record to read), with up
-        to 4,096 characters of `metadata`: durable when it returns what it wrote. Raises FencedGenerationError
-        for what belongs to another consumer by now, CommitGoesBackError, UnknownMemberError,
-        NotAssignedError, CoordinatorUnavailableError."""
+        """Commit the position of this consumer, or these offsets (of the next record to read), with up to
+        4,096 characters of `metadata`. Returns the offsets that were written, which are then durable. Raises
+        FencedGenerationError for partitions that belong to another consumer by now, CommitGoesBackError,
+        UnknownMemberError, NotAssignedError, CoordinatorUnavailableError."""
         seat = self._seated("commit()")
         with self._changed:
             self._check_open()
@@ -480,8 +482,8 @@ class Consumer:
     def committed(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, int | None]:
-        """What the group has committed of these partitions, or of those that are assigned; None: nothing.
-        Raises CoordinatorUnavailableError."""
+        """The offsets that the group has committed for these partitions, or for those that are assigned;
+        None: none. Raises CoordinatorUnavailableError."""
         seat = self._seated("committed()")
         wanted = self.assignment if partitions is None else tuple(partitions)
         found = self._run(self._operations().offsets_of(seat.core.settings.group, wanted))
@@ -494,14 +496,15 @@ class Consumer:
 
     @property
     def streams(self) -> Mapping[int, tuple[TopicPartition, ...]]:
-        """What each stream of this consumer was given by its group: `topics={"flights": 4}` makes four."""
+        """The partitions that the group has assigned to each stream of this consumer: `topics={"flights": 4}`
+        makes four streams."""
         seat = self._seated("streams")
         with self._changed:
             return seat.core.ownership.streams()
 
     @property
     def generations(self) -> Mapping[TopicPartition, int]:
-        """The group's generation in which each partition was given to this consumer: the fence of its
+        """The group's generation in which each partition was assigned to this consumer: the fence of its
         commits."""
         seat = self._seated("generations")
         with self._changed:
@@ -509,12 +512,13 @@ class Consumer:
 
     @property
     def consumer_id(self) -> str:
-        """This consumer's name in its group; empty before it is registered, unless it was given one."""
+        """This consumer's name in its group. It is empty before the consumer is registered, unless the user
+        chose the name."""
         return self._seated("consumer_id").core.membership.consumer_id
 
     def close(self) -> None:
-        """Stop fetching and let go of everything; in a group, settle and commit what was handed out (with
-        auto_commit), and leave at once. Closing twice does nothing."""
+        """Stop fetching and close all connections. In a group, first commit the records that were returned
+        (with auto_commit), and leave at once. Closing twice does nothing."""
         self._close(is_settled=True)
 
     def _close(self, *, is_settled: bool) -> None:
@@ -538,5 +542,5 @@ class Consumer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A record whose processing raised is in hand, and not settled: it is read again.
+        # A record whose processing raised is not settled: it is read again.
         self._close(is_settled=kind is None)

@@ -1,4 +1,4 @@
-"""What all errors of the SDK have in common; see `hightide.errors`."""
+"""The base of all errors of the SDK; see `hightide.errors`."""
 
 import re
 from collections.abc import Mapping
@@ -35,11 +35,13 @@ class HightideError(Exception):
         self.metadata: Mapping[str, str] = dict(metadata or {})
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Errors cross processes (Spark's, multiprocessing's), whatever their constructors ask for."""
+        """Pickle an error, so that it can cross processes (Spark's, multiprocessing's), whatever its
+        constructor requires."""
         return _restored, (type(self), self.args, self.__dict__)
 
     def __str__(self) -> str:
-        """Each of address, topic, partition and next step is said once, whoever said it."""
+        """The message. It names each of address, topic, partition and next step once, even if the server's
+        text names it too."""
         named = f"{self.topic}-{self.partition}" in self.message
         where = [
             f"{name} {value}"
@@ -59,7 +61,8 @@ class HightideError(Exception):
         return re.search(rf"(?<![\w.-]){re.escape(self.address)}(?!\d)", self.message) is not None
 
     def _says_next_step(self) -> bool:
-        """Servers say it themselves in some messages, for those who call them without this SDK."""
+        """Whether the message already has a next step: servers add one to some messages, for callers without
+        this SDK."""
         step, message = self.next_step.rstrip(".").lower(), self.message.lower()
         commands = _COMMAND.findall(step)
         if commands and all(each in message for each in commands):
@@ -74,7 +77,7 @@ def _restored(cls: type[HightideError], args: tuple[object, ...], fields: Mappin
     return error
 
 
-# -- what servers answer -------------------------------------------------------------------------------------
+# -- errors that servers answer with -------------------------------------------------------------------------
 
 
 class ServerError(HightideError):

@@ -1,11 +1,11 @@
-"""Everything the SDK raises. One class for each `ErrorCode` a server can answer with, and those the client
-itself finds out.
+"""All errors that the SDK raises. There is one class for each `ErrorCode` that a server can answer with, and
+one for each error that the client itself detects.
 
 Strategy: servers name a code, either in the `google.rpc.ErrorInfo` of a failed call or in a result inside of
-a call that succeeded; `from_code` and `from_reason` are the only places that turn one into an exception.
-`retriable` says that the same request may succeed later, `refresh_metadata` that the client should first ask
-who leads. A message names the address, topic, partition and value that it is about, and ends with the next
-step.
+a call that succeeded. `from_code` and `from_reason` are the only places that turn a code into an exception.
+`retriable` says that the same request may succeed later. `refresh_metadata` says that the client should first
+look up the leader again. A message names the address, topic, partition and value that it is about, and ends
+with the next step.
 """
 
 from collections.abc import Mapping, Sequence
@@ -63,7 +63,7 @@ class LimitExceededError(ServerError):
 
 
 class OverloadedError(ServerError):
-    """The server holds as much unfinished work as it may."""
+    """The server already holds as much unfinished work as it is allowed to."""
 
     code = errors_pb2.ERROR_CODE_OVERLOADED
     retriable = True
@@ -79,7 +79,7 @@ class ShuttingDownError(ServerError):
 
 
 class TimedOutError(ServerError):
-    """The work was not finished before its time ran out; it may still happen."""
+    """The work was not finished in the given time; it may still be carried out."""
 
     code = errors_pb2.ERROR_CODE_TIMED_OUT
     retriable = True
@@ -87,7 +87,7 @@ class TimedOutError(ServerError):
 
 
 class ZookeeperUnavailableError(ServerError):
-    """ZooKeeper does not answer, so that nothing can be decided now."""
+    """ZooKeeper does not answer, so no decision can be made now."""
 
     code = errors_pb2.ERROR_CODE_ZOOKEEPER_UNAVAILABLE
     retriable = True
@@ -166,7 +166,7 @@ class TopicBeingDeletedError(ServerError):
 
 
 class NoReassignmentError(ServerError):
-    """The partition is not on the move."""
+    """The partition is not being moved."""
 
     code = errors_pb2.ERROR_CODE_NO_REASSIGNMENT
     next_step = "`hightide reassign ls` shows what is on the move."
@@ -219,8 +219,8 @@ class FencedLeaderEpochError(ServerError):
 
 
 class UnknownLeaderEpochError(ServerError):
-    """The leader epoch in the request is newer than the broker's: the broker is behind. It may stay behind
-    while others know of a newer leader still."""
+    """The leader epoch in the request is newer than the broker's: the broker is behind. It may stay behind,
+    even if other brokers already know of a newer leader."""
 
     code = errors_pb2.ERROR_CODE_UNKNOWN_LEADER_EPOCH
     retriable = True
@@ -282,7 +282,7 @@ class OffsetOutOfRangeError(ServerError):
 
 
 class OffsetNotAvailableError(ServerError):
-    """The leader cannot tell yet what is committed: it is new, or does not know whether it still leads."""
+    """The leader does not know what is committed: it is new, or unsure whether it still leads."""
 
     code = errors_pb2.ERROR_CODE_OFFSET_NOT_AVAILABLE
     retriable = True
@@ -326,7 +326,7 @@ class UnsupportedMagicError(ServerError):
 
 
 class BatchTooLargeError(ServerError):
-    """The batch is larger than max.message.bytes, or than readers take when it is decompressed."""
+    """The batch is larger than max.message.bytes, or than readers accept when it is decompressed."""
 
     code = errors_pb2.ERROR_CODE_BATCH_TOO_LARGE
     next_step = "Send smaller records, or raise the topic's max.message.bytes."
@@ -366,8 +366,7 @@ class SequenceConflictError(ServerError):
 
 
 class TooManyProducersError(ServerError):
-    """The log remembers as many producers as it may, and all of them may still try again: no new one is taken
-    yet."""
+    """The log remembers as many producers as it may; all may still retry, so no new one is accepted."""
 
     code = errors_pb2.ERROR_CODE_TOO_MANY_PRODUCERS
     retriable = True
@@ -375,7 +374,7 @@ class TooManyProducersError(ServerError):
 
 
 class StorageFailedError(ServerError):
-    """The log directory failed (an I/O error); what it holds is offline on this broker."""
+    """The log directory failed (an I/O error); its partitions are offline on this broker."""
 
     code = errors_pb2.ERROR_CODE_STORAGE_FAILED
     retriable = True
@@ -384,7 +383,7 @@ class StorageFailedError(ServerError):
 
 
 class DiskFullError(ServerError):
-    """The disk is full; reads go on, writes resume when there is room."""
+    """The disk is full. Reads go on; writes resume when there is room."""
 
     code = errors_pb2.ERROR_CODE_DISK_FULL
     retriable = True
@@ -392,16 +391,16 @@ class DiskFullError(ServerError):
 
 
 class DivergingLogError(ServerError):
-    """The log does not hold the record that this client read before the offset: an unclean election took it
-    away, or the partition was made anew."""
+    """The log does not hold the record that this client read before the offset: an unclean election removed
+    it, or the partition was created anew."""
 
     code = errors_pb2.ERROR_CODE_DIVERGING_LOG
     next_step = "What was read beyond it may exist nowhere else; seek to go on, or set offset_reset."
 
     @property
     def diverging_end_offset(self) -> int:
-        """The offset up to which the log still agrees with what was read; seek to it to go on. -1 where it is
-        not known."""
+        """The offset up to which the log still agrees with the records that this client read; seek to it to
+        go on. -1 if it is not known."""
         return int(self.metadata.get("diverging_end_offset", -1))
 
 
@@ -446,15 +445,16 @@ def from_reason(
     return UnknownServerError(text, topic=topic, partition=number, address=address, metadata=details)
 
 
-# -- what the client finds out by itself ---------------------------------------------------------------------
+# -- errors that the client detects itself
+# --------------------------------------------------------------------
 
 
 class ClientError(HightideError):
-    """An error that the client found out by itself; no server has named a code."""
+    """An error that the client detected itself; no server has named a code."""
 
 
 class AddressUnreachableError(ClientError):
-    """One address does not answer: nothing listens there, or the connection broke. The request may have
+    """One address does not answer: no process listens there, or the connection broke. The request may have
     arrived."""
 
     retriable = True
@@ -462,20 +462,20 @@ class AddressUnreachableError(ClientError):
 
 
 class RequestTimeoutError(ClientError):
-    """One request was not answered in its time. It may have arrived."""
+    """One request was not answered in time. It may have arrived."""
 
     retriable = True
     refresh_metadata = True
 
 
 class UnexpectedAnswerError(ClientError):
-    """What answered does not speak Hightide's protocol, or an answer cannot be read."""
+    """The process that answered does not use Hightide's protocol, or its answer cannot be read."""
 
     next_step = "Check that the address belongs to a Hightide server of the same version."
 
 
 class BrokersUnavailableError(ClientError):
-    """No broker answered within the budget. `addresses` are all that were tried."""
+    """No broker answered within the budget. `addresses` lists all that were tried."""
 
     retriable = True
     next_step = "Check that the cluster runs and the bootstrap addresses are right; try `hightide doctor`."
@@ -486,14 +486,14 @@ class BrokersUnavailableError(ClientError):
 
 
 class ControllerUnavailableError(ClientError):
-    """The brokers know no active controller that answers, within the budget."""
+    """Within the budget, the brokers named no active controller that answers."""
 
     retriable = True
     next_step = "Check that a controller runs and reaches ZooKeeper (`hightide cluster health`)."
 
 
 class CoordinatorUnavailableError(ClientError):
-    """The brokers know no active coordinator of the group that answers, within the budget."""
+    """Within the budget, the brokers named no active coordinator of the group that answers."""
 
     retriable = True
     next_step = "Check that a coordinator runs and reaches ZooKeeper (`hightide cluster health`)."
@@ -501,7 +501,7 @@ class CoordinatorUnavailableError(ClientError):
 
 class DeliveryTimeoutError(ClientError):
     """A record was not acknowledged within delivery_timeout_ms. `maybe_appended` says whether it may have
-    been appended nevertheless: it was sent at least once and no broker said no."""
+    been appended nevertheless: it was sent at least once, and no broker refused it."""
 
     def __init__(
         self, message: str, *, topic: str, partition: int, maybe_appended: bool, address: str | None = None
@@ -511,7 +511,7 @@ class DeliveryTimeoutError(ClientError):
 
 
 class BufferFullError(ClientError):
-    """buffer_memory_bytes of records wait for acknowledgement and none left within max_block_ms."""
+    """Records of buffer_memory_bytes are unfinished, and none of them finished within max_block_ms."""
 
     retriable = True
     next_step = "Send more slowly, raise buffer_memory_bytes, or look why brokers are slow to acknowledge."
@@ -532,42 +532,42 @@ class UndeliveredError(ClientError):
 
 
 class TopicRecreatedError(ClientError):
-    """The topic was deleted, and another one of its name created."""
+    """The topic was deleted, and another one with its name was created."""
 
     next_step = "What the old one held is gone; begin anew with the new one."
 
 
 class RangeDeletedError(ClientError):
-    """Records of a range that is read were deleted: retention, or an operator, has moved the log's start."""
+    """Records of a range that is being read were deleted: retention or an operator moved the log's start."""
 
     next_step = "Begin at the log's start, or keep records for longer (retention.ms, retention.bytes)."
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that there is."""
+        """The first offset that still exists."""
         return int(self.metadata["log_start_offset"])
 
 
 class RangeLostError(ClientError):
-    """Records of a range that is read are lost, although they were committed: after an unclean election, the
-    log ends before them or holds others in their place."""
+    """Committed records of a range that is being read are lost: after an unclean election, the log ends
+    before them or holds others in their place."""
 
     next_step = "Look for them on the replicas that led before (`hightide topic describe`), or do without."
 
     @property
     def end_offset(self) -> int:
-        """Where the log ends, or parts from what was read before."""
+        """The offset at which the log ends, or begins to differ from the records read before."""
         return int(self.metadata["end_offset"])
 
 
 class UnreadableBatchError(CorruptBatchError):
-    """The bytes of a batch are those that were written, and no record batch: its producer made it wrong."""
+    """A batch arrived as it was written, but is no valid record batch: its producer made it wrong."""
 
     next_step = 'Seek to next_offset, or set on_corrupt_batch="skip", to go on behind it.'
 
     @property
     def next_offset(self) -> int:
-        """The offset behind the batch."""
+        """The offset after the batch."""
         return int(self.metadata["next_offset"])
 
 
@@ -578,7 +578,7 @@ class ClosedError(ClientError):
 
 
 class DeliveryPendingError(ClientError, TimeoutError):
-    """The time given to `Delivery.result()` ran out; the record is still on its way."""
+    """The time given to `Delivery.result()` ran out; the record is still being delivered."""
 
     retriable = True
 
@@ -594,6 +594,6 @@ class NotAssignedError(ClientError):
 
 
 class NoCommittedOffsetError(ClientError):
-    """The group has committed nothing for the partition, and offset_reset="error" says not to guess."""
+    """The group has committed nothing for the partition, and offset_reset="error" allows no default."""
 
     next_step = "seek() to where it should begin, or set offset_reset."

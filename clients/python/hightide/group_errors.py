@@ -1,4 +1,4 @@
-"""What coordinators of consumer groups answer; part of the catalogue of `hightide.errors`."""
+"""The errors that coordinators of consumer groups answer with; part of the catalogue of `hightide.errors`."""
 
 from hightide.error_base import ServerError
 from hightide.v1 import errors_pb2
@@ -13,7 +13,7 @@ class NotCoordinatorError(ServerError):
 
 
 class CoordinatorLoadingError(ServerError):
-    """The coordinator is still reading what it takes over."""
+    """The coordinator is still reading the state of the groups that it takes over."""
 
     code = errors_pb2.ERROR_CODE_COORDINATOR_LOADING
     retriable = True
@@ -55,14 +55,14 @@ class UnknownAssignorError(ServerError):
 
 
 class InvalidPatternError(ServerError):
-    """The pattern is no RE2 expression, or too large a one."""
+    """The pattern is not an RE2 expression, or is too large."""
 
     code = errors_pb2.ERROR_CODE_INVALID_PATTERN
     next_step = "Patterns are RE2 expressions that match whole topic names."
 
 
 class UnknownMemberError(ServerError):
-    """No member of the group has this member id: it never had, was declared dead, or left."""
+    """No member of the group has this member id: it never existed, was declared dead, or has left."""
 
     code = errors_pb2.ERROR_CODE_UNKNOWN_MEMBER
     next_step = "Register again; what was not committed is read again by whoever owns it now."
@@ -83,7 +83,7 @@ class FencedInstanceError(ServerError):
 
 
 class GroupNotEmptyError(ServerError):
-    """The group has members, so that the request has to wait until they are gone."""
+    """The group has members; the request can only succeed once they are gone."""
 
     code = errors_pb2.ERROR_CODE_GROUP_NOT_EMPTY
     next_step = "Close its consumers first; `hightide group describe` shows them."
@@ -110,7 +110,7 @@ class SessionTimedOutError(ServerError):
 
 
 class StaleCoordinatorEpochError(ServerError):
-    """The coordinator that was asked was deposed: the client has heard of a later one."""
+    """The coordinator that was asked is no longer the active one: the client has heard of a later one."""
 
     code = errors_pb2.ERROR_CODE_STALE_COORDINATOR_EPOCH
     retriable = True

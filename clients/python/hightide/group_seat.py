@@ -14,12 +14,12 @@ from hightide.consuming.fetch_position import FetchedBatch
 from hightide.consuming.fetched_records import RecordsInDelivery
 from hightide.transport.driver import Driver, now_ms
 
-# While the goodbye is under way, its end is looked for so often.
+# While the consumer leaves, it checks this often whether that has ended.
 _CHECK_S = 0.25
 
 
 class GroupSeat:
-    """One a consumer in a group. `changed` is the consumer's lock."""
+    """The seat of one consumer in its group. `changed` is the consumer's lock."""
 
     def __init__(
         self,
@@ -36,8 +36,9 @@ class GroupSeat:
         )
 
     def come_back(self, driver: Driver) -> None:
-        """The user is back: what it had is settled, and it is told what has come and gone. Called without the
-        lock, at the start of whatever hands out records. Raises what the user's callbacks raise."""
+        """Settle the records that the user had, and report partitions that have come and gone. Called without
+        the lock, when the user asks for records again, before any are returned. Raises what the user's
+        callbacks raise."""
         while True:
             with self._changed:
                 self.core.came_back(now_ms())
@@ -59,12 +60,13 @@ class GroupSeat:
             callback(event.partitions)
 
     def take(self, now: float) -> FetchedBatch | None:
-        """The next chunk, unless nothing may be handed out now. Called with the lock."""
+        """The next chunk, or None if no records may be returned now. Called with the lock."""
         return self.core.take(now)
 
     def leave(self, driver: Driver, *, is_settled: bool) -> None:
-        """Tell the user that all is given back, say goodbye, and wait until the coordinator has written the
-        final positions down, or the time is up. Called without the lock. Raises what the callbacks raise."""
+        """Report to the user that all partitions are given back, leave the group, and wait until the
+        coordinator has written the final positions, or the time is up. Called without the lock. Raises what
+        the callbacks raise."""
         with self._changed:
             self.core.ownership.came_back(is_settled=is_settled)
             events = self.core.ownership.farewell()

@@ -1,4 +1,4 @@
-"""What the SDK tells of consumer groups. All of it is immutable."""
+"""The values that describe consumer groups. All of them are immutable."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ class GroupListing:
 @dataclass(frozen=True, slots=True)
 class GroupMember:
     """One consumer of a group. A member that is not connected keeps its partitions for a while. `partitions`
-    are what it owns, each with the generation in which it was given."""
+    are those that it owns, each with the generation in which it was assigned."""
 
     consumer_id: str
     instance_id: str
@@ -40,8 +40,9 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """What a group has committed of a partition: the offset of the next record to read, the leader epoch of
-    the record before it (-1: not known), and what the application wanted kept with it."""
+    """The position that a group has committed for a partition: the offset of the next record to read, the
+    leader epoch of the record before it (-1: not known), and the metadata that the application stored with
+    it."""
 
     offset: int
     leader_epoch: int = -1
@@ -50,8 +51,8 @@ class CommittedOffset:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """Everything about one group, from its coordinator. `reason` says what began the last rebalance, or why
-    it failed."""
+    """The state of one group, from its coordinator. `reason` says what began the last rebalance, or why it
+    failed."""
 
     group: str
     state: GroupStateName
@@ -75,9 +76,9 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """How far a group is behind in one partition. `lag` counts the records between the committed offset and
-    the high watermark `end`; None where nothing is committed, or where the partition is not there any more.
-    `owner` is the consumer id of whoever reads it."""
+    """The lag of a group in one partition. `lag` is the number of records between the committed offset and
+    the high watermark `end`; it is None if nothing is committed, or if the partition no longer exists.
+    `owner` is the consumer id of the consumer that reads it."""
 
     partition: TopicPartition
     committed: int | None
@@ -88,8 +89,8 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True)
 class OffsetReset:
-    """What became of one partition of a reset. `previous` is what was committed before, None for nothing;
-    `offset` is what is committed now, or would be; `error` says why nothing was done."""
+    """The outcome of a reset for one partition. `previous` is the offset that was committed before, or None;
+    `offset` is the offset that is committed now, or would be. If nothing was done, `error` says why."""
 
     partition: TopicPartition
     previous: int | None
@@ -98,5 +99,5 @@ class OffsetReset:
 
     @property
     def ok(self) -> bool:
-        """Whether it was done, or could be."""
+        """Whether the reset was carried out, or could be."""
         return self.error is None

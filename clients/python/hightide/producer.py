@@ -39,9 +39,10 @@ if TYPE_CHECKING:
 class Producer:
     """Sends records; thread-safe. Records are gathered in batches and sent in the background.
 
-    With a `key` it is the same writer again as others of that key, and a sequence is a compare-and-set on the
-    log: what meets other records in its place fails with SequenceConflictError, and so does everything behind
-    it in that partition, until `go_on_at`. Only with acks="all"; one request is in flight a partition.
+    With a `key`, it is the same writer as others of that key, and each sequence is a compare-and-set on the
+    log. A batch that meets other records in its place fails with SequenceConflictError, and so do all later
+    ones in that partition, until `go_on_at`. A key needs acks="all"; each partition has one request in
+    flight.
 
     Raises InvalidArgumentError for settings that cannot be used. Nothing connects before the first send().
     """
@@ -80,7 +81,7 @@ class Producer:
         self._core = ProducerCore(
             self._settings, cluster, self, Delivery, random.getrandbits(16), random=random.Random()
         )
-        # The hot path reads topics from here; closing swaps it for an empty one.
+        # The fast path reads topics from here; closing replaces it with an empty one.
         self._topics: dict[str, TopicLanes] = self._core.topics
         self._transport = Transport(client_id)
         reporter = tracing.Reporter("send", client_id)
@@ -141,8 +142,7 @@ class Producer:
         timestamp_us: int | None,
         headers: Sequence[tuple[str, bytes]] | None,
     ) -> Delivery:
-        """Everything that is not the common case: checks, the first record of a topic or batch,
-        back-pressure."""
+        """Handle all but the common case: checks, the first record of a topic or batch, back-pressure."""
         value = as_bytes("value", value)
         key = as_bytes("key", key)
         headers = checked_headers(headers)
@@ -157,7 +157,7 @@ class Producer:
         return delivery
 
     def _until_room(self, take: Callable[[float], Any], topic: str) -> Any:
-        """Let the core take something; while the buffer is full, wait, at most max_block_ms."""
+        """Let the core take records; while the buffer is full, wait, at most max_block_ms."""
         deadline_ms: float | None = None
         with self._changed:
             while True:
@@ -210,8 +210,8 @@ class Producer:
                 self._changed.wait(min(0.1, (self._settings.max_block_ms - waited_ms) / 1000))
 
     def _until_grown(self, home: TopicLanes, partition: int | None) -> None:
-        """A partition that is not known is asked for: the topic may have it since a moment ago. Whether it
-        has, `lane_for` says."""
+        """Ask for a partition that is not known: the topic may have got it a moment ago. `lane_for` says
+        whether it has."""
         if partition is None or partition < home.partition_count:
             return
         end_ms = now_ms() + self._settings.max_block_ms
@@ -227,9 +227,9 @@ class Producer:
                 self._changed.wait(min(0.1, (end_ms - now) / 1000))
 
     def go_on_at(self, topic: str, partition: int, next_sequence: int) -> None:
-        """Only with a key, and when nothing is unfinished in that partition: what is sent there next has this
-        sequence, and what was refused there before stands in the way no more. Raises InvalidArgumentError,
-        and errors as of send()."""
+        """Set the sequence of the next record of a partition. Only with a key, and when all that was sent to
+        the partition is acknowledged or failed. Records that were refused there before no longer stand in the
+        way. Raises InvalidArgumentError, and errors as of send()."""
         home = self._topic(topic)
         self._until_grown(home, partition)
         with self._lock:
@@ -244,7 +244,7 @@ class Producer:
     def send_arrow(
         self, topic: str, records: "pa.RecordBatch | pa.Table", *, partition: int | None = None
     ) -> BulkDelivery:
-        """Take all rows of a table with the columns `value`, and where there are `key` (binary or string),
+        """Take all rows of a table with the column `value` and, optionally, `key` (binary or string),
         `timestamp` (timestamp or int64 of us) and `headers`. Equal keys keep their order. Errors as of
         send()."""
         rows = rows_of(records, time.time_ns() // 1000)
@@ -264,8 +264,8 @@ class Producer:
         return batch
 
     def flush(self, timeout_s: float | None = None) -> None:
-        """Send what waits and return when all of it is acknowledged or failed (each Delivery tells).
-        Raises UndeliveredError when the time runs out first."""
+        """Send all waiting records, and return when each is acknowledged or failed (see its Delivery). Raises
+        UndeliveredError when the time runs out first."""
         with self._lock:
             batches = tuple(self._core.unfinished())
             if batches:
@@ -280,8 +280,8 @@ class Producer:
             ) from None
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Flush, then let go of everything. Raises UndeliveredError where records were left when the time ran
-        out; those deliveries fail. Closing twice does nothing."""
+        """Flush, then close all connections. Raises UndeliveredError if records were left when the time ran
+        out; their deliveries fail. Closing twice does nothing."""
         with self._lock:
             if self._closed:
                 return
@@ -289,7 +289,7 @@ class Producer:
         try:
             self.flush(timeout_s)
         except UndeliveredError:
-            # Told below, with the final count.
+            # The error is raised below, with the final count.
             pass
         finally:
             left = self._end()
@@ -297,7 +297,8 @@ class Producer:
                 raise left
 
     def _end(self) -> UndeliveredError | None:
-        """Let go of everything, and fail the deliveries that are left; an error that counts them."""
+        """Close all connections and fail the deliveries that are left. Returns an error with their number, or
+        None."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -317,7 +318,7 @@ class Producer:
         return error
 
     def hurry(self, batch: PendingBatch) -> None:
-        """Someone waits for this batch: it does not linger. Called by deliveries, from any thread."""
+        """Send this batch at once, since its outcome is waited for. Called by deliveries, from any thread."""
         with self._lock:
             for leaf in batch.leaves():
                 leaf.is_urgent = True
@@ -325,7 +326,7 @@ class Producer:
 
     @property
     def undelivered_count(self) -> int:
-        """The number of records that were taken and are neither acknowledged nor failed yet."""
+        """The number of records that are neither acknowledged nor failed yet."""
         with self._lock:
             return self._core.undelivered_count
 

@@ -1,4 +1,4 @@
-"""Who a writer is, when it has to be the same one again after it was interrupted."""
+"""The identity of a writer that must stay the same after an interruption."""
 
 import hashlib
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ _ID_BITS: Final = 62
 
 @dataclass(frozen=True, slots=True)
 class ProducerKey:
-    """Given to `Producer(key=…)` by writers that begin again: the same name and part give the same producer
-    id, and versions its epochs, of which a newer one fences the older ones at the broker. So a name, a part
-    and a version (the number of a micro-batch, say) stand for one set of records, in one order of batches a
-    partition. Raises InvalidArgumentError."""
+    """The key given to `Producer(key=…)` by writers that begin again. The same name and part give the same
+    producer id. Versions give its epochs; at the broker a newer epoch fences the older ones. So a name, a
+    part and a version (such as the number of a micro-batch) stand for one set of records, in one order of
+    batches for each partition. Raises InvalidArgumentError."""
 
     name: str
     part: int
@@ -29,8 +29,8 @@ class ProducerKey:
 
     @property
     def producer_id(self) -> int:
-        """Never one that brokers give out: those are small, this one is 2^62 or more. It changes whenever the
-        epochs have been gone through, since an epoch has 15 bits."""
+        """The producer id. Brokers never give it out: theirs are small, this one is 2^62 or more. It changes
+        whenever all epochs have been used, since an epoch has 15 bits."""
         said = f"{self.part}/{self.version // _EPOCHS}/{self.name}".encode()
         return 1 << _ID_BITS | int.from_bytes(hashlib.sha256(said).digest()[:8], "big") >> (64 - _ID_BITS)
 

@@ -1,7 +1,7 @@
-"""Reads exact ranges of partitions: what Spark's tasks, and tools that compare replicas, read with.
+"""A reader of exact ranges of partitions, used by Spark's tasks and by tools that compare replicas.
 
-The shell of `RangeCore` for threads. It has none of its own: while the rows of one fetch are consumed, the
-next one is under way with gRPC.
+It is the shell of `RangeCore` for threads. It has no thread of its own: while the caller consumes the rows of
+one fetch, gRPC carries out the next one.
 """
 
 import queue
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 class RangeBatch:
     """The rows of one batch of the log that are in the range. `base_offset` is that of the first row; `rows`
     has the columns key, value, timestamp, and headers where the batch has them (`hightide.batch.body.SCHEMA`,
-    SCHEMA_WITH_HEADERS), over the bytes as they came. `header` is the whole batch's."""
+    SCHEMA_WITH_HEADERS), over the received bytes. `header` is that of the whole batch."""
 
     header: BatchHeader
     base_offset: int
@@ -42,8 +42,8 @@ class RangeBatch:
 
 
 class RangeReader:
-    """Reads ranges of offsets; thread-safe. One a process is enough for all that it reads: it keeps its
-    connections and what it knows of leaders.
+    """Reads ranges of offsets; thread-safe. One reader is enough for a process: it keeps its connections and
+    its knowledge of leaders.
 
     Raises InvalidArgumentError for settings that cannot be used. Nothing connects before the first read.
     """
@@ -85,16 +85,19 @@ class RangeReader:
         replica: int | None = None,
         on_corrupt_batch: OnCorruptBatch | None = None,
     ) -> Iterator[RangeBatch]:
-        """Exactly the records [start, end) in order, whatever leaders die meanwhile; of the topic with this
-        id, and no namesake. With `replica`, what the replica on that broker holds of them, as far as it knows
-        it to be committed. An end that is not committed yet is waited for. A batch that no reader can open
-        fails the read (UnreadableBatchError) or is left out, as `on_corrupt_batch` of the reader or of this
-        call says; one whose bytes were damaged fails it (CorruptBatchError).
+        """Yield exactly the records [start, end) in order, whichever leaders die meanwhile. They come from
+        the topic with this id, never from another topic of its name. With `replica`, they are read from the
+        replica on that broker, as far as it knows them to be committed. If the end is not committed yet, the
+        read waits for it. A batch that no reader can open fails the read (UnreadableBatchError) or is left
+        out, depending on `on_corrupt_batch` of the reader or of this call. A batch whose bytes were damaged
+        fails it (CorruptBatchError).
 
         Each loss has its error: RangeDeletedError (retention), RangeLostError (unclean election),
-        TopicRecreatedError, UnknownTopicError (deleted), UnknownPartitionError (shrunk). What may pass is
-        raised when nothing came for unavailable_timeout_ms: BrokersUnavailableError, PartitionOfflineError,
-        OffsetNotAvailableError, AddressUnreachableError. Raises InvalidArgumentError, ClosedError."""
+        TopicRecreatedError, UnknownTopicError (deleted), UnknownPartitionError (shrunk). Errors that may pass
+        are raised only when no record came for unavailable_timeout_ms: BrokersUnavailableError,
+        PartitionOfflineError, OffsetNotAvailableError, AddressUnreachableError. Raises InvalidArgumentError,
+        ClosedError.
+        """
         wanted = WantedRange(TopicPartition(topic, partition), topic_id, start, end, replica)
         if self._closed:
             raise ClosedError("this range reader is closed")
@@ -104,7 +107,7 @@ class RangeReader:
 
     @property
     def skipped_batches(self) -> Mapping[TopicPartition, SkippedBatches]:
-        """What was left out of each partition so far, by all reads together."""
+        """The batches that were left out of each partition so far, by all reads together."""
         return self._corrupt.skipped
 
     def _read(self, core: RangeCore, on_corrupt_batch: OnCorruptBatch | None) -> Iterator[RangeBatch]:
@@ -137,7 +140,7 @@ class RangeReader:
         return RangeBatch(chunk.header, base_offset, rows)
 
     def close(self) -> None:
-        """Let go of all connections; reads under way fail with ClosedError. Closing twice does nothing."""
+        """Close all connections; reads under way fail with ClosedError. Closing twice does nothing."""
         self._closed = True
         self._transport.close()
 
@@ -151,8 +154,8 @@ class RangeReader:
 
 
 class _FetchAhead:
-    """A `RangeCore.fetch` that has begun: its first call is under way. The rest is done by whoever waits for
-    its result."""
+    """A `RangeCore.fetch` whose first call is under way. The thread that waits for its result does the
+    rest."""
 
     def __init__(self, core: RangeCore, transport: Transport, lock: threading.Lock) -> None:
         self._operation = core.fetch()
@@ -164,8 +167,8 @@ class _FetchAhead:
         self._go_on(None)
 
     def _go_on(self, outcome: Any) -> None:
-        """Let the core act on what came, and make the call that it asks for next. Raises StopIteration with
-        the result, and as `RangeCore.fetch`."""
+        """Pass the call's outcome to the core, and make the call that it asks for next. Raises StopIteration
+        with the result, and errors as `RangeCore.fetch`."""
         with self._lock:
             if isinstance(outcome, HightideError):
                 self._step = self._operation.throw(outcome)
@@ -178,7 +181,7 @@ class _FetchAhead:
         self._outcomes.put(outcome)
 
     def result(self) -> list[FetchedBatch]:
-        """Wait for it. Raises as `RangeCore.fetch`."""
+        """Wait for the fetch to end and return its batches. Raises as `RangeCore.fetch`."""
         try:
             while True:
                 if isinstance(self._step, Pause):
@@ -191,7 +194,7 @@ class _FetchAhead:
             return chunks
 
     def cancel(self) -> None:
-        """Nobody waits for it any more."""
+        """Give the fetch up: its result is no longer wanted."""
         if self._future is not None:
             self._future.cancel()
         self._operation.close()

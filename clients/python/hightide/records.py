@@ -1,4 +1,5 @@
-"""What the SDK hands out: records, and what is known of topics and of the cluster. All of it is immutable."""
+"""The values that the SDK returns: records, and descriptions of topics and of the cluster. All of them are
+immutable."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -45,8 +46,8 @@ class Record:
 
 
 class _UnsealedRecord:
-    """A Record while it is filled in. A frozen dataclass pays 150 ns a field for being frozen; this one has
-    the same layout, so that its instances can become Records at the end."""
+    """A Record while its fields are set. Each field of a frozen dataclass costs 150 ns more to set; this
+    class has the same layout, so that its instances can become Records at the end."""
 
     __slots__ = ("topic", "partition", "offset", "timestamp_us", "key", "value", "headers")  # noqa: RUF023 - order
 
@@ -78,7 +79,7 @@ def records_of(
     values: Iterable[bytes | None],
     headers: Iterable[Headers] | None,
 ) -> list[Record]:
-    """Many Records with consecutive offsets, fast. Called by consumers for each batch."""
+    """Make many Records with consecutive offsets, fast. Called by consumers for each batch."""
     made: list[Any] = []
     append = made.append
     offset = first_offset
@@ -93,8 +94,9 @@ def records_of(
 
 @dataclass(frozen=True, slots=True)
 class RecordMetadata:
-    """Where one record that was sent went. `offset` is -1 where the broker does not tell it: with acks=0, or
-    where a retried batch proved to be appended already and too old for the broker to remember its place."""
+    """The place of one record that was sent. `offset` is -1 if the broker does not return it: with acks=0, or
+    if a retried batch proved to be appended already, so long ago that the broker does not remember its
+    place."""
 
     topic: str
     partition: int
@@ -104,7 +106,7 @@ class RecordMetadata:
 
 @dataclass(frozen=True, slots=True)
 class RecordRange:
-    """Where some consecutive rows of a `send_arrow` went; they have consecutive offsets from
+    """The place of some consecutive rows of a `send_arrow`; they have consecutive offsets from
     `base_offset`."""
 
     topic: str
@@ -115,7 +117,7 @@ class RecordRange:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """Who leads and who holds one partition. `leader` is None where the partition is offline."""
+    """The leader and the replicas of one partition. `leader` is None if the partition is offline."""
 
     partition: int
     leader: int | None
@@ -142,7 +144,7 @@ class TopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class BrokerDescription:
-    """One broker as the controller sees it. `address` is None where it is not registered."""
+    """One broker as the controller sees it. `address` is None if the broker is not registered."""
 
     broker_id: int
     address: str | None
@@ -154,7 +156,7 @@ class BrokerDescription:
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """One thing that an operator should look at. `subject` is the path of a znode, a topic-partition, or a
+    """One problem that an operator should look at. `subject` is the path of a znode, a topic-partition, or a
     broker; `message` is a sentence with the next step."""
 
     subject: str
@@ -163,8 +165,8 @@ class Complaint:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The cluster as the active controller sees it. `controllers` and `coordinators` are all that are there,
-    the active ones and those that stand by; empty where the controller is of a version that does not tell."""
+    """The cluster as the active controller sees it. `controllers` and `coordinators` list the active
+    processes and those on standby; they are empty if the controller's version does not send them."""
 
     cluster_id: str
     controller_id: int
@@ -186,7 +188,7 @@ class ClusterDescription:
     @property
     def healthy(self) -> bool:
         """Whether every partition has a leader and all its replicas in sync, every broker is alive, and the
-        controller has nothing to complain of."""
+        controller has no complaint."""
         return (
             self.offline_partition_count == 0
             and self.under_replicated_partition_count == 0
@@ -198,8 +200,8 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True)
 class DeliveredPiece:
-    """What became of some consecutive rows of a `send_arrow`. `base_offset` is that of the first one; -1
-    where it is not known, or `error` says why they failed."""
+    """The outcome of some consecutive rows of a `send_arrow`. `base_offset` is the offset of the first row,
+    or -1 if it is not known or the rows failed; `error` then says why they failed."""
 
     record_count: int
     base_offset: int
@@ -208,9 +210,9 @@ class DeliveredPiece:
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """What the log of a partition remembers of an idempotent producer, and of its newest epoch there: from
-    `first_offset` to `end_offset` lies what it wrote, under the sequences from `first_sequence` to
-    `next_sequence`, among the records of others. It may not be committed yet."""
+    """The state that the log of a partition keeps for an idempotent producer and its newest epoch there. The
+    producer wrote its records, among the records of others, at offsets from `first_offset` to `end_offset`,
+    with the sequences from `first_sequence` to `next_sequence`. They may not be committed yet."""
 
     producer_id: int
     producer_epoch: int
@@ -222,9 +224,9 @@ class ProducerState:
 
 @dataclass(frozen=True, slots=True)
 class DeletedTopic:
-    """A topic that is gone. `absent_brokers` are down and hold replicas of it: they let go of them when they
-    start again. It is empty too where an earlier attempt, whose answer was lost, proved to have deleted the
-    topic."""
+    """A topic that was deleted. `absent_brokers` are down and hold replicas of it, which they delete when
+    they start again. It is also empty if an earlier attempt, whose answer was lost, proved to have deleted
+    the topic."""
 
     topic: TopicDescription
     absent_brokers: tuple[int, ...] = ()
@@ -232,21 +234,22 @@ class DeletedTopic:
 
 @dataclass(frozen=True, slots=True)
 class PartitionOutcome:
-    """What became of one partition of a request about many. `error` says why nothing was done."""
+    """The outcome for one partition of a request about many. If nothing was done, `error` says why."""
 
     partition: TopicPartition
     error: "HightideError | None" = None
 
     @property
     def ok(self) -> bool:
-        """Whether it was done."""
+        """Whether the request was carried out for this partition."""
         return self.error is None
 
 
 @dataclass(frozen=True, slots=True)
 class Reassignment:
-    """One move under way (V3 F). `target` is RAR; `replicas` is AR: both, until the move is done, which it is
-    when the target is part of `isr`. `leader` is None where the partition is offline."""
+    """One move under way (V3 F). `target` is RAR, the replicas that the partition will have. `replicas` is
+    AR, which holds the old and the new replicas until the move is done. The move is done when the target is
+    part of `isr`. `leader` is None if the partition is offline."""
 
     partition: TopicPartition
     topic_id: bytes
@@ -263,7 +266,7 @@ class Reassignment:
 
     @property
     def removing(self) -> tuple[int, ...]:
-        """The brokers that let go of theirs when it is done."""
+        """The brokers that delete their replica when the move is done."""
         return tuple(broker for broker in self.original if broker not in self.target)
 
 
@@ -278,8 +281,8 @@ class ReassignmentListing:
 
 @dataclass(frozen=True, slots=True)
 class Election:
-    """What became of one partition's election. Electing whoever leads already is no error. Of an unclean
-    election `previous_isr` is the ISR before: what only those brokers held is lost."""
+    """The outcome of one partition's election. Electing the broker that already leads is no error. For an
+    unclean election, `previous_isr` is the ISR before it: records that only those brokers held are lost."""
 
     partition: TopicPartition
     leader: int | None
@@ -291,14 +294,14 @@ class Election:
 
     @property
     def ok(self) -> bool:
-        """Whether the partition is led as was asked for."""
+        """Whether the partition now has the leader that was asked for."""
         return self.error is None
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaDescription:
-    """One replica as its broker knows it. `log_directory` counts the broker's directories from 0; where
-    `storage_failed`, that directory cannot be used and the figures are the last ones known."""
+    """One replica as its broker knows it. `log_directory` counts the broker's directories from 0. If
+    `storage_failed`, that directory cannot be used, and the figures are the last known ones."""
 
     partition: TopicPartition
     topic_id: bytes
@@ -315,7 +318,8 @@ class ReplicaDescription:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaListing:
-    """What the live brokers hold, by partition and broker. `silent_brokers` did not answer, and why."""
+    """The replicas on the live brokers, by partition and broker. `silent_brokers` maps each broker that did
+    not answer to the reason."""
 
     replicas: tuple[ReplicaDescription, ...]
     silent_brokers: Mapping[int, str] = field(default_factory=dict)

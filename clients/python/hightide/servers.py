@@ -1,4 +1,4 @@
-"""What the SDK tells of the servers of a cluster. All of it is immutable."""
+"""The values that describe the servers of a cluster. All of them are immutable."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class SettingOrigin(Enum):
-    """Who said what a setting of a server is."""
+    """The source of a server's setting."""
 
     DEFAULT = "default"
     ENVIRONMENT = "environment"
@@ -19,8 +19,8 @@ class SettingOrigin(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ServerSetting:
-    """One setting of a process. `value` and `default` are as on its command line, "" where there is none;
-    `variable` of its environment says the same as `--name`."""
+    """One setting of a process. `value` and `default` are written as on its command line, "" if there is
+    none. The environment variable `variable` sets the same as `--name`."""
 
     name: str
     value: str
@@ -32,7 +32,7 @@ class ServerSetting:
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """A controller or a coordinator, and where it is reached."""
+    """A controller or a coordinator, and its address."""
 
     server_id: int
     address: str
@@ -40,10 +40,10 @@ class ServerAddress:
 
 @dataclass(frozen=True, slots=True)
 class ServerDescription:
-    """One process: a broker, a controller or a coordinator. `clock_ms` is what its clock showed, in
-    milliseconds since 1970, about the middle of `round_trip_ms`; `external_advertised` is "" where it has no
-    external listener, `zookeeper_session_timeout_ms` 0 while it has no session. `settings` are empty where it
-    is of a version that does not tell them."""
+    """One process: a broker, a controller or a coordinator. `clock_ms` is the time of its clock, in
+    milliseconds since 1970, at about the middle of `round_trip_ms`. `external_advertised` is "" if it has no
+    external listener. `zookeeper_session_timeout_ms` is 0 while it has no session. `settings` is empty if its
+    version does not send them."""
 
     service: str
     instance: str
@@ -67,11 +67,11 @@ class ResignedController:
 
 @dataclass(frozen=True, slots=True)
 class LogDirectory:
-    """One directory in which a broker keeps logs. `failed`: it cannot be used any more. The sizes are those
-    of the file system that it lies on; 0 where they are not known.
+    """One directory in which a broker keeps logs. If `failed`, it can no longer be used. The sizes are those
+    of its file system, or 0 if they are not known.
 
-    A broker that does not answer stands in a listing with one entry without a path, whose `error` says
-    why."""
+    For a broker that does not answer, a listing has one entry without a path, whose `error` says why.
+    """
 
     broker_id: int
     path: str

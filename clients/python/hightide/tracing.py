@@ -1,7 +1,8 @@
-"""Spans of clients, where the program that uses them has OpenTelemetry; otherwise nothing, and no import.
+"""Spans of clients, if the program that uses them has OpenTelemetry. Otherwise this module does nothing and
+imports nothing.
 
-Two things are done. Calls that operators make carry the `traceparent` of the program's current span, so that
-what the cluster does for it joins that trace. And a client that waited for a leader change, or carried out an
+It does two things. Calls of operators carry the `traceparent` of the program's current span, so that the
+cluster's work for them joins that trace. And a client that waited for a leader change, or carried out an
 order of its group's coordinator, ends one span that joins the trace of the change:
 
     send <topic>      (PRODUCER) from the first failure until all that waited was taken by new leaders
@@ -9,8 +10,8 @@ order of its group's coordinator, ends one span that joins the trace of the chan
     stop partitions   (INTERNAL) a member of a group gives partitions back, and its user is done with them
     start partitions  (INTERNAL) a member of a group begins to read partitions
 
-Only the API of OpenTelemetry is used (the extra `tracing`): where spans go is the program's decision, and
-without a provider nothing is recorded. There is no span, and no cost, per record or per batch.
+Only the API of OpenTelemetry is used (the extra `tracing`): the program decides where spans go, and without a
+provider nothing is recorded. There is no span, and no cost, per record or per batch.
 """
 
 import logging
@@ -37,7 +38,7 @@ _provide: "Callable[[], TracerProvider] | None" = None
 def use(provide: "Callable[[], TracerProvider] | None") -> None:
     """Send the spans of all clients of this process to a provider that is made when there is one to send.
 
-    Called by programs that would not import OpenTelemetry otherwise, before their first client; None: back to
+    Called before the first client, by programs that would not import OpenTelemetry otherwise. None returns to
     the process's own provider. `provide` is called for each span that is written.
     """
     global _provide
@@ -45,12 +46,12 @@ def use(provide: "Callable[[], TracerProvider] | None") -> None:
 
 
 def is_wanted() -> bool:
-    """Whether somebody may look at spans: the program has imported OpenTelemetry, or called `use`."""
+    """Whether spans may be recorded: the program has imported OpenTelemetry, or called `use`."""
     return _provide is not None or "opentelemetry.trace" in sys.modules
 
 
 def current_traceparent() -> str:
-    """The program's current span as a W3C traceparent, empty where there is none. Called for each call of an
+    """The program's current span as a W3C traceparent, or empty if there is none. Called for each call of an
     operator, never for records."""
     trace = sys.modules.get("opentelemetry.trace")
     get_current_span = getattr(trace, "get_current_span", None)
@@ -63,7 +64,7 @@ def current_traceparent() -> str:
 
 
 def call_metadata() -> tuple[tuple[str, str], ...] | None:
-    """What goes with a call of an operator, as gRPC takes it."""
+    """The gRPC metadata that is sent with a call of an operator."""
     traceparent = current_traceparent()
     return ((METADATA_KEY, traceparent),) if traceparent else None
 
@@ -77,8 +78,8 @@ class Reporter:
         self._client_id = client_id or ""
 
     def report(self, facts: "Iterable[Fact]", now_ms: float) -> None:
-        """End a span for each fact. `now_ms` is the clock that the facts were told by, as of now. What goes
-        wrong in OpenTelemetry costs a span and nothing else."""
+        """End a span for each fact. `now_ms` is the present time of the clock that the facts were timed by.
+        An error in OpenTelemetry costs a span and nothing else."""
         wall_ns = time.time_ns()
         for fact in facts:
             try:
@@ -130,7 +131,7 @@ class Reporter:
 
 
 def _context_of(traceparent: str) -> "Context":
-    """The parent, as OpenTelemetry takes it; what is no traceparent begins a new trace."""
+    """The parent in OpenTelemetry's form; text that is not a traceparent begins a new trace."""
     from opentelemetry.context import Context
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 

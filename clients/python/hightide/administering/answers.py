@@ -1,4 +1,4 @@
-"""What the controller and the brokers answer to an admin client, as the SDK's own types. Pure."""
+"""The answers of the controller and the brokers to an admin client, as the SDK's own types. Pure."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -32,7 +32,8 @@ _ORIGINS: Final[Mapping[int, SettingOrigin]] = {
 
 
 def described(topic: TopicMetadata) -> TopicDescription:
-    """A topic that was asked for by name. Raises UnknownTopicError, or what else the server says of it."""
+    """A topic that was asked for by name. Raises UnknownTopicError, or any other error that the server
+    answered for it."""
     if topic.error_code == errors_pb2.ERROR_CODE_UNKNOWN_TOPIC:
         raise UnknownTopicError(f"topic {topic.topic} does not exist", topic=topic.topic)
     if topic.error_code != errors_pb2.ERROR_CODE_UNSPECIFIED:
@@ -41,7 +42,7 @@ def described(topic: TopicMetadata) -> TopicDescription:
 
 
 def cluster_description(answer: controller_pb2.DescribeClusterResponse) -> ClusterDescription:
-    """The cluster as the controller told it."""
+    """The cluster as the controller described it."""
     return ClusterDescription(
         cluster_id=answer.cluster_id,
         controller_id=answer.controller.id,
@@ -73,12 +74,12 @@ def cluster_description(answer: controller_pb2.DescribeClusterResponse) -> Clust
 
 
 def outcome(result: controller_pb2.PartitionResult) -> PartitionOutcome:
-    """What became of one partition."""
+    """The outcome of one partition."""
     return PartitionOutcome(topic_partition(result.partition), _error(result))
 
 
 def election(answer: controller_pb2.Election) -> Election:
-    """What became of one election. A message says why nothing changed: who leads, led before."""
+    """The outcome of one election. A message says why nothing changed: the broker that leads, led before."""
     previous = answer.leader if answer.result.message else answer.previous_leader
     return Election(
         partition=topic_partition(answer.result.partition),
@@ -105,7 +106,7 @@ def reassignment(answer: controller_pb2.Reassignment) -> Reassignment:
 
 
 def replica_description(broker_id: int, answer: broker_pb2.ReplicaDescription) -> ReplicaDescription:
-    """One replica, as its broker told it."""
+    """One replica, as its broker described it."""
     return ReplicaDescription(
         partition=TopicPartition(answer.topic, answer.partition),
         topic_id=answer.topic_id,
@@ -122,13 +123,13 @@ def replica_description(broker_id: int, answer: broker_pb2.ReplicaDescription) -
 
 
 def log_directory(broker_id: int, answer: broker_pb2.LogDirectoryDescription) -> LogDirectory:
-    """One log directory, as its broker told it."""
+    """One log directory, as its broker described it."""
     failed = answer.error_code != errors_pb2.ERROR_CODE_UNSPECIFIED
     return LogDirectory(broker_id, answer.path, answer.total_bytes, answer.free_bytes, failed)
 
 
 def server_description(answer: DescribeServerResponse, round_trip_ms: float) -> ServerDescription:
-    """One process, as it told of itself."""
+    """One process, as it described itself."""
     return ServerDescription(
         service=answer.service,
         instance=answer.instance,
@@ -154,7 +155,7 @@ def server_description(answer: DescribeServerResponse, round_trip_ms: float) -> 
 
 
 def producer_states(answer: broker_pb2.DescribeProducersPartitionResult) -> list[ProducerState]:
-    """What the log of one partition remembers, by producer id."""
+    """The state that the log of one partition keeps, by producer id."""
     return [
         ProducerState(
             each.producer_id,

@@ -1,7 +1,7 @@
-"""What an admin client asks about where partitions live and who leads them. Sans-IO.
+"""The requests of an admin client about the places of partitions and their leaders. Sans-IO.
 
-Every order here names where things shall be, not how they shall change, so that giving it again changes
-nothing; what a repetition is told about work that the first attempt has done is read as success.
+Every order here names the wanted end state, not a change, so that repeating it changes nothing. If a
+repetition fails only because the first attempt has done the work, that counts as success.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -60,9 +60,9 @@ class ReassignmentOperations(Operations):
         throttle_bytes_per_s: int | None,
         validate_only: bool,
     ) -> Operation[list[PartitionOutcome]]:
-        """Begin moves, each accepted or refused on its own. Where an attempt got no answer, a partition that
-        is where it shall be was moved by it and is no error. Where a later piece of many fails, what was said
-        before holds: giving the same moves again is safe."""
+        """Begin moves, each accepted or refused on its own. If an attempt got no answer and a partition
+        already has the wanted replicas, that attempt moved it, and this is no error. If a later piece of many
+        fails, the earlier pieces hold: giving the same moves again is safe."""
         checked_partitions(moves)
         messages = [
             PartitionMove(
@@ -90,7 +90,8 @@ class ReassignmentOperations(Operations):
     def _settled_moves(
         self, moves: Mapping[TopicPartition, Sequence[int]], outcomes: list[PartitionOutcome]
     ) -> Operation[list[PartitionOutcome]]:
-        """Forgive what an attempt without an answer has done already: the partition is there, and stays."""
+        """Drop the error of a partition that an attempt without an answer has already moved: it has the
+        wanted replicas, and stays."""
         refused = [each.partition for each in outcomes if not each.ok]
         if not refused:
             return outcomes
@@ -106,9 +107,9 @@ class ReassignmentOperations(Operations):
     def cancel_reassignments(
         self, partitions: Iterable[TopicPartition] | None, *, validate_only: bool
     ) -> Operation[list[PartitionOutcome]]:
-        """Take moves back; None: all. Where an attempt got no answer and a partition is not on the move any
-        more, it was cancelled if it is where it was before, and else was moved before it could be. Of all, a
-        repetition tells only those that it cancelled itself."""
+        """Cancel moves; None: all. If an attempt got no answer and a partition is no longer being moved, the
+        move was cancelled if the partition is where it was before; otherwise it was completed first. For all
+        moves, a repetition returns only those that it cancelled itself."""
         if partitions is None:
             return (yield from self._cancel((), validate_only))
         named = checked_partitions(partitions)
@@ -164,7 +165,7 @@ class ReassignmentOperations(Operations):
         return ReassignmentListing(tuple(sorted(found, key=lambda each: each.partition)), throttle)
 
     def set_reassignment_throttle(self, bytes_per_s: int) -> Operation[None]:
-        """Change the speed limit of moves; 0: none. Done twice it is the same as done once."""
+        """Change the speed limit of moves; 0 means none. Repeating it changes nothing."""
         yield from self.order(
             Method.ALTER_REASSIGNMENT_THROTTLE,
             AlterReassignmentThrottleRequest(throttle_bytes_per_s=checked_throttle(bytes_per_s)),
@@ -178,9 +179,10 @@ class ReassignmentOperations(Operations):
         *,
         validate_only: bool,
     ) -> Operation[list[Election]]:
-        """Elect leaders by hand. Electing whoever leads already is no error, so that a preferred election may
-        be repeated. Where an attempt at an unclean one got no answer and the partition has a leader now, that
-        is what was asked for; what was lost, if that attempt did it, only the controller's log tells."""
+        """Elect leaders at an operator's request. Electing the broker that already leads is no error, so a
+        preferred election may be repeated. If an attempt at an unclean election got no answer and the
+        partition has a leader now, the order counts as done; whether that attempt lost records is only in the
+        controller's log."""
         if kind not in _KINDS:
             raise InvalidArgumentError(f'kind is {kind!r}; it is "preferred" or "unclean"')
         if partitions is None and kind == "unclean":
@@ -203,7 +205,7 @@ class ReassignmentOperations(Operations):
     def _places(
         self, partitions: Iterable[TopicPartition]
     ) -> Operation[dict[TopicPartition, tuple[int, ...]]]:
-        """AR of these partitions, as far as they exist."""
+        """AR of these partitions, if they exist."""
         names = sorted({each.topic for each in partitions})
         answer = yield from self.order(
             Method.DESCRIBE_TOPICS, DescribeTopicsRequest(topics=names), DescribeTopicsResponse

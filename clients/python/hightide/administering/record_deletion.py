@@ -21,13 +21,13 @@ _INT64_MAX: Final = 2**63 - 1
 
 
 class RecordDeletion(Operations):
-    """Letting go of records."""
+    """The operation that deletes records."""
 
     def delete_records(
         self, before: Mapping[TopicPartition, int], *, validate_only: bool
     ) -> Operation[dict[TopicPartition, int | HightideError]]:
-        """Move the start of partitions up. Done twice it is the same as done once: a log that begins there or
-        later already stays as it is. A topic that gets the name meanwhile keeps its records."""
+        """Move the start of partitions up. Repeating it changes nothing: a log that already begins there or
+        later stays as it is. If another topic gets the name meanwhile, it keeps its records."""
         partitions = checked_partitions(before)
         for each in partitions:
             if not ALL_COMMITTED <= before[each] <= _INT64_MAX:

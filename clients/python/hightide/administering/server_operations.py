@@ -1,5 +1,5 @@
-"""What an admin client asks of the servers themselves: what they hold, who they are, and to step aside.
-Sans-IO."""
+"""The requests of an admin client to the servers themselves: their content, their identity, and to step
+aside. Sans-IO."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
@@ -33,23 +33,24 @@ from hightide.v1.server_service_pb2 import DescribeServerRequest, DescribeServer
 
 MessageT = TypeVar("MessageT", bound=Message)
 
-# A broker with many replicas takes a while to look at them all; a paused one must not cost more.
+# A broker with many replicas takes a while to look at them all; a paused broker must not take longer than
+# that.
 _BROKER_TIMEOUT_MS: Final = 5 * METADATA_TIMEOUT_MS
 _BROKER_ATTEMPTS: Final = 2
 # The first call connects; the shorter round trip of two gives a better estimate of the clock.
 _SERVER_ATTEMPTS: Final = 2
 _SERVER_TIMEOUT_MS: Final = 3 * METADATA_TIMEOUT_MS
-# Between two orders to hand leadership over: time for a replica to come into sync.
+# The time between two orders to hand leadership over, for a replica to come into sync.
 _DRAIN_PAUSE_MS: Final = 250
 _INT32_MAX: Final = 2**31 - 1
 
 
 class ServerOperations(Operations):
-    """What brokers hold, who servers are, and how they are asked to step aside."""
+    """Operations that describe brokers and servers, and ask them to step aside."""
 
     def describe_replicas(self, topics: Iterable[str] | None) -> Operation[ReplicaListing]:
-        """Ask every live broker what it holds of these topics, or (None) of all. One that does not answer is
-        named in the listing; raises what the last one said where none does."""
+        """Ask every live broker for its replicas of these topics, or (None) of all. The listing names brokers
+        that do not answer. If none does, raises the last one's error."""
         names = None if topics is None else list(dict.fromkeys(topics))
         yield from self.metadata()
         if names is not None and not names:
@@ -67,8 +68,8 @@ class ServerOperations(Operations):
         return ReplicaListing(tuple(found), {broker: str(error) for broker, error in silent.items()})
 
     def describe_log_directories(self) -> Operation[list[LogDirectory]]:
-        """Ask every live broker for its log directories. One that does not answer has an entry that says so;
-        raises what the last one said where none does."""
+        """Ask every live broker for its log directories. A broker that does not answer has an entry that says
+        so. If none answers, raises the last one's error."""
         yield from self.metadata()
         request = DescribeReplicasRequest(log_directories_only=True)
         told, silent = yield from self._ask_brokers(
@@ -85,8 +86,8 @@ class ServerOperations(Operations):
     def _ask_brokers(
         self, method: Method, request: Message, answer_type: type[MessageT]
     ) -> Operation[tuple[Mapping[int, MessageT], Mapping[int, HightideError]]]:
-        """What each broker that is known answers, and why the others do not. Raises what the last one said
-        where none does."""
+        """The answers of the known brokers, and the errors of those that did not answer. If none did, raises
+        the last one's error."""
         told: dict[int, MessageT] = {}
         silent: dict[int, HightideError] = {}
         waiting = dict(self.cluster.brokers)
@@ -111,8 +112,8 @@ class ServerOperations(Operations):
         return told, silent
 
     def describe_server(self, address: str) -> Operation[ServerDescription]:
-        """Ask one process who it is. It is asked there and then: whoever looks after a sick server wants to
-        know that it does not answer, and not to wait until it does."""
+        """Ask one process for its description. It is asked once, without retries: an operator who examines a
+        sick server wants to know that it does not answer, rather than to wait until it does."""
         (checked,) = bootstrap_addresses([address])
         found: list[ServerDescription] = []
         for _ in range(_SERVER_ATTEMPTS):
@@ -128,8 +129,8 @@ class ServerOperations(Operations):
         return min(found, key=lambda each: each.round_trip_ms)
 
     def resign_controller(self, controller_epoch: int) -> Operation[ResignedController]:
-        """Let the active controller step down. Every attempt names the epoch that shall end, so that where an
-        answer was lost the next controller is left alone: a later epoch means that it is done."""
+        """Let the active controller step down. Every attempt names the epoch to end. So if an answer was
+        lost, the next controller is left alone: a later epoch means that the order was carried out."""
         if not 0 <= controller_epoch <= _INT32_MAX:
             raise InvalidArgumentError(f"{controller_epoch} is no controller epoch; 0 stands for any")
         while True:
@@ -157,7 +158,7 @@ class ServerOperations(Operations):
 
     def drain_broker(self, broker_id: int) -> Operation[int]:
         """Move leadership away from a broker, again and again until nothing remains or the time is over.
-        Done twice it is the same as done once; a broker that is started anew meanwhile is left alone."""
+        Repeating it changes nothing. A broker that is restarted meanwhile is left alone."""
         described = yield from self._controller()
         broker = next(
             (each for each in described.brokers if each.endpoint.id == broker_id and each.alive), None
@@ -175,7 +176,7 @@ class ServerOperations(Operations):
             except RequestTimeoutError:
                 if remaining is None:
                     raise
-                # The last call had only the rest of the time; the answer of the one before still holds.
+                # The last call had only the rest of the time; the answer of the call before still holds.
                 return remaining
             remaining = answer.remaining_leader_count
             if not remaining or self._end_ms - self._clock() <= _DRAIN_PAUSE_MS:

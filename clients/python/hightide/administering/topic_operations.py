@@ -1,9 +1,9 @@
-"""What an admin client asks about topics and the cluster. Sans-IO; shared by threads and asyncio.
+"""The requests of an admin client about topics and the cluster. Sans-IO; shared by threads and asyncio.
 
 An order may be carried out although its answer never comes: the controller died after it had written, or the
-connection broke. `Operations.order` gives it again, to whoever is the controller then. What each repetition
-means is said at each operation; none of them does anything twice, and none reports as failed what its own
-first attempt has done.
+connection broke. `Operations.order` repeats it, to the controller of that moment. Each operation says what
+its repetition means. None of them does anything twice, and none reports as failed what its own first attempt
+has done.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -67,8 +67,8 @@ class AdminOperations(ReassignmentOperations, ServerOperations, RecordDeletion, 
         assignment: Sequence[Sequence[int]] | None,
         validate_only: bool,
     ) -> Operation[TopicDescription]:
-        """Create a topic. Where an attempt got no answer and the next one says that the topic exists, it is
-        the one that was asked for, if it has its shape."""
+        """Create a topic. If an attempt got no answer and the next one says that the topic exists, it counts
+        as created by the first attempt if it has the wanted shape."""
         request = CreateTopicRequest(
             topic=name,
             partition_count=0 if assignment is not None else checked_count("partitions", partitions),
@@ -92,8 +92,8 @@ class AdminOperations(ReassignmentOperations, ServerOperations, RecordDeletion, 
         return topic_description(answer.topic)
 
     def delete_topic(self, name: str, *, validate_only: bool) -> Operation[DeletedTopic]:
-        """Delete a topic. The topic is looked up first, and every attempt names its id: where that id is
-        gone, it is done, and a topic that somebody created under the name meanwhile is left alone."""
+        """Delete a topic. The topic is looked up first, and every attempt names its id. If that id is gone,
+        the topic counts as deleted; another topic that was created under the name meanwhile is left alone."""
         (before,) = yield from self.describe_topics([name])
 
         def settled() -> Operation[DeleteTopicResponse | None]:
@@ -116,8 +116,8 @@ class AdminOperations(ReassignmentOperations, ServerOperations, RecordDeletion, 
         assignment: Sequence[Sequence[int]] | None,
         validate_only: bool,
     ) -> Operation[TopicDescription]:
-        """Grow a topic to a number of partitions. Where an attempt got no answer and the topic has that
-        number, it is done."""
+        """Grow a topic to a number of partitions. If an attempt got no answer and the topic has that number,
+        it counts as done."""
         request = AddPartitionsRequest(
             topic=name,
             partition_count=checked_count("partition_count", partition_count),
@@ -136,8 +136,8 @@ class AdminOperations(ReassignmentOperations, ServerOperations, RecordDeletion, 
         self, name: str, partition_count: int, *, validate_only: bool
     ) -> Operation[TopicDescription]:
         """Shrink a topic to a number of partitions. The topic is looked up first, and every attempt names its
-        id: where an attempt got no answer and the topic has that number, it is done; where another topic has
-        the name meanwhile, that one keeps its partitions, and UnknownTopicError tells it."""
+        id. If an attempt got no answer and the topic has that number, it counts as done. If another topic has
+        the name meanwhile, that topic keeps its partitions, and UnknownTopicError is raised."""
         count = checked_count("partition_count", partition_count)
         (before,) = yield from self.describe_topics([name])
         request = RemovePartitionsRequest(
@@ -161,7 +161,7 @@ class AdminOperations(ReassignmentOperations, ServerOperations, RecordDeletion, 
     def _topic_after(
         self, name: str, answer: AddPartitionsResponse | RemovePartitionsResponse
     ) -> Operation[TopicDescription]:
-        """The topic that the controller answered with, or, where that answer was lost, as it is now."""
+        """The topic in the controller's answer or, if that answer was lost, as it is now."""
         if answer.HasField("topic"):
             return topic_description(answer.topic)
         (now,) = yield from self.describe_topics([name])
@@ -170,7 +170,7 @@ class AdminOperations(ReassignmentOperations, ServerOperations, RecordDeletion, 
     def alter_topic_config(
         self, name: str, configs: Mapping[str, str], reset: Iterable[str], *, validate_only: bool
     ) -> Operation[dict[str, str]]:
-        """Change settings. Done twice it is the same as done once."""
+        """Change settings. Repeating it changes nothing."""
         request = AlterTopicConfigRequest(
             topic=name,
             set={key: str(value) for key, value in configs.items()},
@@ -204,7 +204,7 @@ class AdminOperations(ReassignmentOperations, ServerOperations, RecordDeletion, 
     def describe_producers(
         self, partitions: Iterable[TopicPartition], producer_ids: Iterable[int] | None
     ) -> Operation[dict[TopicPartition, list[ProducerState]]]:
-        """What logs remember of producers, from their leaders."""
+        """The state that logs keep of producers, from their leaders."""
         wanted = None if producer_ids is None else sorted(set(producer_ids))
         if wanted is not None and not wanted:
             return {partition: [] for partition in partitions}

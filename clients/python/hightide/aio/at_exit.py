@@ -1,12 +1,12 @@
-"""What is left to do at the end of the interpreter for an asyncio producer that nobody closed."""
+"""The end of the interpreter for an asyncio producer that was not closed."""
 
 from hightide.errors import UndeliveredError
 from hightide.producing.producer_core import ProducerCore
 
 
 class LoopIsGone:
-    """A producer without its loop, as `hightide.producing.at_exit` watches it: nothing can be sent any more,
-    only counted."""
+    """A producer whose loop has ended, as `hightide.producing.at_exit` watches it: nothing can be sent any
+    more, only counted."""
 
     def __init__(self, core: ProducerCore) -> None:
         self._core = core
@@ -17,6 +17,6 @@ class LoopIsGone:
         return self._core.undelivered_count
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Raise where records are left."""
+        """Raise if records are left."""
         if count := self.undelivered_count:
             raise UndeliveredError(f"{count} records were left", undelivered_count=count)

@@ -1,4 +1,4 @@
-"""What send() hands back in asyncio: a light promise that can be awaited."""
+"""The object that send() returns in asyncio: a light promise that can be awaited."""
 
 import asyncio
 from collections.abc import Callable, Generator
@@ -11,8 +11,8 @@ from hightide.records import DeliveredPiece, RecordMetadata, RecordRange
 
 
 class Delivery:
-    """The promise of one record. Made by `Producer.send`; awaiting it gives the RecordMetadata, or raises
-    what delivery failed with. Awaiting ends the linger: the batch is sent at once."""
+    """The promise of one record. Made by `Producer.send`. Awaiting it gives the RecordMetadata, or raises the
+    error of the delivery. Awaiting ends the linger: the batch is sent at once."""
 
     __slots__ = ("_batch", "_index")
 
@@ -36,13 +36,13 @@ class Delivery:
         return batch.metadata_of(index)
 
     def add_done_callback(self, callback: Callable[["Delivery"], object]) -> None:
-        """Call back with this Delivery on the loop once it is done; at once if it is."""
+        """Call the function with this Delivery on the loop once it is done; at once if it already is."""
         self._batch.when_done(lambda: callback(self), self._index)
 
 
 class BulkDelivery:
-    """The promise of all rows of one `send_arrow`; awaiting it gives where they went, or raises the first
-    failure."""
+    """The promise of all rows of one `send_arrow`. Awaiting it gives the places of the rows, or raises the
+    first failure."""
 
     __slots__ = ("_batches",)
 
@@ -73,12 +73,12 @@ class BulkDelivery:
                 yield from until_done(_waiting_for(batch), [batch])
 
     def pieces(self) -> tuple[DeliveredPiece, ...]:
-        """What became of all rows; see `hightide.BulkDelivery.pieces`."""
+        """The outcome of all rows; see `hightide.BulkDelivery.pieces`."""
         return pieces_of(self._batches)
 
     async def settled(self, timeout_s: float | None = None) -> None:
-        """Wait until all are done, whatever became of them. Raises DeliveryPendingError when the time runs
-        out first."""
+        """Wait until all are done, whether acknowledged or failed. Raises DeliveryPendingError when the time
+        runs out first."""
         try:
             async with asyncio.timeout(timeout_s):
                 for batch in self._batches:
@@ -107,7 +107,7 @@ def _waiting_for(batch: PendingBatch) -> Callable[[Callable[[], object]], None]:
 def until_done(
     when_done: Callable[[Callable[[], object]], None], batches: list[PendingBatch]
 ) -> Generator[Any, None, None]:
-    """Await a batch, having hurried it."""
+    """End the batch's linger, and await it."""
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def settle() -> None:

@@ -1,7 +1,7 @@
-"""The task that drives a core: it makes the calls that the core asks for and feeds back what came.
+"""The task that drives a core: it makes the calls that the core asks for and passes the answers to it.
 
-Everything runs on the loop that the client was first used on, so the core is touched without a lock. Each
-call is a task of its own.
+Everything runs on the loop that the client was first used on, so the core needs no lock. Each call is a task
+of its own.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ log = logging.getLogger("hightide")
 
 
 class Driver:
-    """Drives one core with one task. `changed` is notified whenever the core has moved."""
+    """The driver of one core, with one task. `changed` is notified whenever the core's state has changed."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Driver:
 
     @property
     def is_running(self) -> bool:
-        """Whether the task has started, and goes on."""
+        """Whether the task has started and has not ended."""
         return self._task is not None and not self._task.done()
 
     async def stop(self) -> None:
@@ -105,7 +105,7 @@ class Driver:
             async with asyncio.timeout(None if wake_at is None else max(0.0, (wake_at - now_ms()) / 1000)):
                 await self._poked.wait()
         except TimeoutError:
-            # The core's own deadline: it is polled again.
+            # This is the core's own deadline: it is polled again.
             return
         finally:
             self._poked.clear()
@@ -116,14 +116,15 @@ class Driver:
             if isinstance(call, StreamCall):
                 outcome = await self._converse(call)
             else:
-                # Not `run`: this task began inside of some span of the program, which calls are no part of.
+                # Not `run`: this task began inside of some span of the program, to which its calls do not
+                # belong.
                 outcome = call.decode(await self._transport.exchange(call, call.encode()))
         except HightideError as error:
             outcome = error
         except asyncio.CancelledError:
             if self._task is None or self._task.cancelled() or self._task.cancelling():
                 raise
-            # The core gave this call up; it wants to know that it has ended.
+            # The core gave this call up, and must learn that it has ended.
             outcome = _given_up(call)
         self._calls.pop(call, None)
         self._core.completed(call, outcome, now_ms())

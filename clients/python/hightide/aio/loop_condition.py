@@ -1,17 +1,17 @@
-"""What a `threading.Condition` is to the blocking clients, for those of one event loop."""
+"""A condition for one event loop: the counterpart of the `threading.Condition` of the blocking clients."""
 
 import asyncio
 from types import TracebackType
 
 
 class LoopCondition:
-    """Guards what a client and its driver share, and wakes who waits for a change of it; one a client, made
-    anywhere and used on one loop.
+    """A guard of the state that a client and its driver share, which wakes those that wait for a change. Each
+    client has one; it may be made anywhere, and is used on one loop.
 
     Between two awaits nothing else runs, so that nobody ever waits to enter. `with` marks the steps that have
-    to be one: the blocking twin, which `make blocking` writes from the same text, takes a lock for them. What
-    would make that twin wait for ever, an await with the lock held or taking it twice, is an AssertionError
-    here.
+    to be atomic: the blocking twin, which `make blocking` writes from the same text, takes a lock for them.
+    Two mistakes would make that twin wait for ever: an await with the lock held, and taking it twice. Each is
+    an AssertionError here.
     """
 
     def __init__(self) -> None:
@@ -28,8 +28,8 @@ class LoopCondition:
         self._is_held = False
 
     async def wait(self, timeout_s: float | None = None) -> None:
-        """Let go until notify_all() or until the time is up; the caller looks at its own deadline. Called
-        with it held."""
+        """Release it until notify_all() or until the time is up; the caller checks its own deadline. Called
+        while it is held."""
         assert self._is_held, "only who holds it can wait"
         self._is_held = False
         try:
@@ -41,7 +41,7 @@ class LoopCondition:
             self.__enter__()
 
     def notify_all(self) -> None:
-        """Wake all that wait. Called with it held."""
+        """Wake all that wait. Called while it is held."""
         assert self._is_held, "only who holds it can notify"
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()

@@ -1,4 +1,4 @@
-"""Drives the operations that take several calls, by asyncio; see `hightide.cluster.operations`."""
+"""Runs operations that take several calls, by asyncio; see `hightide.cluster.operations`."""
 
 import asyncio
 from typing import TypeVar
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 async def run(operation: Operation[T], transport: AioTransport) -> T:
-    """Drive an operation on this loop. Raises what it raises."""
+    """Run an operation on this loop. Raises the operation's errors."""
     try:
         step = next(operation)
         while True:

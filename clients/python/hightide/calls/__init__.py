@@ -1,1 +1,2 @@
-"""What a core asks of its shell: which RPC, to whom, how long; and where a client begins."""
+"""The calls that a core asks its shell to make (which RPC, to which address, for how long), and a client's
+first addresses."""

@@ -1,4 +1,4 @@
-"""Where a client begins: the bootstrap addresses."""
+"""The addresses that a client begins with: bootstrap."""
 
 import os
 from collections.abc import Sequence
@@ -11,8 +11,8 @@ DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
 
 
 def bootstrap_addresses(bootstrap: str | Sequence[str] | None) -> tuple[str, ...]:
-    """The addresses to begin with: what was given, else $HIGHTIDE_BOOTSTRAP, else 127.0.0.1:9092. A string
-    may hold several, with commas between. Called by every client once. Raises InvalidArgumentError."""
+    """The addresses to begin with: the argument, else $HIGHTIDE_BOOTSTRAP, else 127.0.0.1:9092. A string may
+    hold several, separated by commas. Called once by every client. Raises InvalidArgumentError."""
     if bootstrap is None:
         bootstrap = os.environ.get(BOOTSTRAP_VARIABLE) or DEFAULT_BOOTSTRAP
     parts = bootstrap.split(",") if isinstance(bootstrap, str) else list(bootstrap)

@@ -1,8 +1,8 @@
-"""The calls that cores ask for and shells make: which RPC, to whom, how long, which bytes.
+"""The calls that cores ask for and shells make: RPC, address, timeout and bytes.
 
-A core returns `Call`s; a shell (threads or asyncio) sends each one's bytes to its address and hands back what
-came: the decoded answer, or a typed error. `encode` and `decode` do the work that is worth doing outside of a
-lock.
+A core returns `Call`s. A shell (threads or asyncio) sends each one's bytes to its address and returns the
+outcome to the core: the decoded answer, or a typed error. `encode` and `decode` do the work that is worth
+doing outside of a lock.
 """
 
 from abc import ABC, abstractmethod
@@ -60,7 +60,7 @@ class Method(Enum):
 
 
 class Call(ABC, Generic[AnswerT]):
-    """One RPC to be made. Compared by identity: the shell hands back the very object it was given."""
+    """One RPC to be made. Compared by identity: the shell returns the same object that it was given."""
 
     __slots__ = ("address", "method", "started_ms", "timeout_ms")
 
@@ -118,8 +118,8 @@ STREAM_ENDED: Final = StreamEnded()
 
 class StreamCall(MessageCall[MessageT]):
     """An RPC of which both sides are streams, without a deadline. `request` is its first message; what the
-    core puts into `outbox` follows, in order. Each message that comes is handed back as an outcome of the
-    call; the last outcome is STREAM_ENDED or a HightideError."""
+    core puts into `outbox` follows, in order. Each received message is an outcome of the call; the last
+    outcome is STREAM_ENDED or a HightideError."""
 
     __slots__ = ("outbox",)
 

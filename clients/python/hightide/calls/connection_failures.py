@@ -1,8 +1,8 @@
-"""Why a connection could not be made, out of what gRPC says of it. Pure.
+"""The reason why a connection could not be made, extracted from gRPC's text. Pure.
 
-gRPC names the address again, as it was resolved, and each of its own layers: of
-`failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: Failed to connect to remote host:
-connect: Connection refused (111)` only the end is news to who reads it.
+gRPC names the resolved address again, and each of its own layers. Of `failed to connect to all addresses;
+last error: UNKNOWN: ipv4:127.0.0.1:1: Failed to connect to remote host: connect: Connection refused (111)`
+only the end is new to the reader.
 """
 
 import re
@@ -15,8 +15,8 @@ _NOT_RESOLVED: Final = re.compile(r"^DNS resolution failed for .*?: (?P<reason>.
 
 
 def connection_failure(details: str, address: str) -> str:
-    """The reason alone, in front of it where the name was resolved to, unless that is `address` itself. What
-    is not known comes back as it is."""
+    """The reason alone. The resolved address precedes it, unless that is `address` itself. A text of unknown
+    form comes back as it is."""
     text = _LAST_ERROR.sub("", details.strip())
     unknown_name = _NOT_RESOLVED.match(text)
     if unknown_name is not None:

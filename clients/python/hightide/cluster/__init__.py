@@ -1,1 +1,1 @@
-"""What a client knows of the cluster, and how it finds out more."""
+"""A client's knowledge of the cluster, and its requests for more."""

@@ -1,12 +1,13 @@
-"""What of a client had to wait for a leader change, so that its spans can join the trace of that change.
+"""Records of a client's operations that waited for a leader change, so that their spans can join the trace of
+that change.
 
 Rules of this file: no clock, no I/O, no OpenTelemetry; time comes in as `now_ms`. Cores note failures and
-what went through after them; shells take the facts and hand them to `hightide.tracing`. Nothing is noted of
-what works at once, and nothing at all where nobody traces.
+later successes; shells take the facts and pass them to `hightide.tracing`. Operations that succeed at once
+are not noted, and nothing at all is noted without tracing.
 
-Theory of operation. A partition waits from its first failure under one leader epoch until something goes
-through under a later one; the same epoch again means that no leader changed. What went through waits a moment
-for the other partitions of its topic, and for metadata, which tells the traceparent of the change.
+Theory of operation. A partition waits from its first failure under one leader epoch until an operation
+succeeds under a later one; the same epoch again means that no leader changed. The fact then waits a moment
+for the other partitions of its topic, and for metadata, which carries the traceparent of the change.
 """
 
 from collections.abc import Iterable
@@ -19,18 +20,18 @@ from hightide.errors import HightideError, RequestTimeoutError
 from hightide.records import TopicPartition
 
 SAMPLE_MAX: Final = 10
-# Partitions that follow this much later count as another wait.
+# Partitions that follow later than this count as another wait.
 GATHERING_MS: Final = 5_000
-# Metadata of the new epoch is waited for so long; without it the span has no parent.
+# How long metadata of the new epoch is waited for; without it the span has no parent.
 PATIENCE_MS: Final = 2_000
-# Who does not try for so long does not wait.
+# A partition without attempts for this long is not waiting.
 STALE_MS: Final = 60_000
 
 
 @dataclass(frozen=True, slots=True)
 class LeaderWait:
-    """An operation on partitions of one topic that failed until the brokers which lead them now took it.
-    `traceparent` is that of the leader change, empty where no broker told it."""
+    """An operation on partitions of one topic that failed until their new leaders accepted it. `traceparent`
+    is that of the leader change, empty if no broker sent it."""
 
     topic: str
     partition_count: int
@@ -74,7 +75,7 @@ class _WentThrough:
 
 
 class LeaderWaits:
-    """One a core. `waiting` is empty as long as all goes well, which is what the data path looks at."""
+    """The waits of one core. `waiting` is empty as long as all goes well; the data path checks only that."""
 
     def __init__(self) -> None:
         self.is_watching = False
@@ -86,7 +87,8 @@ class LeaderWaits:
     def failed(
         self, partition: TopicPartition, leader_epoch: int, now_ms: float, *, since_ms: float | None = None
     ) -> None:
-        """An attempt under this epoch failed, or was refused; `since_ms`: it had hung since then."""
+        """Note that an attempt under this epoch failed or was refused. If it hung before, `since_ms` is when
+        it began."""
         if not self.is_watching or leader_epoch < 0:
             return
         known = self.waiting.get(partition)
@@ -97,7 +99,7 @@ class LeaderWaits:
         self.waiting[partition] = _Waiting(began_ms, now_ms, leader_epoch)
 
     def went_through(self, partition: TopicPartition, leader_epoch: int, ended_ms: float) -> None:
-        """An attempt under this epoch succeeded. Called only while something is `waiting`."""
+        """Note that an attempt under this epoch succeeded. Called only while something is `waiting`."""
         waiting = self.waiting.pop(partition, None)
         if waiting is None or leader_epoch <= waiting.leader_epoch or ended_ms - waiting.last_ms > STALE_MS:
             return
@@ -106,7 +108,7 @@ class LeaderWaits:
         self._through.setdefault(partition.topic, []).append(gone)
 
     def poll(self, cluster: Cluster, seeker: MetadataSeeker, now_ms: float) -> None:
-        """Turn what went through into facts, once it is whole. Sets `wake_at_ms`."""
+        """Turn completed waits into facts. Sets `wake_at_ms`."""
         self.wake_at_ms = None
         if not self._through:
             return
@@ -125,7 +127,8 @@ class LeaderWaits:
                 self._conclude(topic, gone, cluster)
 
     def taken(self, cluster: Cluster, *, is_last: bool = False) -> list[LeaderWait]:
-        """The facts since the last time; `is_last`: the client is closed, so that nothing is waited for."""
+        """The facts since the last call. `is_last` means that the client is closed, so that nothing more is
+        waited for."""
         if is_last:
             for topic, gone in self._through.items():
                 self._conclude(topic, gone, cluster)
@@ -138,7 +141,7 @@ class LeaderWaits:
             self.wake_at_ms = at_ms
 
     def _conclude(self, topic: str, gone: Iterable[_WentThrough], cluster: Cluster) -> None:
-        """One fact for each leader change."""
+        """Make one fact for each leader change."""
         by_change: dict[str, list[_WentThrough]] = {}
         for each in gone:
             traceparent = cluster.traceparent_of(each.partition, each.leader_epoch) or ""
@@ -159,21 +162,22 @@ class LeaderWaits:
 
 
 def hung_since(call: Call[Any], error: HightideError) -> float | None:
-    """Since when a call that was given up had waited for an answer; None for one that failed at once."""
+    """The time since which a call that was given up had waited for an answer; None for a call that failed at
+    once."""
     is_hung = isinstance(error, RequestTimeoutError) or getattr(call, "is_cancelled", False)
     return call.started_ms if is_hung else None
 
 
 class TracedCore:
-    """What the cores of producers and consumers offer their drivers for traces."""
+    """The methods of producer and consumer cores that their drivers use for traces."""
 
     cluster: Cluster
     _waits: LeaderWaits
 
     def be_traced(self) -> None:
-        """Note what waits for leader changes. Called before the first poll."""
+        """Note operations that wait for leader changes. Called before the first poll."""
         self._waits.is_watching = self.cluster.remembers_changes = True
 
     def facts(self, *, is_last: bool = False) -> list[Fact]:
-        """What has waited for a leader change since the last time."""
+        """The operations that waited for a leader change since the last call."""
         return [*self._waits.taken(self.cluster, is_last=is_last)]

@@ -6,17 +6,18 @@ from typing import Final
 
 from hightide.records import PartitionDescription
 
-# Beyond this many topics those are forgotten that were heard of first.
+# Beyond this many topics, those that were heard of first are dropped.
 TOPICS_MAX: Final = 10_000
 
 
 class LeadersSeen:
-    """One a client, shared by all its `Cluster`s, so that no question goes to the leader of an older epoch
-    than one that the client has heard of, whoever it heard of it from. Thread-safe.
+    """The newest leaders known to one client, shared by all its `Cluster`s. So no request goes to the leader
+    of an older epoch than one that the client has heard of from any source. Thread-safe.
 
-    A broker that was stopped for a while, or is cut off, answers GetMetadata and ListOffsets as of then: it
-    holds no lease on reading. Only the epoch in the request tells it that it is behind (KIP-320, KAFKA-7395).
-    Epochs are compared within one topic id: a topic that was deleted and created again begins anew.
+    A broker that was stopped for a while, or is cut off, answers GetMetadata and ListOffsets from its old
+    state: it holds no lease on reading. Only the epoch in the request shows it that it is behind (KIP-320,
+    KAFKA-7395). Epochs are compared within one topic id: a topic that was deleted and created again begins
+    anew.
     """
 
     def __init__(self) -> None:
@@ -26,7 +27,8 @@ class LeadersSeen:
     def take_over(
         self, topic_id: bytes, heard: Iterable[PartitionDescription]
     ) -> tuple[PartitionDescription, ...]:
-        """Remember what was heard of some partitions of a topic; the newest that was ever heard of each."""
+        """Record the leaders of some partitions of a topic. Returns the newest description of each that was
+        ever heard."""
         with self._lock:
             known = self._topics.setdefault(topic_id, {})
             if len(self._topics) > TOPICS_MAX:
@@ -36,7 +38,8 @@ class LeadersSeen:
         return newest
 
     def newest(self, topic_id: bytes, known: PartitionDescription) -> PartitionDescription:
-        """What is known of a partition, or what was heard since. Without the lock: nothing is changed."""
+        """The given description of a partition, or a newer one that was heard since. Needs no lock, since it
+        changes nothing."""
         heard = self._topics.get(topic_id, {}).get(known.partition, known)
         return max(known, heard, key=_age)
 

@@ -1,7 +1,7 @@
-"""What a client knows of the cluster, and whom it asks when it has to know more.
+"""A client's knowledge of the cluster, and its requests for metadata.
 
-Rules of this file: no clock, no I/O. What is known is a hint; brokers that are asked wrongly say so, and name
-the leader where they know it. Knowledge of a partition never goes back to an older leader epoch of the same
+Rules of this file: no clock, no I/O. All knowledge is a hint: a broker that is asked wrongly answers so, and
+names the leader if it knows it. Knowledge of a partition never goes back to an older leader epoch of the same
 topic id, see `LeadersSeen`.
 """
 
@@ -19,20 +19,20 @@ from hightide.v1 import errors_pb2
 from hightide.v1.broker_service_pb2 import GetMetadataRequest, GetMetadataResponse
 from hightide.v1.metadata_pb2 import TopicMetadata
 
-# One broker is given this long to answer; another one is asked then. A paused broker must not cost more.
+# A broker has this long to answer before another one is asked. A paused broker must not cost more.
 METADATA_TIMEOUT_MS: Final = 1_000
-# Between attempts, from the first to the longest. A leader that moves in an orderly way is followed within
-# milliseconds, one that died is found well within a second of the election, and nobody is asked more than 25
-# times a second for long.
+# Pauses between attempts, from the first to the longest. A client follows a leader that moves in an orderly
+# way within milliseconds. After a leader's death it finds the new one well within a second of the election,
+# and no broker is asked more than 25 times a second for long.
 RETRY_PAUSE_MS: Final = 40
 RETRY: Final = Backoff(initial_ms=5, maximum_ms=RETRY_PAUSE_MS)
-# A topic or a partition that is there since a moment ago may not be known to the broker that is asked.
+# A topic or a partition that has just been created may not be known yet to the broker that is asked.
 UNKNOWN_TOPIC_PATIENCE_MS: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class Leader:
-    """Who leads a partition, where it is reached, and under which leader epoch."""
+    """The leader of a partition, its address, and its leader epoch."""
 
     broker_id: int
     address: str
@@ -60,8 +60,8 @@ def topic_description(topic: TopicMetadata) -> TopicDescription:
 
 
 class Cluster:
-    """The cache of one core or of one operation; guarded by whoever drives that. All those of one client
-    share what they have seen of leaders."""
+    """The metadata cache of one core or of one operation, guarded by its driver. All caches of one client
+    share their `LeadersSeen`."""
 
     def __init__(self, bootstrap: tuple[str, ...], seen: LeadersSeen | None = None) -> None:
         assert bootstrap, "a client has at least one address to begin with"
@@ -79,7 +79,7 @@ class Cluster:
         self._answered_in: dict[str, int] = {}
 
     def update(self, answer: GetMetadataResponse, address: str = "") -> None:
-        """Take over what the broker at this address answered to GetMetadata."""
+        """Take over the answer of the broker at this address to GetMetadata."""
         self.version += 1
         self._answered_in[address] = self.version
         self.cluster_id = answer.cluster_id or self.cluster_id
@@ -105,14 +105,14 @@ class Cluster:
                 }
 
     def answered_in(self, address: str) -> int:
-        """The `version` that the last answer of this broker made, 0 where it never answered."""
+        """The `version` that this broker's last answer produced, or 0 if it never answered."""
         return self._answered_in.get(address, 0)
 
     def _take_over(self, new: TopicDescription) -> None:
         self.topics[new.name] = replace(new, partitions=self.seen.take_over(new.topic_id, new.partitions))
 
     def note_leader(self, topic: str, partition: int, broker_id: int, leader_epoch: int) -> bool:
-        """Take over the leader that a broker named in an error. Returns whether that was news."""
+        """Take over the leader that a broker named in an error. Returns whether that was new."""
         known = self.topics.get(topic)
         if known is None or broker_id < 0 or partition >= len(known.partitions):
             return False
@@ -127,7 +127,7 @@ class Cluster:
         return True
 
     def leader_of(self, topic: str, partition: int) -> Leader | None:
-        """The leader, or None while none is known or its address is not."""
+        """The leader, or None while it or its address is not known."""
         known = self.topics.get(topic)
         if known is None or partition >= len(known.partitions):
             return None
@@ -138,25 +138,25 @@ class Cluster:
         return None if address is None else Leader(described.leader, address, described.leader_epoch)
 
     def traceparent_of(self, partition: TopicPartition, leader_epoch: int) -> str | None:
-        """The trace of the change that began a leader epoch; empty where the broker that was asked last knows
-        of none, None while nobody was asked since. Only where `remembers_changes`."""
+        """The trace of the change that began a leader epoch. Empty if the broker that was asked last knows of
+        none; None while no broker was asked since. Only if `remembers_changes`."""
         epoch, traceparent = self._changes.get(partition.topic, {}).get(partition.partition, (-1, ""))
         if epoch == leader_epoch:
             return traceparent
         return "" if epoch > leader_epoch else None
 
     def coordinator_of(self, group: str) -> str | None:
-        """Where the coordinator of a group is reached, None while none is known. A group belongs to the shard
-        CRC-32C of its name modulo their number (broker_service.proto, GetMetadataResponse)."""
+        """The address of a group's coordinator, or None while none is known. A group belongs to the shard
+        CRC-32C of its name modulo the number of shards (broker_service.proto, GetMetadataResponse)."""
         if not self.coordinators:
             return None
         return self.coordinators[crc32c(group.encode()) % len(self.coordinators)]
 
 
 class MetadataSeeker:
-    """Keeps one GetMetadata under way while news are wanted; goes from address to address until one
-    answers. `asked_at_ms`: when the newest answer was asked for. To a process that stood still meanwhile it
-    may look newer than it is."""
+    """The requests for metadata. Keeps one GetMetadata under way while news are wanted, and goes from address
+    to address until one answers. `asked_at_ms` is when the newest answer was asked for. To a process that was
+    paused meanwhile, the answer may look newer than it is."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -175,28 +175,28 @@ class MetadataSeeker:
         self._turn = 0
 
     def want(self, topics: Iterable[str] = (), *, not_before_ms: float = 0.0) -> None:
-        """Ask for news of all topics of interest, and of these from now on. Wishes while a call is under way
-        are kept: what it answers may be older than the wish."""
+        """Ask for news of all topics of interest, and of these from now on. Requests that arrive while a call
+        is under way are kept, because its answer may be older than they are."""
         self.topics.update(topics)
         self._not_before_ms = min(self._not_before_ms, not_before_ms) if self._wanted else not_before_ms
         self._wanted = True
 
     def want_again(self, topics: Iterable[str] = (), *, now_ms: float) -> None:
-        """What was answered last was not enough: ask again, after a pause that grows."""
+        """Ask again after a pause that grows, because the last answer was not enough."""
         pause_ms = RETRY.pause_ms(self._answers_in_row)
         self.want(topics, not_before_ms=max(now_ms, self._answered_at_ms + pause_ms))
 
     def forget(self, topic: str) -> None:
-        """The topic is of no interest any more."""
+        """Drop the topic from those of interest."""
         self.topics.discard(topic)
 
     def suspect(self, address: str) -> None:
-        """This address failed; ask others first, until it answers again."""
+        """Ask other addresses first until this one, which failed, answers again."""
         self._suspects[address] = None
 
     @property
     def wake_at_ms(self) -> float | None:
-        """When `poll` has something to do, if nothing else happens."""
+        """The time at which `poll` has work to do, if nothing else happens."""
         return self._not_before_ms if self._wanted and self._under_way is None else None
 
     def poll(self, now_ms: float) -> MessageCall[GetMetadataResponse] | None:
@@ -218,12 +218,12 @@ class MetadataSeeker:
         return self._under_way
 
     def candidates(self) -> list[str]:
-        """Every address worth asking; those that failed last, if there are others, are left out."""
+        """Every address worth asking. Those that failed last are left out if there are others."""
         every = list(dict.fromkeys((*self.cluster.brokers.values(), *self.cluster.bootstrap)))
         return [address for address in every if address not in self._suspects] or every
 
     def answered(self, call: Call[Any], answer: GetMetadataResponse, now_ms: float) -> None:
-        """A broker answered."""
+        """Handle a broker's answer."""
         assert call is self._under_way, "only one call is under way"
         self._under_way = None
         self.failures.clear()
@@ -237,8 +237,7 @@ class MetadataSeeker:
         self.cluster.update(answer, call.address)
 
     def failed(self, call: Call[Any], error: HightideError, now_ms: float) -> None:
-        """An address did not answer: the next one is asked at once, and after a whole round, after a
-        pause."""
+        """Handle a failed call: the next address is asked at once, and after a whole round, after a pause."""
         assert call is self._under_way, "only one call is under way"
         self._under_way = None
         self.failures[call.address] = error
@@ -253,19 +252,19 @@ class MetadataSeeker:
             self.want()
 
     def unavailable(self, budget_ms: float) -> BrokersUnavailableError:
-        """The error for no answer at all, with every address and what happened there."""
+        """The error for no answer at all, with every address and its failure."""
         return brokers_unavailable(self.cluster, self.failures, budget_ms)
 
 
 def brokers_unavailable(
     cluster: Cluster, failures: Mapping[str, HightideError], budget_ms: float
 ) -> BrokersUnavailableError:
-    """Name every address that was tried, whether it was given or advertised, and how it failed."""
+    """The error that names every address that was tried, whether given or advertised, and its failure."""
     said = []
     for address, error in failures.items():
         origin = "bootstrap" if address in cluster.bootstrap else "advertised by a broker"
         message = error.message
-        # Most messages begin with it, and it is named once.
+        # Most messages begin with the address, which is named only once.
         rest = message.removeprefix(address) if message.startswith(f"{address} ") else f": {message}"
         said.append(f"{address} ({origin}){rest}")
     text = "; ".join(said) or f"{', '.join(cluster.bootstrap)}: no answer"

@@ -1,4 +1,4 @@
-"""Which offset is meant: the first, the next, or the first at or after a time."""
+"""The offset that a caller means: the first, the next, or the first at or after a time."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -17,7 +17,7 @@ class OffsetAt:
     timestamp_us: int = 0
 
     def for_partition(self, topic_id: bytes, partition: int, leader_epoch: int) -> ListOffsetsPartition:
-        """The look-up in one partition, as the contract says it."""
+        """The look-up in one partition, in the contract's form."""
         return ListOffsetsPartition(
             topic_id=topic_id,
             partition=partition,

@@ -1,7 +1,7 @@
-"""Questions and orders that take several calls: find the leader or the controller, ask, ask again. Sans-IO.
+"""Requests that take several calls: find the leader or the controller, ask it, ask again. Sans-IO.
 
-Each is a generator that yields a `Call` or a `Pause` and is sent the call's decoded answer, or thrown its
-HightideError. `hightide.transport.running` drives one by threads, `hightide.aio.running` by asyncio.
+Each is a generator that yields a `Call` or a `Pause`; its driver sends the call's decoded answer or throws
+its HightideError. `hightide.transport.running` drives one by threads, `hightide.aio.running` by asyncio.
 """
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
@@ -48,20 +48,20 @@ from hightide.v1.broker_service_pb2 import (
 T = TypeVar("T")
 MessageT = TypeVar("MessageT", bound=Message)
 
-# What brokers take in one question that looks into logs (broker_service.proto).
+# The number of partitions that brokers accept in one request that looks into logs (broker_service.proto).
 PARTITIONS_PER_QUESTION_MAX: Final = 1_000
 
-# What changes nothing need not be waited for: a controller that does not answer may have been replaced.
+# Requests that change nothing need not wait long: a controller that does not answer may have been replaced.
 _QUESTIONS: Final = frozenset({Method.DESCRIBE_TOPICS, Method.DESCRIBE_CLUSTER, Method.LIST_REASSIGNMENTS})
 _QUESTION_TIMEOUT_MS: Final = 3 * METADATA_TIMEOUT_MS
 
-# Answers after which an order may be given again, and of which it is certain that it was not carried out.
+# Errors after which an order may be repeated, and which prove that it was not carried out.
 _REFUSALS: Final = (OverloadedError, TopicBeingDeletedError)
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Wait for so long."""
+    """A pause of this length."""
 
     pause_ms: float
 
@@ -70,8 +70,8 @@ Operation = Generator[Call[Any] | Pause, Any, T]
 
 
 class Operations:
-    """The operations of one client. `clock` gives milliseconds; `budget_ms` is what each may take; `seen` is
-    the client's. One instance an operation: it is not thread-safe."""
+    """The operations of one client. `clock` gives milliseconds; `budget_ms` is the time that each operation
+    may take; `seen` is the client's. One instance serves one operation: it is not thread-safe."""
 
     def __init__(
         self,
@@ -107,13 +107,13 @@ class Operations:
                 try:
                     answer: GetMetadataResponse = yield call
                 except HightideError as error:
-                    # A call that had only what was left of the budget says nothing of the address.
+                    # A call that had only the rest of the budget says nothing about the address.
                     is_cut_short = isinstance(error, RequestTimeoutError) and self._is_over()
                     if not (is_cut_short and address in failures):
                         failures[address] = error
                     continue
                 if not all_topics:
-                    # All topics are for the caller; the cache holds what is asked for by name.
+                    # The caller gets all topics; the cache keeps those asked for by name.
                     self.cluster.update(answer, address)
                 return answer
             if self._is_over():
@@ -121,8 +121,8 @@ class Operations:
             yield Pause(RETRY_PAUSE_MS)
 
     def _addresses(self) -> list[str]:
-        """Every address, beginning behind the one asked last: it may be behind for as long as it is cut
-        off."""
+        """Every address, beginning after the one asked last, since that one may be behind for as long as it
+        is cut off."""
         every = list(dict.fromkeys((*self.cluster.brokers.values(), *self.cluster.bootstrap)))
         at = every.index(self._asked_last) + 1 if self._asked_last in every else 0
         return every[at:] + every[:at]
@@ -136,7 +136,7 @@ class Operations:
             described = self.cluster.topics.get(topic)
             if described is not None and described.partitions:
                 return tuple(TopicPartition(topic, each.partition) for each in described.partitions)
-            # What was asked for before says nothing, however long its answer lay here.
+            # An error to an earlier request says nothing, however long its answer waited here.
             if asked_at_ms >= give_up_ms or self._is_over():
                 raise UnknownTopicError(f"topic {topic} does not exist")
             yield Pause(RETRY_PAUSE_MS)
@@ -152,8 +152,9 @@ class Operations:
         """Ask the active controller. Raises its typed refusal, or ControllerUnavailableError. Afterwards
         `is_uncertain` tells whether an attempt before the last one may have been carried out.
 
-        `settled` is for orders that must not be repeated blindly: it looks after an attempt whose outcome is
-        unknown, and where a later one is refused, and what it returns, unless None, stands for the answer."""
+        `settled` is for orders that must not be repeated blindly. It is run after an attempt whose outcome is
+        unknown, and after a later one is refused. If it returns anything but None, that is the answer.
+        """
         last: HightideError | None = None
         is_redirected = False
         self.is_uncertain = is_uncertain = False
@@ -175,7 +176,7 @@ class Operations:
                     answer: MessageT = yield call
                 except HightideError as error:
                     if is_uncertain and settled is not None and not error.retriable:
-                        # What an earlier attempt has done by now may be why this one is refused.
+                        # This attempt may be refused because of what an earlier attempt has done by now.
                         found = yield from settled()
                         self.is_uncertain = True
                         if found is not None:
@@ -190,14 +191,15 @@ class Operations:
                     + (f"the last answer was: {last}" if last is not None else "the brokers know of none"),
                     address=address,
                 )
-            # Who is not the controller names it, and is believed at once; but two may name each other.
+            # A process that is not the controller names it, and is believed at once; but two may name each
+            # other.
             is_named = isinstance(last, NotControllerError) and self.cluster.controller_address is not None
             is_redirected = is_named and not is_redirected
             if not is_redirected:
                 yield Pause(RETRY_PAUSE_MS)
 
     def _after(self, error: HightideError, address: str) -> HightideError:
-        """What may be tried again comes back; what may not is raised."""
+        """Return an error after which the request may be repeated; raise any other."""
         if isinstance(error, NotControllerError):
             if error.metadata.get("may_have_begun"):
                 self.is_uncertain = True  # It resigned while it was at it.
@@ -239,11 +241,13 @@ class Operations:
         *,
         refused: dict[TopicPartition, HightideError] | None = None,
     ) -> Operation[dict[TopicPartition, T]]:
-        """Ask the leader of each partition. Raises UnknownTopicError, UnknownPartitionError, and what stood
-        in the way last when the budget is over.
+        """Ask the leader of each partition. Raises UnknownTopicError, UnknownPartitionError, and the last
+        error when the budget is over.
 
-        `refused` is for orders of which each partition has its own outcome: it takes what would be raised
-        once leaders are asked. An order never goes on to another topic that has got the name meanwhile."""
+        `refused` is for orders in which each partition has its own outcome: it receives the errors that would
+        otherwise be raised once leaders are asked. An order never goes to another topic that has got the name
+        meanwhile.
+        """
         wanted = list(dict.fromkeys(partitions))
         found: dict[TopicPartition, T] = {}
         topics = sorted({partition.topic for partition in wanted})
@@ -268,8 +272,8 @@ class Operations:
                 waiting = [each for each in waiting if each not in refused]
 
     def _look_up(self, wanted: Iterable[TopicPartition], topics: Sequence[str]) -> Operation[None]:
-        """Ask for metadata until all of these partitions are known: a topic may have got them a moment ago.
-        Raises UnknownTopicError, UnknownPartitionError."""
+        """Ask for metadata until all of these partitions are known, since a topic may have got them a moment
+        ago. Raises UnknownTopicError, UnknownPartitionError."""
         give_up_ms = min(self._end_ms, self._clock() + UNKNOWN_TOPIC_PATIENCE_MS)
         while True:
             asked_at_ms = self._clock()
@@ -293,7 +297,7 @@ class Operations:
     def _recreated(
         self, partitions: Iterable[TopicPartition], topic_ids: Mapping[str, bytes]
     ) -> dict[TopicPartition, HightideError]:
-        """Those whose topic is another one by now."""
+        """The partitions whose name belongs to another topic by now."""
         return {
             each: TopicRecreatedError(
                 f"topic {each.topic} was deleted meanwhile, and another one of this name was created",
@@ -311,7 +315,8 @@ class Operations:
         found: dict[TopicPartition, T],
         refused: dict[TopicPartition, HightideError] | None,
     ) -> Operation[dict[TopicPartition, HightideError]]:
-        """One round. Returns what failed for now; what failed for good is put into `refused`, or raised."""
+        """Ask all leaders once. Returns the errors that may pass; those that may not are put into `refused`,
+        or raised."""
         failed: dict[TopicPartition, HightideError] = {}
         by_leader: dict[str, list[LedPartition]] = {}
         for partition in wanted:
@@ -346,7 +351,7 @@ class Operations:
 
 @dataclass(frozen=True, slots=True)
 class LedPartition:
-    """A partition that its leader is asked about: its topic's id, and the leader epoch that is known."""
+    """A partition in a request to its leader: its topic's id, and the known leader epoch."""
 
     partition: TopicPartition
     topic_id: bytes
@@ -355,8 +360,8 @@ class LedPartition:
 
 @dataclass(frozen=True, slots=True)
 class LeaderQuestion(Generic[T]):
-    """A question that the leader of each partition answers: the request about some that one broker leads, and
-    what the result of one partition means. The answer has one result for each, in order, with an error
+    """A request that the leader of each partition answers. It makes the request for the partitions of one
+    broker, and reads the result of one partition. The answer has one result for each, in order, with an error
     code; `results` finds them in it."""
 
     method: Method
@@ -374,8 +379,8 @@ def _sort_answers(
     found: dict[TopicPartition, T],
     refused: dict[TopicPartition, HightideError] | None,
 ) -> dict[TopicPartition, HightideError]:
-    """Keep what was found. Returns the errors that may pass; puts what may not into `refused`, or raises
-    it."""
+    """Keep the results. Returns the errors that may pass; those that may not are put into `refused`, or
+    raised."""
     failed: dict[TopicPartition, HightideError] = {}
     results = question.results(answer)
     if len(results) != len(asked):

@@ -1,16 +1,17 @@
-"""When others are asked who leads, because a leader does not answer.
+"""The rule for asking other brokers for the leader, because the known leader does not answer.
 
 Rules of this file: no clock, no I/O; time comes in as `now_ms`, chance as a seeded Random.
 
-A leader that is paused or cut off does not say that it is none any more, and its connection does not break:
-what was sent to it hangs until its deadline. So, once a call has been silent for longer than a live leader
-takes, the client asks the other brokers, and goes on asking while the silence lasts: the election comes when
-the leader's session expires, whenever that is.
+A leader that is paused or cut off cannot say that it no longer leads, and its connection does not break: a
+call to it hangs until its deadline. So, once a call has been silent for longer than a live leader takes, the
+client asks the other brokers, and goes on asking while the silence lasts: the election comes when the
+leader's session expires, whenever that is.
 
-Of the pause between two questions half is what an election waits to be heard of, on the average. It does not
-grow: a session lasts seconds, and pauses that had grown as long would be waited for at the end. It is
-Kafka's retry.backoff.ms, with jitter, so that those who wait for one leader do not ask in step; and it holds
-for a client as a whole, however many of its calls are silent, so that none asks more than 13 times a second.
+On average, a client hears of an election half of the pause between two questions after it. The pause does not
+grow: a session lasts seconds, and after a pause that had grown as long the client would hear of the election
+late. It is Kafka's retry.backoff.ms, with jitter, so that clients that wait for one leader do not ask in
+step. It holds for a client as a whole, however many of its calls are silent, so that no client asks more than
+13 times a second.
 """
 
 from collections.abc import Iterable
@@ -25,7 +26,7 @@ ASK_JITTER: Final = 0.2
 
 
 class SilentLeaders:
-    """One a core. `patience_ms` is how long a leader that lives may take to answer."""
+    """The silent leaders of one core. `patience_ms` is how long a live leader may take to answer."""
 
     def __init__(self, seeker: MetadataSeeker, patience_ms: int, random: Random) -> None:
         assert patience_ms > ASK_PAUSE_MS, "what answers in time is not silent"

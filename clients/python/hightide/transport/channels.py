@@ -1,9 +1,8 @@
-"""The lines of one client: the channel to each address, and which of them are let go.
+"""The connections of one client: the channel to each address, and when a channel is dropped.
 
-A gRPC channel to an address where nobody answers tries to connect again and again, five times a second with
-our options, for as long as it exists and whether or not anybody calls. So a channel on which a call failed as
-unreachable is let go as soon as no other call is under way on it; the next call opens another one, which
-connects at once.
+A gRPC channel to an address where no process answers keeps trying to connect, five times a second with our
+options, for as long as it exists, even without calls. So a channel on which a call failed as unreachable is
+dropped as soon as no other call is under way on it. The next call opens another one, which connects at once.
 """
 
 import threading
@@ -22,7 +21,7 @@ ChannelT = TypeVar("ChannelT")
 
 
 class PooledChannel(Generic[ChannelT]):
-    """The channel to one address. Errors and their tracebacks may outlive it: after it was let go it holds
+    """The channel to one address. Errors and their tracebacks may outlive it: after it was dropped it holds
     nothing."""
 
     __slots__ = ("address", "channel", "is_reached", "is_unreachable", "methods", "under_way")
@@ -33,30 +32,30 @@ class PooledChannel(Generic[ChannelT]):
         self.methods: dict[Method, Any] = {}
         self.under_way = 0
         self.is_reached = False
-        """Whether it was ever answered on."""
+        """Whether a call on it was ever answered."""
         self.is_unreachable = False
         """Whether the last attempt to reach the address failed."""
 
     def answered(self) -> None:
-        """Somebody is there."""
+        """Note that the address answered."""
         self.is_reached, self.is_unreachable = True, False
 
     def failed(self, rpc_error: grpc.RpcError, error: HightideError) -> None:
-        """A call on it failed with `rpc_error`, which is `error` to the client."""
+        """Note that a call on it failed with `rpc_error`, which is `error` to the client."""
         if isinstance(error, AddressUnreachableError):
             code = getattr(rpc_error, "code", None)
-            # What this side gave up says nothing of the other one.
+            # A call that this side gave up says nothing about the other side.
             if code is None or code() is not grpc.StatusCode.CANCELLED:
                 self.is_unreachable = True
         elif isinstance(error, RequestTimeoutError):
-            # It may be slow, unless there was never an answer.
+            # The address may be slow, unless there was never an answer.
             self.is_unreachable = self.is_unreachable or not self.is_reached
         else:
             self.answered()
 
 
 class ChannelPool(Generic[ChannelT]):
-    """All of one client. Thread-safe. `connect` opens a channel."""
+    """All channels of one client. Thread-safe. `connect` opens a channel."""
 
     def __init__(self, connect: Callable[[str], ChannelT]) -> None:
         self._connect = connect
@@ -65,7 +64,7 @@ class ChannelPool(Generic[ChannelT]):
         self._is_closed = False
 
     def begin(self, address: str, method: Method) -> PooledChannel[ChannelT]:
-        """The line for a call, with this method among its `methods`. `end` follows. Raises ClosedError."""
+        """The channel for a call, with this method among its `methods`. `end` follows. Raises ClosedError."""
         with self._lock:
             if self._is_closed:
                 raise ClosedError("this client is closed")
@@ -80,7 +79,7 @@ class ChannelPool(Generic[ChannelT]):
             return line
 
     def end(self, line: PooledChannel[ChannelT]) -> None:
-        """A call on the line is over; what became of it, the line was told before."""
+        """End a call on the channel. Its outcome was noted on the channel before."""
         with self._lock:
             line.under_way -= 1
             assert line.under_way >= 0, f"more calls to {line.address} ended than began"
@@ -94,7 +93,7 @@ class ChannelPool(Generic[ChannelT]):
         del held
 
     def close(self) -> list[ChannelT]:
-        """No call begins from now on. Returns the channels, for closing."""
+        """Refuse calls from now on. Returns the channels, which the caller closes."""
         with self._lock:
             self._is_closed = True
             channels = [line.channel for line in self._lines.values() if line.channel is not None]

@@ -1,8 +1,8 @@
-"""The thread that drives a core: it makes the calls that the core asks for and feeds back what came.
+"""The thread that drives a core: it makes the calls that the core asks for and passes the answers to it.
 
-One daemon thread a client. Everything that happens comes through one queue: answers (put there by gRPC's
-threads) and pokes (put there by the user's). The core is touched only under the client's lock; bytes are
-encoded and decoded, and callbacks made, outside of it.
+Each client has one daemon thread. All events come through one queue: answers (put there by gRPC's threads)
+and pokes (put there by the user's). The core is touched only under the client's lock; bytes are encoded and
+decoded, and callbacks made, outside of it.
 """
 
 import logging
@@ -22,22 +22,23 @@ from hightide.transport.transport import Transport
 log = logging.getLogger("hightide")
 
 
-# What comes of a call, before it is decoded.
+# The outcome of a call, before it is decoded.
 Outcome = bytes | StreamEnded | HightideError
 
 
 class Core(Protocol):
-    """What a driver drives."""
+    """The interface of a core to its driver."""
 
     wake_at_ms: float | None
     cancelled: list[Call[Any]]
     callbacks: list[Callable[[], object]]
 
     def be_traced(self) -> None:
-        """Somebody may look at spans: note what they are made of. Called before the first poll."""
+        """Note the facts that spans are made of, because spans may be recorded. Called before the first
+        poll."""
 
     def facts(self, *, is_last: bool = False) -> list[Fact]:
-        """What spans are made of, each told once; `is_last`: nothing more is waited for."""
+        """The facts that spans are made of, each returned once. `is_last`: nothing more is waited for."""
 
     def poll(self, now_ms: float) -> list[Call[Any]]:
         """The calls to make now."""
@@ -53,7 +54,7 @@ def now_ms() -> float:
 
 
 class Driver:
-    """Drives one core with a thread. `changed` is notified whenever calls have ended."""
+    """The driver of one core, with a thread. `changed` is notified whenever calls have ended."""
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class Driver:
 
     @property
     def is_running(self) -> bool:
-        """Whether the thread has started, and goes on."""
+        """Whether the thread has started and has not ended."""
         return self._thread is not None and self.failure is None and not self._stopping
 
     def stop(self) -> None:
@@ -118,7 +119,7 @@ class Driver:
                 return
 
     def _turn(self) -> None:
-        """Wait for something to happen, or for the core's next deadline, and let the core act on it."""
+        """Wait for an event, or for the core's next deadline, and let the core act on it."""
         outcomes = self._wait()
         with self._changed:
             now = now_ms()
@@ -145,14 +146,15 @@ class Driver:
         run_callbacks(callbacks)
 
     def _forget(self, call: Call[Any], outcome: Any) -> None:
-        """A call has ended; a message on a stream is not the end of it."""
+        """Drop a call that has ended; a message on a stream does not end it."""
         if not isinstance(call, StreamCall):
             self._under_way.pop(call, None)
         elif isinstance(outcome, StreamEnded | HightideError):
             self._under_way.pop(call, None)
             stream = self._streams.pop(call, None)
             if stream is not None:
-                # It may be a message that cannot be read: then the server has yet to hear of it.
+                # The outcome may be a message that cannot be read: then the stream must be cancelled at the
+                # server.
                 stream.cancel()
 
     def _wait(self) -> list[tuple[Call[Any], Any]]:
@@ -183,7 +185,7 @@ class Driver:
 
 
 def decoded(call: Call[Any], outcome: Outcome) -> Any:
-    """What came of a call, as cores take it."""
+    """The outcome of a call in the form that cores take."""
     if isinstance(outcome, HightideError | StreamEnded):
         return outcome
     try:

@@ -1,5 +1,5 @@
 # Generated from aio/running.py by `make blocking`: change that one, not this.
-"""Drives the operations that take several calls, by threads; see `hightide.cluster.operations`."""
+"""Runs operations that take several calls, by threads; see `hightide.cluster.operations`."""
 
 import time
 from typing import TypeVar
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 def run(operation: Operation[T], transport: Transport) -> T:
-    """Drive an operation on this thread. Raises what it raises."""
+    """Run an operation on this thread. Raises the operation's errors."""
     try:
         step = next(operation)
         while True:

@@ -1,6 +1,7 @@
-"""Open streams: what an RPC of which both sides are streams looks like to a driver.
+"""Open streams: RPCs of which both sides are streams, in the form that drivers use.
 
-Threads: one thread reads each stream, gRPC's own one writes it from a queue. Asyncio: one task does each.
+With threads, one thread reads each stream, and gRPC's own thread writes it from a queue. With asyncio, one
+task does each.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ class Stream:
             yield message
 
     def send(self, message: bytes) -> None:
-        """Send a message behind the others. Called from any thread; dropped where the stream has ended."""
+        """Send a message after the others. Called from any thread; dropped if the stream has ended."""
         self._outbox.put(message)
 
     def cancel(self) -> None:
@@ -79,11 +80,11 @@ class AioStream:
             yield message
 
     def send(self, message: bytes) -> None:
-        """Send a message behind the others; dropped where the stream has ended."""
+        """Send a message after the others; dropped if the stream has ended."""
         self._outbox.put_nowait(message)
 
     async def messages(self) -> AsyncIterator[bytes]:
-        """What comes, until the server ends the stream with OK. Raises HightideError."""
+        """Yield the messages until the server ends the stream with OK. Raises HightideError."""
         try:
             async for message in self._rpc:
                 self._answered()
@@ -94,6 +95,6 @@ class AioStream:
         finally:
             self._outbox.put_nowait(None)
             self._rpc.cancel()
-            # The traceback of what is raised may outlive the stream, and must not keep its channel.
+            # The traceback of the raised error may outlive the stream, and must not keep its channel.
             self._rpc = None
             self._ended()

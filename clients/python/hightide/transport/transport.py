@@ -1,8 +1,8 @@
 """The one place of the SDK that opens channels and makes RPCs: sync for threads, aio for asyncio.
 
-Bytes go in and bytes come out; whatever fails comes out as a typed error. One channel an address that can be
-reached (`hightide.transport.channels`), with the options below. Credentials, when they come, are set here and
-nowhere else.
+Bytes go in and bytes come out; every failure comes out as a typed error. Each address that can be reached has
+one channel (`hightide.transport.channels`), with the options below. Credentials, when they come, are set here
+and nowhere else.
 """
 
 from collections.abc import Callable
@@ -31,21 +31,21 @@ from hightide.transport.streams import AioStream, Heard, Stream
 MESSAGE_BYTES_MAX: Final = 64 << 20
 
 _OPTIONS: Final[tuple[tuple[str, int], ...]] = (
-    # A fetch may answer with a batch that is larger than asked for, so the limit is far above any setting.
+    # A fetch may answer with a larger batch than asked for, so the limit is far above any setting.
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
-    # A peer whose machine vanished is noticed within 15 s even when no call runs into its deadline.
+    # A peer whose machine vanished is noticed within 15 s, even if no call reaches its deadline.
     ("grpc.keepalive_time_ms", 10_000),
     ("grpc.keepalive_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
-    # A broker that is back is to be reached at once, not after gRPC's default of up to two minutes.
+    # A broker that is back should be reached at once, not after gRPC's default of up to two minutes.
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 200),
-    # Connections of one client are its own: closing it ends them.
+    # The connections of a client are shared with no other client: closing the client ends them.
     ("grpc.use_local_subchannel_pool", 1),
-    # A proxy from the environment is never meant for brokers.
+    # A proxy from the environment never applies to brokers.
     ("grpc.enable_http_proxy", 0),
 )
 
@@ -55,7 +55,8 @@ Done = Callable[[Call[Any], bytes | HightideError], None]
 
 
 def channel_options(client_id: str | None = None) -> list[tuple[str, int | str]]:
-    """The options of every channel of the SDK; for those, too, who speak the protocol as its clients do."""
+    """The options of every channel of the SDK, and of other programs that use the protocol as its clients
+    do."""
     options: list[tuple[str, int | str]] = list(_OPTIONS)
     if client_id:
         options.append(("grpc.primary_user_agent", client_id))
@@ -63,7 +64,7 @@ def channel_options(client_id: str | None = None) -> list[tuple[str, int | str]]
 
 
 def error_of(rpc_error: grpc.RpcError, call: Call[Any]) -> HightideError:
-    """The typed error for a failed RPC: the server's own if it names one, else the one for the status."""
+    """The typed error for a failed RPC: the server's own if it names one, otherwise one for the status."""
     if not isinstance(rpc_error, grpc.Call | grpc.aio.AioRpcError):
         return AddressUnreachableError(f"the call failed: {rpc_error!r}", address=call.address)
     details = rpc_error.details() or ""
@@ -95,7 +96,7 @@ def error_of(rpc_error: grpc.RpcError, call: Call[Any]) -> HightideError:
 
 
 def _rich_status(rpc_error: Any) -> Any:
-    """The google.rpc.Status that came with the error, or None where there is none or it cannot be read."""
+    """The google.rpc.Status of the error, or None if there is none or it cannot be read."""
     if isinstance(rpc_error, grpc.aio.AioRpcError):
         trailing = rpc_error.trailing_metadata() or ()
         rich = next((value for key, value in trailing if key == "grpc-status-details-bin"), None)
@@ -117,7 +118,7 @@ def _parse_status(rich: bytes | str) -> Any:
 
 
 class Transport:
-    """Channels for threads. Thread-safe. One a client."""
+    """The channels of one client, for threads. Thread-safe."""
 
     def __init__(self, client_id: str | None = None) -> None:
         options = channel_options(client_id)
@@ -175,12 +176,12 @@ class Transport:
 
 
 def _metadata_of(call: Call[Any]) -> tuple[tuple[str, str], ...] | None:
-    """The program's current span goes with what it asks for; records belong to no span."""
+    """The metadata that carries the program's current span; calls with records carry none."""
     return None if call.method in _RECORDS else tracing.call_metadata()
 
 
 def _failed(line: PooledChannel[Any], rpc_error: grpc.RpcError, call: Call[Any]) -> HightideError:
-    """The typed error, of which the line is told."""
+    """The typed error, which is also noted on the channel."""
     error = error_of(rpc_error, call)
     line.failed(rpc_error, error)
     # gRPC's frames hold the call, and the call holds its channel, as long as the error is referenced.
@@ -200,7 +201,7 @@ def _outcome(ended: Any, call: Call[Any], line: PooledChannel[Any]) -> bytes | H
 
 
 class AioTransport:
-    """Channels for one event loop. One a client."""
+    """The channels of one client, for one event loop."""
 
     def __init__(self, client_id: str | None = None) -> None:
         options = channel_options(client_id)
