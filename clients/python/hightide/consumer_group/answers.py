@@ -18,14 +18,14 @@ def state_name(state: coordinator_service_pb2.GroupState.ValueType) -> GroupStat
 
 
 def group_listing(listing: coordinator_service_pb2.GroupListing, address: str) -> GroupListing:
-    """One group of a list that the coordinator at `address` told."""
+    """One group in the list of the coordinator at `address`."""
     return GroupListing(
         listing.group, state_name(listing.state), listing.member_count, listing.generation, address
     )
 
 
 def group_description(answer: DescribeGroupResponse) -> GroupDescription:
-    """Everything about one group."""
+    """The state of one group."""
     return GroupDescription(
         group=answer.group,
         state=state_name(answer.state),

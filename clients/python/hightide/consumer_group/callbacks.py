@@ -1,4 +1,4 @@
-"""What a user wants to be told when partitions come and go."""
+"""The user's callbacks for partitions that are assigned or revoked."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -26,12 +26,12 @@ __all__ = ["GroupCore", "IntervalCommit"]
 
 
 RESET_PAUSE_MS: Final = 1_000
-#: How long a goodbye waits for a commit that takes positions back, of the time that closing may take.
+#: How long leaving waits for a commit that takes positions back, as a part of the time that closing may take.
 GOING_BACK_TIMEOUT_MS: Final = 2_500
 
 
 class IntervalCommit(MessageCall[CommitOffsetsResponse]):
-    """A CommitOffsets call of settled positions that need not wait for a Ping, or may not go with one."""
+    """A CommitOffsets call of settled positions that need not wait for a Ping, or may not be part of one."""
 
     __slots__ = ("commits", "partitions")
 
@@ -42,7 +42,7 @@ class IntervalCommit(MessageCall[CommitOffsetsResponse]):
 
 
 class GroupCore:
-    """The core. One a consumer in a group."""
+    """The core of one consumer in a group."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class GroupCore:
         self._gone_back: set[TopicPartition] = set()
         self._next_reset_ms = 0.0
         self._leaves_by_ms: float | None = None
-        """A goodbye waits until then for the commit that it cannot tell."""
+        """Until then, leaving waits for the commit that the goodbye cannot carry."""
         consumer.on_gone_back = self._went_back
 
     def poll(self, now_ms: float) -> list[Call[Any]]:
@@ -94,12 +94,12 @@ class GroupCore:
         self.membership.is_traced = True
 
     def facts(self, *, is_last: bool = False) -> list[Fact]:
-        """What spans are made of, since the last time."""
+        """The facts that spans are made of, since the last call."""
         orders, self.membership.facts = self.membership.facts, []
         return [*orders, *self.consumer.facts(is_last=is_last)]
 
     def completed(self, call: Call[Any], outcome: Any, now_ms: float) -> None:
-        """A call ended, or a message came on the stream."""
+        """Handle the outcome of a call, or a message on the stream."""
         if call.method is Method.REGISTER_CONSUMER:
             self.membership.completed(call, outcome, now_ms)
         elif isinstance(call, IntervalCommit):
@@ -108,12 +108,12 @@ class GroupCore:
             self.consumer.completed(call, outcome, now_ms)
 
     def leave(self, now_ms: float) -> None:
-        """Say goodbye with the final positions, with the next poll or as soon as what takes them back is
-        committed. Called once, after the user's callbacks have run."""
+        """Leave the group with the final positions: with the next poll, or as soon as the commit that takes
+        positions back is done. Called once, after the user's callbacks have run."""
         self._leaves_by_ms = now_ms + GOING_BACK_TIMEOUT_MS
 
     def _is_going_back(self) -> bool:
-        """Whether a goodbye would leave out where it is, since a lower offset has to stand first."""
+        """Whether a goodbye would leave out a position, since a lower offset has to be committed first."""
         is_member = self.membership.state is MembershipState.MEMBER
         owned = self.ownership.owned
         return is_member and any(each in owned and owned[each].is_reset for each in self._gone_back)
@@ -124,13 +124,13 @@ class GroupCore:
         return self.membership.state in (MembershipState.LEFT, MembershipState.REFUSED)
 
     def came_back(self, now_ms: float) -> None:
-        """The user is back in one of the consumer's methods."""
+        """Note that the user is back in one of the consumer's methods."""
         if self.membership.is_suspended(now_ms):
             self.ownership.interrupt()
         self.ownership.came_back()
 
     def take(self, now_ms: float) -> FetchedBatch | None:
-        """The next chunk for the user, unless nothing may be handed out now."""
+        """The next chunk for the user, or None if no records may be returned now."""
         if self.membership.is_suspended(now_ms):
             return None
         chunk = self.consumer.next_chunk()
@@ -139,8 +139,8 @@ class GroupCore:
         return chunk
 
     def commits(self, offsets: Mapping[TopicPartition, int] | None, metadata: str) -> list[OffsetCommit]:
-        """What the user commits: these offsets, which say nothing of what else is in hand, or all that it has
-        come to since. Raises NotAssignedError, InvalidArgumentError."""
+        """The commits of the user: of these offsets, which say nothing about other records that the user has,
+        or of all that the user has reached. Raises NotAssignedError, InvalidArgumentError."""
         if offsets is None:
             self.ownership.came_back()
         wanted = self.ownership.uncommitted() if offsets is None else offsets
@@ -150,9 +150,10 @@ class GroupCore:
         return [self.ownership.commit_of(each, offset, metadata) for each, offset in wanted.items()]
 
     def _went_back(self, partition: TopicPartition, offset: int) -> None:
-        """What this consumer had read is lost: what it has committed beyond it has to go back as well."""
+        """Take back what this consumer has committed beyond this offset, because the records that it had read
+        there are lost."""
         self.ownership.sought(partition, offset)
-        # The user may still have records in hand that are lost; the rest of them is not handed out.
+        # The user may still have records that are lost; the rest of them is not returned.
         self.ownership.interrupt()
         self._gone_back.add(partition)
 
@@ -182,7 +183,7 @@ class GroupCore:
         return self._commit
 
     def _interval_commit(self, now_ms: float) -> IntervalCommit | None:
-        """Commit what was settled, where Pings come more seldom than the user wants it committed."""
+        """Commit settled positions, if Pings are rarer than the user wants commits."""
         membership = self.membership
         interval_ms = self.settings.commit_interval_ms
         if not self.settings.auto_commit or interval_ms >= membership.ping_interval_ms:
@@ -206,7 +207,8 @@ class GroupCore:
         return self._commit
 
     def _committed(self, call: IntervalCommit, outcome: CommitOffsetsResponse | HightideError) -> None:
-        """What did not arrive goes with the next Ping; why, the stream will tell."""
+        """Handle the outcome of a commit. Positions that did not arrive go with the next Ping; the stream
+        will carry the reason."""
         self._commit = None
         results = () if isinstance(outcome, HightideError) else outcome.offsets
         for at, partition in enumerate(call.partitions):

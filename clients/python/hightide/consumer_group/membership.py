@@ -1,19 +1,19 @@
 """A consumer's membership in its group: how it finds the coordinator, registers, answers, comes back, leaves.
 
-Rules of this file: no clock, no I/O, no threads; time comes in as `now_ms`, chance as a seeded Random. The
-core decides from time, messages and the user's doings what to send on the stream and what becomes of the
-assignment; `GroupCore` joins it to the `ConsumerCore`, and the shells perform.
+Rules of this file: no clock, no I/O, no threads; time comes in as `now_ms`, chance as a seeded Random. From
+time, messages and the user's calls, the core decides what to send on the stream and how the assignment
+changes. `GroupCore` joins it to the `ConsumerCore`, and the shells perform the decisions.
 
 Theory of operation (consumer coordinator §7, §8, §10, §11). One stream to the coordinator of the group's
 shard carries the registration, then orders and their answers. Orders of a lower coordinator epoch than the
-highest that was seen are not obeyed (C5). A stream that broke is replaced at once, with the member id and
-what is owned; meanwhile the consumer goes on reading for a third of its session timeout, then hands out
-nothing until it is registered again (§8.5). A coordinator from which nothing is heard for a whole session
-timeout, on a stream that stands, is taken for dead (§10). A process that itself stood still for a third of
-the session timeout may have been given up meanwhile: it obeys nothing that waited for it, and registers again
-before it hands out more. What the coordinator confirms in its answer is kept, all else is lost. A consumer
-that is closed says goodbye with its final positions, and waits until the stream ends with OK: they are
-durable then (§11, two steps).
+highest that was seen are not obeyed (C5). A stream that broke is replaced at once, by a registration with the
+member id and the owned partitions. Meanwhile the consumer goes on reading for a third of its session timeout;
+then it returns no records until it is registered again (§8.5). If an open stream carries no message for a
+whole session timeout, the consumer takes the coordinator for dead (§10). A process that was itself paused for
+a third of the session timeout may have been declared dead meanwhile: it obeys no order that waited for it,
+and registers again before it returns more records. It keeps the partitions that the coordinator confirms in
+its answer; all others are lost. A consumer that is closed sends a goodbye with its final positions, and waits
+until the stream ends with OK: they are durable then (§11, two steps).
 """
 
 import logging
@@ -57,9 +57,9 @@ log = logging.getLogger("hightide.consumer")
 # that the consumers of a coordinator that died do not all come at once.
 RETRY: Final = Backoff(initial_ms=20, maximum_ms=500, jitter=0.5)
 OVERLOADED: Final = Backoff(initial_ms=1_000, maximum_ms=1_000, jitter=0.5)
-# A coordinator that could not be reached is not tried again for so long, though brokers still name it.
+# A coordinator that could not be reached is not tried again for this long, even if brokers still name it.
 REFUSAL_REST_MS: Final = 300
-# A membership that lasted so long was none of the attempts that failed.
+# A membership that lasted this long does not count as a failed attempt.
 STEADY_MS: Final = 1_000
 # How long an answer to a registration is waited for, at least.
 REGISTRATION_TIMEOUT_MS: Final = 5_000
@@ -70,20 +70,20 @@ LEAVE_TIMEOUT_MS: Final = 5_000
 
 
 class MembershipState(Enum):
-    """Where the membership stands."""
+    """The states of the membership."""
 
     SEEKING = auto()
-    """No stream: the coordinator is looked for, or a pause is kept."""
+    """No stream: the coordinator is being looked up, or a pause is kept."""
     REGISTERING = auto()
     """The registration is sent."""
     MEMBER = auto()
     """It was accepted; orders come."""
     LEAVING = auto()
-    """The goodbye is sent."""
+    """The goodbye was sent."""
     LEFT = auto()
-    """The end: no stream, and none wanted."""
+    """The end: no stream, and none is wanted."""
     REFUSED = auto()
-    """The coordinator refused for a reason that does not pass."""
+    """The coordinator refused for a permanent reason."""
 
 
 VALID_PREDECESSORS: Final[dict[MembershipState, frozenset[MembershipState]]] = {
@@ -109,7 +109,7 @@ RegisterCall = StreamCall[RegisterConsumerResponse]
 
 
 class Membership:
-    """The core. One a consumer in a group."""
+    """The membership of one consumer in a group."""
 
     def __init__(
         self, settings: GroupSettings, ownership: Ownership, seeker: MetadataSeeker, random: Random
@@ -154,10 +154,11 @@ class Membership:
         assert self.state in VALID_PREDECESSORS[state], f"{self.state} is not followed by {state}"
         self.state = state
 
-    # -- what the user's side asks ---------------------------------------------------------------------------
+    # -- for the user's side
+    # ----------------------------------------------------------------------------------
 
     def is_suspended(self, now_ms: float) -> bool:
-        """Whether nothing may be handed out, because others may own by now what this consumer owned."""
+        """Whether no records may be returned, because others may own by now what this consumer owned."""
         if self.state is MembershipState.MEMBER:
             silent_ms, still_ms = now_ms - self._heard_ms, now_ms - self._ticked_ms
             return silent_ms > self.settings.session_timeout_ms or still_ms > self._third_ms
@@ -167,7 +168,7 @@ class Membership:
         return self._was_silent or (away is not None and now_ms - away > self._third_ms)
 
     def raise_errors(self, now_ms: float) -> None:
-        """Raise why the coordinator refuses this consumer, or that none was found within the budget."""
+        """Raise the coordinator's refusal of this consumer, or that none was found within the budget."""
         if self._refused_with is not None:
             raise self._refused_with
         since = self._away_since_ms if self._away_since_ms is not None else self._began_ms
@@ -187,7 +188,7 @@ class Membership:
             )
 
     def leave(self, now_ms: float) -> None:
-        """Say goodbye, with the final positions. Called once, after the user's callbacks have run."""
+        """Leave the group with the final positions. Called once, after the user's callbacks have run."""
         self._is_leaving = True
         self._leave_by_ms = now_ms + LEAVE_TIMEOUT_MS
         self.ownership.stops.clear()
@@ -199,7 +200,7 @@ class Membership:
             self._become(MembershipState.LEFT)
 
     def _has_unsaid(self) -> bool:
-        """Whether positions would be lost that only a coordinator can write down."""
+        """Whether positions would be lost that only a coordinator can write."""
         return self.settings.auto_commit and bool(self.member_id) and bool(self.ownership.owned)
 
     def _say_goodbye(self) -> None:
@@ -282,8 +283,8 @@ class Membership:
         return max(REGISTRATION_TIMEOUT_MS, self.settings.session_timeout_ms)
 
     def _watch_own_pulse(self, now_ms: float) -> None:
-        """A process that stood still cannot tell what happened meanwhile, and what waits for it on the stream
-        is of then (§8.5, soft failure)."""
+        """Register again if this process was paused: it cannot know what happened meanwhile, and the orders
+        that wait on the stream are old (§8.5, soft failure)."""
         still_ms, self._ticked_ms = now_ms - self._ticked_ms, now_ms
         if self._call is None or self.state is MembershipState.LEAVING:
             return
@@ -295,8 +296,8 @@ class Membership:
             self._wake_by(now_ms + self._third_ms / 2)
 
     def _watch_silence(self, now_ms: float) -> None:
-        """A coordinator that says nothing for the session timeout is dead, or takes this consumer for dead
-        (§10)."""
+        """Leave a coordinator that was silent for the session timeout: it is dead, or takes this consumer for
+        dead (§10)."""
         silent_ms = now_ms - self._heard_ms
         if self.state is MembershipState.MEMBER and silent_ms > self.settings.session_timeout_ms:
             self._was_silent = True
@@ -309,7 +310,7 @@ class Membership:
                 self._wake_by(self._heard_ms + self._registration_timeout_ms() + 1)
 
     def _abandon(self, now_ms: float, why: str) -> None:
-        """End the stream from this side, and look for the coordinator anew."""
+        """End the stream from this side, and look up the coordinator again."""
         assert self._call is not None, "there is a stream"
         log.warning("%s: the coordinator at %s %s", self._name, self._call.address, why)
         self.cancelled.append(self._call)
@@ -351,10 +352,10 @@ class Membership:
         message.coordinator_epoch = message.coordinator_epoch or self.coordinator_epoch
         self._call.send(message)
 
-    # -- what came back --------------------------------------------------------------------------------------
+    # -- outcomes --------------------------------------------------------------------------------------------
 
     def completed(self, call: Call[Any], outcome: Any, now_ms: float) -> None:
-        """A message came on the stream, or the stream ended."""
+        """Handle a message on the stream, or its end."""
         if call is not self._call:
             return
         if isinstance(outcome, RegisterConsumerResponse):
@@ -419,7 +420,7 @@ class Membership:
         began_ms: float,
         now_ms: float,
     ) -> None:
-        """For the trace of the rebalance. One whose coordinator does not trace has none."""
+        """Note the order for the trace of the rebalance. Without a trace of the coordinator there is none."""
         if self.is_traced and traceparent:
             sample = tuple(f"{each.topic}-{each.partition}" for each in partitions[:SAMPLE_MAX])
             self.facts.append(
@@ -477,10 +478,10 @@ class Membership:
         else:
             error = UnexpectedAnswerError("the coordinator ended the stream without a reason")
         if not isinstance(error, ConsumerIdTakenError):
-            # The next one to say that may be another coordinator, which begins to wait for the dead anew.
+            # The next refusal may come from another coordinator, which begins its wait for the dead anew.
             self._taken_until_ms = None
         if isinstance(error, UnknownMemberError):
-            # It was declared dead: others own by now what was its own. It begins anew, under a new id.
+            # It was declared dead: others own its partitions by now. It begins anew, under a new id.
             log.warning("%s: %s", self._name, error)
             self.ownership.lose_all()
             self.member_id = ""
@@ -499,9 +500,10 @@ class Membership:
         self._disconnected(error, now_ms)
 
     def _is_final(self, error: HightideError, now_ms: float) -> bool:
-        """Whether trying again cannot help."""
+        """Whether another attempt cannot help."""
         if isinstance(error, ConsumerIdTakenError):
-            # A predecessor that died is found dead within the session timeout; who is there longer, lives.
+            # A predecessor that died is declared dead within the session timeout; one that is still there
+            # after that is alive.
             if self._taken_until_ms is None:
                 log.warning("%s: %s", self._name, error)
                 self._taken_until_ms = now_ms + self.settings.session_timeout_ms
@@ -511,7 +513,7 @@ class Membership:
         return not error.retriable and not isinstance(error, UnexpectedAnswerError)
 
     def _disconnected(self, error: HightideError, now_ms: float) -> None:
-        """The stream is gone; the consumer goes on reading for a while, and tries to come back."""
+        """Handle the end of the stream. The consumer goes on reading for a while, and tries to come back."""
         was_member = self.state is MembershipState.MEMBER
         if self.state is MembershipState.REGISTERING and isinstance(error, AddressUnreachableError):
             self._unreachable = (self.coordinator_address or "", now_ms)
@@ -536,7 +538,7 @@ class Membership:
         self._try_later(now_ms, is_overloaded=isinstance(error, OverloadedError))
 
     def _try_later(self, now_ms: float, *, is_overloaded: bool = False) -> None:
-        """Keep a pause that grows, and ask the brokers anew who coordinates."""
+        """Keep a pause that grows, and ask the brokers again for the coordinator."""
         self._attempts += 1
         backoff = OVERLOADED if is_overloaded else RETRY
         self._retry_at_ms = now_ms + backoff.pause_ms(self._attempts, self._random.random())

@@ -1,8 +1,9 @@
-"""What clients ask of a group's coordinator. Sans-IO; shared by threads and asyncio, by consumers and admins.
+"""The requests of clients to a group's coordinator. Sans-IO; shared by threads and asyncio, by consumers and
+admins.
 
-A group belongs to a shard, and each shard has one active coordinator, which brokers tell. One that is not it
-names the one that is. All of it may be asked again where an answer was lost: a commit of the same offset, a
-reset to the same offset and a deletion of what is gone change nothing.
+A group belongs to a shard. Each shard has one active coordinator, which brokers name. A coordinator that is
+not the active one names the one that is. Every request may be repeated if an answer was lost: a commit of the
+same offset, a reset to the same offset and the deletion of something that is gone change nothing.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -52,15 +53,16 @@ from hightide.v1.coordinator_service_pb2 import (
 
 MessageT = TypeVar("MessageT", bound=Message)
 
-# Where to: "earliest", "latest", the first record at or after a time, one offset, or one of each partition.
+# The new position: "earliest", "latest", the first record at or after a time, one offset, or one of each
+# partition.
 ResetTo = str | datetime | int | Mapping[TopicPartition, int]
 
-# What is read can be asked of a successor; what writes may take as long as the operation has.
+# A read can be sent to a successor; a write may take as long as the operation has.
 _QUESTIONS: Final = frozenset({Method.FETCH_OFFSETS, Method.LIST_GROUPS, Method.DESCRIBE_GROUP})
 _QUESTION_TIMEOUT_MS: Final = 5 * METADATA_TIMEOUT_MS
-# A coordinator that was cut off does not say so; another one is there after this, if there is one.
+# A coordinator that was cut off cannot say so; after this time another one is active, if there is one.
 _WRITE_TIMEOUT_MS: Final = 10 * METADATA_TIMEOUT_MS
-# What one request about topics takes (coordinator_service.proto).
+# The number that one request about topics may have (coordinator_service.proto).
 _TOPICS_PER_REQUEST_MAX: Final = 1_000
 
 
@@ -123,7 +125,7 @@ class GroupOperations(Operations):
     def commit_offsets(
         self, group: str, member_id: str, commits: Sequence[OffsetCommit]
     ) -> Operation[dict[TopicPartition, HightideError]]:
-        """Write offsets down: durable when it returns, but for those that it returns an error for."""
+        """Commit offsets. They are durable when it returns, except those for which it returns an error."""
         failed: dict[TopicPartition, HightideError] = {}
         for piece in pieces(commits):
             request = CommitOffsetsRequest(group=group, member_id=member_id, offsets=piece)
@@ -137,7 +139,7 @@ class GroupOperations(Operations):
     def commit_group_offsets(
         self, group: str, offsets: Mapping[TopicPartition, int | CommittedOffset]
     ) -> Operation[None]:
-        """Write offsets of a group without members down, also lower ones than before."""
+        """Write offsets of a group without members, including offsets lower than the committed ones."""
         commits = []
         for partition in checked_partitions(offsets):
             given = offsets[partition]
@@ -200,8 +202,8 @@ class GroupOperations(Operations):
     # -- groups ----------------------------------------------------------------------------------------------
 
     def list_groups(self) -> Operation[list[GroupListing]]:
-        """All groups, by name: each shard's coordinator tells its own. Raises CoordinatorUnavailableError
-        where the coordinator of a shard cannot be reached."""
+        """All groups, by name; each shard's coordinator lists its own. Raises CoordinatorUnavailableError if
+        the coordinator of a shard cannot be reached."""
         yield from self.metadata()
         found: dict[str, GroupListing] = {}
         asked: set[str] = set()
@@ -221,8 +223,8 @@ class GroupOperations(Operations):
         return [found[group] for group in sorted(found)]
 
     def coordinators(self) -> Operation[tuple[str | None, ...]]:
-        """Who coordinates the groups of each shard, as any broker knows it; None where nobody does. Raises
-        BrokersUnavailableError."""
+        """The active coordinator of each shard of groups, as any broker knows it; None for a shard without
+        one. Raises BrokersUnavailableError."""
         yield from self.metadata()
         return self.cluster.coordinators
 
@@ -231,15 +233,15 @@ class GroupOperations(Operations):
         return coordinators[shard] if shard < len(coordinators) else None
 
     def describe_group(self, group: str) -> Operation[GroupDescription]:
-        """Everything about one group. Raises UnknownGroupError."""
+        """The state of one group. Raises UnknownGroupError."""
         answer = yield from self.coordinate(
             group, Method.DESCRIBE_GROUP, DescribeGroupRequest(group=group), DescribeGroupResponse
         )
         return group_description(answer)
 
     def group_lag(self, group: str) -> Operation[list[PartitionLag]]:
-        """How far a group is behind, in every partition that it reads or has committed an offset for, by
-        partition. Raises UnknownGroupError."""
+        """The lag of a group in every partition that it reads or has committed an offset for, by partition.
+        Raises UnknownGroupError."""
         described = yield from self.describe_group(group)
         owners = described.owners
         named = {*described.offsets, *owners}
@@ -260,8 +262,8 @@ class GroupOperations(Operations):
         return lags
 
     def delete_group(self, group: str) -> Operation[None]:
-        """Delete a group without members, with its offsets. Where an attempt got no answer and the group is
-        gone, it was that attempt. Raises UnknownGroupError, GroupNotEmptyError."""
+        """Delete a group without members, with its offsets. If an attempt got no answer and the group is
+        gone, that attempt deleted it. Raises UnknownGroupError, GroupNotEmptyError."""
         try:
             yield from self.coordinate(
                 group, Method.DELETE_GROUP, DeleteGroupRequest(group=group), DeleteGroupResponse
@@ -273,8 +275,9 @@ class GroupOperations(Operations):
     def delete_group_offsets(
         self, group: str, topics: Iterable[str], *, validate_only: bool
     ) -> Operation[int]:
-        """Forget what a group has committed of topics that no member subscribes to; how many partitions that
-        were. They are counted before: where an answer was lost, that attempt may have been the one."""
+        """Delete the offsets that a group has committed for topics that no member subscribes to. Returns how
+        many partitions had one. They are counted before: if an answer was lost, that attempt may have deleted
+        them."""
         names = list(dict.fromkeys([topics] if isinstance(topics, str) else topics))
         committed = yield from self.group_offsets(group)
         deleted = 0
@@ -337,7 +340,7 @@ class GroupOperations(Operations):
         topics: Iterable[str] | None,
         partitions: Iterable[TopicPartition] | None,
     ) -> Operation[list[TopicPartition]]:
-        """The partitions that are meant, sorted: those named, those of the topics named, else all that have a
+        """The partitions to reset, sorted: those named, those of the topics named, otherwise all that have a
         committed offset."""
         if isinstance(to, Mapping):
             if topics is not None or partitions is not None:
@@ -355,7 +358,8 @@ class GroupOperations(Operations):
     def _write(
         self, group: str, outcomes: dict[TopicPartition, OffsetReset], validate_only: bool
     ) -> Operation[None]:
-        """Let the coordinator do, or check, what is planned; its word on each partition replaces the plan."""
+        """Let the coordinator carry out, or check, the plan; its answer for each partition replaces the
+        plan."""
         planned = [outcome for outcome in outcomes.values() if outcome.ok]
         for piece in pieces(planned):
             request = ResetOffsetsRequest(
@@ -376,7 +380,7 @@ class GroupOperations(Operations):
                 partition = TopicPartition(result.topic, result.partition)
                 plan = outcomes[partition]
                 previous = None if result.previous_offset < 0 else result.previous_offset
-                # Asked again after a lost answer, it would tell what the first attempt wrote.
+                # A repetition after a lost answer would return what the first attempt wrote.
                 before = plan.previous if self.is_uncertain else previous
                 outcomes[partition] = OffsetReset(partition, before, plan.offset, _error_of(result))
 
@@ -390,7 +394,7 @@ def _target(
     end: int,
     times: Mapping[TopicPartition, int | None],
 ) -> int | None:
-    """The offset that is meant; None for a shift where nothing is committed."""
+    """The new offset; None for a shift where nothing is committed."""
     if shift_by is not None:
         # As far as there are records.
         return None if committed is None else min(max(committed.offset + shift_by, first), end)

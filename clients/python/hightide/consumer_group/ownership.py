@@ -1,16 +1,16 @@
-"""What a consumer owns of its group's partitions, how far its user is done with each, and what the user has
-been told of it.
+"""The partitions that a consumer owns in its group, the user's progress in each, and the changes that the
+user has been told of.
 
-Rules of this file: no clock, no I/O, no threads; time comes in as `now_ms`. `Membership` says what the
-coordinator orders, the shell what the user does; both under the client's lock.
+Rules of this file: no clock, no I/O, no threads; time comes in as `now_ms`. `Membership` passes on the
+coordinator's orders, the shell passes on the user's calls; both hold the client's lock.
 
-Theory of operation. A record is *settled* when the user came back for more after it had been handed out,
-went on iterating, or committed: only settled positions are committed automatically, so that what a crash
-takes away is read again. A partition is *in hand* from the moment that a batch of it leaves the queue until
-the user comes back. An order to stop holds its partitions at once, and is answered when none of them is in
-hand and the user's callback has run; if the user does not come back in time, it is answered with what is
-settled, and the user is told afterwards that the partitions are lost. What the user has yet to be told is the
-difference between `_known` and what is owned, so that changes that cancel each other are never told.
+Theory of operation. A record is *settled* when, after it had been returned, the user asked for more, went on
+iterating, or committed. Only settled positions are committed automatically, so that records lost in a crash
+are read again. A partition is *in hand* from the moment that a batch of it leaves the queue until the user
+comes back. An order to stop holds its partitions at once. It is answered when none of them is in hand and the
+user's callback has run. If the user does not come back in time, it is answered with the settled positions,
+and the user is told afterwards that the partitions are lost. The user still has to be told of the difference
+between `_known` and the owned partitions, so changes that cancel each other are never reported.
 """
 
 from collections.abc import Iterable
@@ -46,11 +46,11 @@ class AssignmentEvent:
 
 @dataclass(slots=True)
 class ConsumerPartition:
-    """A partition of this consumer. `settled` is the offset up to which the user is done, None where nobody
-    said yet where to begin; `told` is what the coordinator knows of that, and writes down when it pleases.
-    `durable` is what is known to be committed: where the partition began, or what was committed since, also
-    where that came through when the partition had been given back in the same generation. `is_reset` is set
-    while the user has sought elsewhere and that is not committed."""
+    """A partition of this consumer. `settled` is the offset up to which the user is done, or None if the
+    start is not known yet. `told` is the part of it that the coordinator knows, and writes at a time of its
+    choice. `durable` is the offset that is known to be committed: where the partition began, or a later
+    commit, even one that succeeded after the partition had been given back in the same generation. `is_reset`
+    is set while the user has sought elsewhere and that is not committed."""
 
     generation: int
     stream: int
@@ -63,7 +63,7 @@ class ConsumerPartition:
 
 @dataclass(slots=True)
 class StopOrder:
-    """A StopFetcher that is not answered yet; `deadline_ms` is when it is answered without the user."""
+    """A StopFetcher that is not answered yet. At `deadline_ms` it is answered without the user."""
 
     coordinator_epoch: int
     generation: int
@@ -75,7 +75,7 @@ class StopOrder:
 
 
 class Ownership:
-    """One a consumer in a group."""
+    """The partitions of one consumer in a group."""
 
     def __init__(
         self, core: ConsumerCore, in_delivery: RecordsInDelivery, *, tells_revoked: bool = False
@@ -94,8 +94,8 @@ class Ownership:
     # -- what the coordinator orders -------------------------------------------------------------------------
 
     def start(self, order: StartFetcher) -> None:
-        """Read partitions beside those that are read already. What is owned in the same generation goes on
-        where it is."""
+        """Read partitions in addition to those that are read already. Partitions owned in the same generation
+        go on where they are."""
         for stream in order.streams:
             for start in stream.partitions:
                 partition = TopicPartition(start.topic, start.partition)
@@ -117,7 +117,7 @@ class Ownership:
                 self._core.start(partition, start.topic_id, offset, start.leader_epoch)
 
     def _keep(self, partition: TopicPartition) -> None:
-        """An order to stop the partition is void."""
+        """Drop the order to stop this partition."""
         for order in self.stops:
             order.partitions.discard(partition)
         position = self._core.positions.get(partition)
@@ -127,7 +127,7 @@ class Ownership:
         self._is_changed = True
 
     def stop(self, order: StopOrder, partitions: Iterable[OwnedPartition]) -> None:
-        """Hold partitions at once, and let them go when the user is done with them."""
+        """Hold partitions at once, and give them back when the user is done with them."""
         for each in partitions:
             partition = TopicPartition(each.topic, each.partition)
             owned = self.owned.get(partition)
@@ -141,8 +141,8 @@ class Ownership:
         self._in_delivery.interrupt()
 
     def stopped(self, now_ms: float) -> list[tuple[StopOrder, list[ConsumedPosition]]]:
-        """The orders to stop that can be answered now, with the final positions. What the user had no time
-        for is lost."""
+        """The orders to stop that can be answered now, with the final positions. Partitions for which the
+        user had no time are lost."""
         answered = [
             order
             for order in self.stops
@@ -170,50 +170,51 @@ class Ownership:
         self._is_changed = True
 
     def connection_lost(self) -> None:
-        """Orders of a stream that broke are void: what they held goes on, until the coordinator says again
-        what it wants."""
+        """Drop the orders of a stream that broke: their partitions go on until the coordinator repeats its
+        orders."""
         for order in self.stops:
             for partition in list(order.partitions):
                 self._keep(partition)
         self.stops.clear()
         for owned in self.owned.values():
-            # What was said last may not have arrived: all is said again.
+            # The last positions may not have arrived: all are sent again.
             owned.told = -1
 
     def retain(self, retained: Iterable[OwnedPartition]) -> None:
-        """A registration was accepted: all that is not among these is not this consumer's any more."""
+        """Keep these partitions, which an accepted registration has confirmed; all others no longer belong to
+        this consumer."""
         confirmed = {(each.topic, each.partition): each.generation for each in retained}
         for partition, owned in list(self.owned.items()):
             if confirmed.get((partition.topic, partition.partition)) != owned.generation:
                 self._let_go(partition)
 
     def lose_all(self) -> None:
-        """The consumer is no member any more: others read on from what was committed."""
+        """Lose all partitions, because the consumer is no longer a member: others read on from the committed
+        offsets."""
         for partition in list(self.owned):
             self._let_go(partition)
         self.stops.clear()
 
     def claimed(self) -> list[OwnedPartition]:
-        """What to say at a registration."""
+        """The owned partitions to name in a registration."""
         return [
             OwnedPartition(topic=each.topic, partition=each.partition, generation=owned.generation)
             for each, owned in self.owned.items()
         ]
 
     def interrupt(self) -> None:
-        """Nothing more may be handed out before the user has come back. Called when the membership is in
-        doubt."""
+        """Return no more records before the user has come back. Called when the membership is in doubt."""
         self._in_delivery.interrupt()
 
     # -- what the user does ----------------------------------------------------------------------------------
 
     def took(self, partition: TopicPartition) -> None:
-        """A batch of this partition leaves the queue for the user."""
+        """Note that a batch of this partition leaves the queue for the user."""
         self._in_hand.add(partition)
 
     def came_back(self, *, is_settled: bool = True) -> None:
-        """The user is in one of the consumer's methods: what was handed out before is settled, unless the
-        user says that it is not."""
+        """Note that the user is in one of the consumer's methods: the records returned before are settled,
+        unless the user says that they are not."""
         self._in_delivery.settle()
         for partition in self._in_hand:
             owned, position = self.owned.get(partition), self._core.positions.get(partition)
@@ -227,15 +228,15 @@ class Ownership:
             self._in_hand.add(self._in_delivery.partition)
 
     def sought(self, partition: TopicPartition, offset: int) -> None:
-        """The user has gone elsewhere: that is where the group goes on too."""
+        """Note that the user has sought an offset, at which the group will go on too."""
         owned = self.owned.get(partition)
         if owned is not None:
             owned.is_reset = True
             owned.settled = offset
 
     def uncommitted(self) -> dict[TopicPartition, int]:
-        """How far the user has come in each partition, where that is not known to be committed: what was only
-        told may be lost."""
+        """The user's position in each partition, if it is not known to be committed: positions that were only
+        told to the coordinator may be lost."""
         found = {}
         for partition, owned in self.owned.items():
             position = self._core.positions[partition].position
@@ -244,7 +245,7 @@ class Ownership:
         return found
 
     def commit_of(self, partition: TopicPartition, offset: int, metadata: str) -> OffsetCommit:
-        """The user commits an offset. Raises NotAssignedError."""
+        """The commit of an offset by the user. Raises NotAssignedError."""
         self._core.position_of(partition)
         owned = self.owned[partition]
         return OffsetCommit(
@@ -258,7 +259,7 @@ class Ownership:
         )
 
     def committed(self, commits: Iterable[OffsetCommit]) -> None:
-        """These are durable; what the user committed is done."""
+        """Note that these offsets are durable; a commit of the user for them is done."""
         for commit in commits:
             owned = self.owned.get(TopicPartition(commit.topic, commit.partition))
             if owned is None or owned.generation != commit.generation:
@@ -270,8 +271,8 @@ class Ownership:
             owned.is_reset = owned.is_reset and not commit.reset
 
     def farewell(self) -> list[AssignmentEvent]:
-        """What to tell a user who closes the consumer: what was lost before, then that all else is given
-        back."""
+        """The events for a user who closes the consumer: first earlier losses, then that all other partitions
+        are given back."""
         lost = [each for each, since in self._known.items() if self._generation_of(each) != since]
         kept = [each for each in self._known if each not in lost]
         self._known.clear()
@@ -286,14 +287,14 @@ class Ownership:
 
     @property
     def has_event(self) -> bool:
-        """Whether the user has to be told something."""
+        """Whether there is an event for the user."""
         if self._is_changed and self._event() is None:
             self._is_changed = False
         return self._is_changed
 
     def next_event(self) -> AssignmentEvent | None:
-        """What to tell the user next. It counts as said, whatever the callback raises; what is taken away is
-        let go only when it `told`."""
+        """The next event for the user. It counts as reported, whatever the callback raises; partitions that
+        are taken away are given back only after `told`."""
         event = self._event() if self.has_event else None
         if event is None:
             return None
@@ -306,7 +307,7 @@ class Ownership:
         return event
 
     def _event(self) -> AssignmentEvent | None:
-        """Losses, then what is taken away, then what is new."""
+        """The next event: losses first, then partitions that are taken away, then new ones."""
         lost = [each for each, since in self._known.items() if self._generation_of(each) != since]
         lost = [each for each in lost if each not in self._telling]
         if lost:
@@ -319,7 +320,7 @@ class Ownership:
         return AssignmentEvent(OwnershipChange.ASSIGNED, tuple(sorted(new))) if new else None
 
     def told(self, event: AssignmentEvent) -> None:
-        """The callback has run. Only now may what was revoked be let go."""
+        """Note that the callback has run. Only now may the revoked partitions be given back."""
         if event.change is OwnershipChange.REVOKED:
             for partition in event.partitions:
                 self._known.pop(partition, None)
@@ -330,16 +331,16 @@ class Ownership:
         owned = self.owned.get(partition)
         return -1 if owned is None else owned.generation
 
-    # -- what is known ---------------------------------------------------------------------------------------
+    # -- state -----------------------------------------------------------------------------------------------
 
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
-        """What the user may use: owned, and not being taken away."""
+        """The partitions that the user may use: owned, and not being taken away."""
         stopping = {each for order in self.stops for each in order.partitions}
         return tuple(sorted(each for each in self.owned if each not in stopping))
 
     def streams(self) -> dict[int, tuple[TopicPartition, ...]]:
-        """What each stream of the consumer was given."""
+        """The partitions that each stream of the consumer was assigned."""
         found: dict[int, list[TopicPartition]] = {}
         for partition in self.assignment:
             found.setdefault(self.owned[partition].stream, []).append(partition)
@@ -347,17 +348,18 @@ class Ownership:
 
     @property
     def generations(self) -> dict[TopicPartition, int]:
-        """Since which generation each partition is owned."""
+        """The generation since which each partition is owned."""
         return {partition: self.owned[partition].generation for partition in self.assignment}
 
     def settled_offset(self, partition: TopicPartition) -> int | None:
-        """How far the user is done with a partition."""
+        """The offset up to which the user is done with a partition."""
         owned = self.owned[partition]
         reached = self._in_delivery.settled_offset(partition) if partition in self._in_hand else None
         return owned.settled if reached is None else max(reached, owned.settled or 0)
 
     def positions(self, partitions: Iterable[TopicPartition]) -> list[ConsumedPosition]:
-        """How far the user is done with these, where the coordinator does not know it; remembered as told."""
+        """The positions in these partitions that the coordinator does not know yet; they are recorded as
+        told."""
         moved = []
         for partition in partitions:
             owned, offset = self.owned.get(partition), None

@@ -42,9 +42,9 @@ def _check_streams(what: str, streams: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class GroupSettings:
-    """What `Consumer` documents. What only the coordinator knows (bounds of the session timeout, assignors,
-    the syntax of patterns) it checks. Raises InvalidArgumentError, naming the setting, its value and what it
-    may be."""
+    """The group settings that `Consumer` documents. The coordinator checks what only it knows: bounds of the
+    session timeout, assignors, the syntax of patterns. Raises InvalidArgumentError, naming the setting, its
+    value and the allowed values."""
 
     group: str
     topics: Mapping[str, int]
@@ -83,7 +83,7 @@ class GroupSettings:
                 raise InvalidArgumentError(f"{name} is {value}; it may be 1 to {(1 << 31) - 1}")
 
     def registration(self) -> ConsumerRegistration:
-        """The registration, but for what the member remembers of earlier ones."""
+        """The registration, without the values that the member keeps from earlier ones."""
         return ConsumerRegistration(
             group=self.group,
             consumer_id=self.consumer_id,
@@ -114,7 +114,7 @@ def group_settings_of(
     unavailable_timeout_ms: int,
 ) -> GroupSettings | None:
     """The settings of a consumer that was given a group, None for one without. Raises InvalidArgumentError,
-    also where something is given that only means something in a group."""
+    also if a setting is given that only applies to a group."""
     if group is None:
         for name, value in (
             ("pattern", pattern),

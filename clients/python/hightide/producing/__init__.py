@@ -1,1 +1,2 @@
-"""How a producer decides: what waits, what goes now, what becomes of what came back."""
+"""The decisions of a producer: which batches wait, which are sent now, and what happens after their
+outcomes."""

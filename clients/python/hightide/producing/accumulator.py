@@ -1,12 +1,12 @@
-"""Where records wait: taken into the open batches of their partitions, within the producer's memory.
+"""The records that wait: in the open batches of their partitions, within the producer's memory.
 
 Rules of this file: no clock, no I/O, no threads; time comes in as `now_ms`. The shell holds one lock around
-every method. `hightide.producer` does by itself, in `send`, what `append` does for a record whose batch has
-room.
+every method. For a record whose batch has room, `hightide.producer` does the work of `append` itself, in
+`send`.
 
 Theory of operation. Memory is granted to batches in steps that double, so that many small batches do not hold
-much and a large one asks seldom. When none is left the producer is `pressed`: nothing lingers until a quarter
-is free again.
+much and a large one asks seldom. When none is left the producer is `pressed`: no batch lingers until a
+quarter is free again.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -65,7 +65,7 @@ class Accumulator:
         self._first_turn = first_turn
 
     def lanes_of(self, topic: str) -> TopicLanes | None:
-        """The topic's lanes; None while its metadata is not there. Called for the first record of each
+        """The topic's lanes; None while its metadata is not known. Called for the first record of each
         topic."""
         known = self.topics.get(topic)
         if known is not None:
@@ -88,7 +88,7 @@ class Accumulator:
         return min(limit, int(given)) if given.isdigit() else limit
 
     def next_sticky(self, topic: TopicLanes) -> Lane:
-        """The lane for records without a key from now on: the next one that has a leader, if any has."""
+        """The lane for records without a key from now on: the next one with a leader, if there is any."""
         for _ in range(topic.partition_count):
             topic.turn = (topic.turn + 1) % topic.partition_count
             lane = topic.lanes[topic.turn]
@@ -107,7 +107,7 @@ class Accumulator:
         headers: Sequence[tuple[str, bytes]] | None,
         now_ms: float,
     ) -> Any:
-        """Take a record; without a lane, into the sticky one. Returns its delivery. None where the buffer is
+        """Take a record; without a lane, into the sticky one. Returns its delivery, or None if the buffer is
         full: wait until batches end, and ask again. Raises RecordTooLargeError, FencedProducerEpochError."""
         if self.fatal is not None:
             raise self.fatal
@@ -135,8 +135,8 @@ class Accumulator:
         return self._delivery(batch, index)
 
     def reserve(self, lane: Lane, size_bytes: int, now_ms: float) -> bool:
-        """Make sure that the lane's open batch has room for a record of this size. False where the buffer is
-        full: wait until batches end, and ask again. Raises RecordTooLargeError."""
+        """Make sure that the lane's open batch has room for a record of this size. Returns False if the
+        buffer is full: wait until batches end, and ask again. Raises RecordTooLargeError."""
         topic = lane.home
         if size_bytes + BATCH_OVERHEAD_BYTES > topic.batch_limit_bytes:
             raise RecordTooLargeError(
@@ -173,7 +173,7 @@ class Accumulator:
     def _grant(self, batch: PendingBatch, granted_bytes: int) -> bool:
         more = granted_bytes - batch.granted_bytes
         if more > self.free_bytes:
-            # Once is enough: who waits for room asks again whenever a call ends.
+            # Once is enough: a caller that waits for room asks again whenever a call ends.
             self.wants_poll = self.wants_poll or not self.pressed
             self.pressed = True
             return False
@@ -182,8 +182,7 @@ class Accumulator:
         return True
 
     def close_open(self, lane: Lane) -> None:
-        """No record is appended to the lane's open batch any more; the memory that it did not use comes
-        back."""
+        """Append no more records to the lane's open batch, and release the memory that it did not use."""
         batch = lane.open
         assert batch is not None, "there is a batch to close"
         lane.close_open()
@@ -191,7 +190,7 @@ class Accumulator:
         batch.granted_bytes = batch.size_bytes
 
     def append_arrow(self, lane: Lane, rows: Any, size_bytes: int, now_ms: float) -> PendingBatch | None:
-        """Take rows as a batch of their own. None where the buffer is full: wait, and ask again."""
+        """Take rows as a batch of their own. Returns None if the buffer is full: wait, and ask again."""
         if self.fatal is not None:
             raise self.fatal
         limit = lane.home.batch_limit_bytes
@@ -217,8 +216,7 @@ class Accumulator:
         return batch
 
     def end(self, batch: PendingBatch, base_offset: int, error: HightideError | None) -> None:
-        """A batch is acknowledged or has failed: its memory comes back, and who waits for it is called
-        back."""
+        """End a batch as acknowledged or failed: its memory is released, and its callbacks are made."""
         self.free_bytes += batch.granted_bytes
         batch.granted_bytes = 0
         if self.pressed and self.free_bytes * 4 >= self.settings.buffer_memory_bytes:
@@ -262,7 +260,7 @@ class Accumulator:
         return part
 
     def unsent(self, lane: Lane) -> list[PendingBatch]:
-        """Take out what the lane holds and has not in flight."""
+        """Take out all batches of the lane that are not in flight."""
         if lane.open is not None:
             self.close_open(lane)
         batches = list(lane.queue)
@@ -271,7 +269,7 @@ class Accumulator:
         return batches
 
     def unfinished(self) -> list[PendingBatch]:
-        """Let nothing linger; returns every batch that is not done. Called by flush and close."""
+        """Stop all lingering. Returns every batch that is not done. Called by flush and close."""
         for lane in self.active:
             if lane.open is not None:
                 self.close_open(lane)

@@ -1,4 +1,4 @@
-"""Whole tables on their way into batches: brought into the schema of batches, shared out by key, cut to
+"""Preparation of whole tables for batches: converted to the schema of batches, divided by key, cut to
 size."""
 
 from collections.abc import Iterator
@@ -60,7 +60,7 @@ def _column(records: Any, name: str, count: int, now_us: int) -> Any:
 
 
 def by_partition(rows: Any, partition_count: int) -> Iterator[tuple[int | None, Any]]:
-    """Share rows out by key: (partition, its rows in their order), and (None, rows without a key)."""
+    """Divide rows by key: (partition, its rows in their order), and (None, rows without a key)."""
     keys = rows.column(0)
     if keys.null_count == len(keys):
         yield None, rows
@@ -85,8 +85,7 @@ def by_partition(rows: Any, partition_count: int) -> Iterator[tuple[int | None, 
 
 
 def cut(rows: Any, limit_bytes: int) -> Iterator[tuple[Any, int]]:
-    """Cut rows into batches of at most this size: (rows, size in bytes). One row that is larger comes
-    alone."""
+    """Cut rows into batches of at most this size: (rows, size in bytes). A row that is larger comes alone."""
     count = rows.num_rows
     if count == 0:
         return

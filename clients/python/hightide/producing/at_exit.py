@@ -1,5 +1,5 @@
-"""What happens to producers that nobody closed: at the end of the interpreter they get a last moment to
-deliver, and what is left is counted loudly, on stderr and in the log."""
+"""Producers that were not closed: at the end of the interpreter they get a last moment to deliver, and the
+records left are counted on stderr and in the log."""
 
 import atexit
 import logging
@@ -15,14 +15,14 @@ LAST_MOMENT_S: Final = 5.0
 
 
 class WatchedProducer(Protocol):
-    """A producer, as far as its end is concerned."""
+    """The part of a producer that the end of the interpreter needs."""
 
     @property
     def undelivered_count(self) -> int:
         """Records that are neither acknowledged nor failed."""
 
     def close(self, timeout_s: float | None = None) -> None:
-        """Flush and end; raises where records are left."""
+        """Flush and end. Raises if records are left."""
 
 
 _open: set[WatchedProducer] = set()
@@ -36,13 +36,13 @@ def watch(producer: WatchedProducer) -> None:
 
 
 def forget(producer: WatchedProducer) -> None:
-    """The producer is closed."""
+    """Stop watching the producer, because it is closed."""
     with _lock:
         _open.discard(producer)
 
 
 def tell(count: int) -> None:
-    """Say loudly how many records were lost."""
+    """Report on stderr and in the log how many records were lost."""
     text = f"hightide: {count} records were not delivered when the program ended; close() the producer"
     log.warning(text)
     print(text, file=sys.stderr, flush=True)

@@ -1,7 +1,7 @@
-"""What send() hands back: a light promise of one record's place in the log.
+"""The object that send() returns: a light promise of one record's place in the log.
 
 One is made for every record, so it holds no lock and no event of its own: it knows its batch and its index
-there, and asks the batch. Waiting is rare, so what waiting needs is made by the first one who waits.
+there, and asks the batch. Waiting is rare, so the first waiter makes what waiting needs.
 """
 
 import threading
@@ -30,9 +30,9 @@ class Delivery:
         return batch.is_done
 
     def result(self, timeout_s: float | None = None) -> RecordMetadata:
-        """Wait and return where the record went. Asking ends the linger: the batch is sent at once. Raises
-        what delivery failed with (DeliveryTimeoutError, a server's error), or DeliveryPendingError when
-        timeout_s ran out first."""
+        """Wait and return the record's place. The call ends the linger: the batch is sent at once. Raises the
+        error of the delivery (DeliveryTimeoutError, a server's error), or DeliveryPendingError when timeout_s
+        ran out first."""
         error = self.exception(timeout_s)
         if error is not None:
             raise error
@@ -40,7 +40,7 @@ class Delivery:
         return batch.metadata_of(index)
 
     def exception(self, timeout_s: float | None = None) -> HightideError | None:
-        """Wait and return why delivery failed; None where the record is acknowledged. Raises
+        """Wait and return the error of the delivery, or None if the record is acknowledged. Raises
         DeliveryPendingError when timeout_s ran out first."""
         if not self.done():
             wait_for(self.add_done_callback, self._batch, timeout_s)
@@ -48,8 +48,8 @@ class Delivery:
         return batch.error
 
     def add_done_callback(self, callback: Callable[["Delivery"], object]) -> None:
-        """Call back with this Delivery once it is done; at once if it is. Callbacks run on the sender's
-        thread: they must be short and must not block."""
+        """Call the function with this Delivery once it is done; at once if it already is. Callbacks run on
+        the sender's thread: they must be short and must not block."""
         self._batch.when_done(lambda: callback(self), self._index)
 
 
@@ -71,26 +71,26 @@ class BulkDelivery:
         return all(leaf.is_done for batch in self._batches for leaf in batch.leaves())
 
     def result(self, timeout_s: float | None = None) -> tuple[RecordRange, ...]:
-        """Wait and return where the rows went. Raises the first failure, after all are done."""
+        """Wait and return the places of the rows. Raises the first failure, after all are done."""
         error = self.exception(timeout_s)
         if error is not None:
             raise error
         return tuple(leaf.record_range() for batch in self._batches for leaf in batch.leaves())
 
     def exception(self, timeout_s: float | None = None) -> HightideError | None:
-        """Wait until all are done and return the first failure; None where there is none."""
+        """Wait until all are done and return the first failure, or None."""
         if not self.done():
             wait_for(self.add_done_callback, self._batches[0], timeout_s)
         errors = (leaf.error for batch in self._batches for leaf in batch.leaves())
         return next((error for error in errors if error is not None), None)
 
     def pieces(self) -> tuple[DeliveredPiece, ...]:
-        """What became of all rows, batch by batch; those that were sent to one partition by name stand in
-        their order. Once all are done; raises DeliveryPendingError before."""
+        """The outcome of all rows, batch by batch; rows that were sent to one named partition are in their
+        order. Raises DeliveryPendingError before all are done."""
         return pieces_of(self._batches)
 
     def add_done_callback(self, callback: Callable[["BulkDelivery"], object]) -> None:
-        """Call back with this once all rows are done; at once if they are."""
+        """Call the function with this once all rows are done; at once if they already are."""
         left = _Countdown(len(self._batches), lambda: callback(self))
         for batch in self._batches:
             batch.when_done(left.one_done, None)
@@ -99,7 +99,7 @@ class BulkDelivery:
 
 
 def pieces_of(batches: "tuple[PendingBatch, ...]") -> tuple[DeliveredPiece, ...]:
-    """The ends of batches and of what they were split into. Raises DeliveryPendingError."""
+    """The outcomes of batches, and of the halves into which they were split. Raises DeliveryPendingError."""
     leaves = [leaf for batch in batches for leaf in batch.leaves()]
     for leaf in leaves:
         if not leaf.is_done:
@@ -108,7 +108,7 @@ def pieces_of(batches: "tuple[PendingBatch, ...]") -> tuple[DeliveredPiece, ...]
 
 
 class _Countdown:
-    """Calls back when it was counted down to zero, from any threads."""
+    """A counter that calls back when any threads have counted it down to zero."""
 
     __slots__ = ("_callback", "_left", "_lock")
 
@@ -130,7 +130,7 @@ def wait_for(
     batch: "PendingBatch",
     timeout_s: float | None,
 ) -> None:
-    """Block until a delivery is done, having hurried its batch."""
+    """End the linger of a delivery's batch, and block until the delivery is done."""
     done = threading.Event()
     add_done_callback(lambda _: done.set())
     batch.hurry()

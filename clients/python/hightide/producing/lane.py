@@ -1,14 +1,14 @@
 """The queue of one partition in a producer: what may be sent next, and in which order after failures.
 
 Rules of this file (KIP-98, KIP-360): a batch gets its sequence when it is first drained and keeps it through
-all retries; batches are in flight in the order of their sequences; after a failure nothing new is sent until
-all that is in flight came back, then one batch at a time until what failed is through. When a batch of a lane
-ends without being appended, its sequences would leave a gap: the lane then takes a new producer id and
-numbers from 0 again. What may have been appended under the old id can not be sent under the new one without a
-possible duplicate; it fails instead.
+all retries; batches are in flight in the order of their sequences; after a failure no new batch is sent until
+all batches in flight came back, then one batch at a time until those that failed are appended. When a batch
+of a lane ends without being appended, its sequences would leave a gap: the lane then takes a new producer id
+and numbers from 0 again. A batch that may have been appended under the old id fails, because sending it under
+the new one might duplicate it.
 
-A producer with a key has one identity for good. Its lanes stop instead of being numbered anew: what waits,
-and what comes, fails like the batch that failed, until `go_on_at` says which sequence is next.
+A producer with a key keeps one identity for ever. Its lanes stop instead of being numbered anew: waiting and
+later batches fail like the batch that failed, until `go_on_at` sets the next sequence.
 """
 
 from collections import deque
@@ -23,7 +23,7 @@ from hightide.producing.pending_batch import PendingBatch
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a broker gave to an idempotent producer."""
+    """The identity that a broker gave to an idempotent producer."""
 
     producer_id: int
     producer_epoch: int
@@ -58,7 +58,7 @@ class TopicLanes:
         self.unknown_since_ms: float | None = None
 
     def lane_for(self, key: bytes | None, partition: int | None) -> "Lane | None":
-        """The lane of a record; None where the producer may choose. Raises UnknownPartitionError."""
+        """The lane of a record; None if the producer may choose. Raises UnknownPartitionError."""
         if partition is None:
             return None if key is None else self.lanes[crc32c(key) % self.partition_count]
         if not 0 <= partition < self.partition_count:
@@ -68,7 +68,7 @@ class TopicLanes:
         return self.lanes[partition]
 
     def grow(self, partition_count: int) -> None:
-        """The topic has more partitions now."""
+        """Add partitions, because the topic has more now."""
         topic_id = self.lanes[0].topic_id
         self.lanes += [
             Lane(self, topic_id, number) for number in range(self.partition_count, partition_count)
@@ -77,8 +77,8 @@ class TopicLanes:
 
 
 class Lane:
-    """One partition's queue. Guarded by the producer's lock. `tried_epoch` is the leader epoch under which
-    something was last sent."""
+    """The queue of one partition. Guarded by the producer's lock. `tried_epoch` is the leader epoch under
+    which a batch was last sent."""
 
     __slots__ = (
         "blocked_until_ms",
@@ -117,7 +117,7 @@ class Lane:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing waits to be sent; something may be in flight."""
+        """Whether no batch waits to be sent; some may be in flight."""
         return self.open is None and not self.queue
 
     def first(self) -> PendingBatch | None:
@@ -125,8 +125,8 @@ class Lane:
         return self.queue[0] if self.queue else self.open
 
     def may_send(self, now_ms: float, linger_ms: float, in_flight_max: int) -> bool:
-        """Whether the first batch shall go now. While earlier batches are in flight, one that is not full
-        keeps filling: so batches grow by themselves under load, and nothing waits longer than a round
+        """Whether the first batch may be sent now. While earlier batches are in flight, a batch that is not
+        full keeps filling. So batches grow by themselves under load, and no batch waits longer than a round
         trip."""
         first = self.first()
         if first is None or now_ms < self.blocked_until_ms or len(self.in_flight) >= in_flight_max:
@@ -140,7 +140,7 @@ class Lane:
         return not self.in_flight and (first.is_urgent or now_ms - first.created_ms >= linger_ms)
 
     def take(self, identity: Identity) -> PendingBatch:
-        """The first batch, in flight from now on, under its sequence. Only after `may_send`."""
+        """Take the first batch, which is in flight from now on, under its sequence. Only after `may_send`."""
         if not self.queue:
             self.close_open()
         batch = self.queue.popleft()
@@ -162,7 +162,7 @@ class Lane:
         return batch
 
     def close_open(self) -> None:
-        """No record is appended to the open batch any more."""
+        """Append no more records to the open batch."""
         assert self.open is not None, "there is a batch to close"
         assert self.open.record_count > 0, "no batch is empty"
         self.next_ordinal = self.open.ordinal + self.open.record_count
@@ -170,28 +170,29 @@ class Lane:
         self.open = None
 
     def came_back(self, batch: PendingBatch) -> None:
-        """The batch is in flight no more."""
+        """Note that the batch is no longer in flight."""
         self.in_flight.remove(batch)
 
     def requeue(self, batch: PendingBatch) -> None:
-        """The batch is to be sent again, in its place."""
+        """Put the batch back in its place, to be sent again."""
         at = 0
         while at < len(self.queue) and self.queue[at].ordinal < batch.ordinal:
             at += 1
         self.queue.insert(at, batch)
 
     def go_on_at(self, identity: Identity, sequence: int) -> None:
-        """What is taken next has this sequence. Only of a keyed producer, and while nothing is unfinished."""
+        """Set the sequence of the next batch. Only for a producer with a key, and while no batch is
+        unfinished."""
         assert self.is_empty, "nothing waits under a sequence of before"
         assert not self.in_flight, "nothing is in flight under a sequence of before"
         self.identity, self.next_sequence, self.stopped_by = identity, sequence, None
 
     def ready_to_reset(self) -> bool:
-        """Whether a lane that needs a new producer id has nothing in flight under the old one."""
+        """Whether a lane that needs a new producer id has no batch in flight under the old one."""
         return self.is_resetting and not self.in_flight
 
     def reset(self) -> list[PendingBatch]:
-        """Forget the producer id and the sequences under it. Returns the batches that must fail, as they may
+        """Drop the producer id and the sequences under it. Returns the batches that must fail, since they may
         have been appended to this topic under the old id; they are out of the queue."""
         assert self.ready_to_reset(), "nothing may be in flight under the old id"
         lost = [batch for batch in self.queue if self.topic_id in batch.in_doubt]

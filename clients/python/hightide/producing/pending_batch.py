@@ -1,9 +1,9 @@
-"""A batch on its way: records are appended to its columns, then it is encoded, sent, and acknowledged or
-failed.
+"""A batch that is not finished: records are appended to its columns, then it is encoded, sent, and
+acknowledged or failed.
 
-Rules of this file: whoever appends, encodes or finishes holds the producer's lock, except that encoding may
-happen outside of it once the batch is closed: only one request carries a batch at a time. Waiters are guarded
-by one lock for all batches, since there are few.
+Rules of this file: the caller that appends, encodes or finishes holds the producer's lock. Only the encoding
+of a closed batch may happen outside of it, since only one request carries a batch at a time. Waiters are
+guarded by one lock for all batches, since there are few.
 """
 
 import threading
@@ -28,17 +28,17 @@ from hightide.batch.header import (
 from hightide.errors import HightideError
 from hightide.records import RecordMetadata, RecordRange
 
-# What one record takes beside its key and value: two offsets, a timestamp, validity bits, rounded up.
+# The size of one record beside its key and value: two offsets, a timestamp, validity bits, rounded up.
 RECORD_OVERHEAD_BYTES: Final = 24
-# What a batch takes beside its records: the header, Arrow's metadata, padding.
+# The size of a batch beside its records: the header, Arrow's metadata, padding.
 BATCH_OVERHEAD_BYTES: Final = 1024
 
 _waiters_lock = threading.Lock()
 
 
 def warm_up() -> None:
-    """Let Arrow make its first array. It then looks for pandas, which takes long where there is one, and
-    cannot be done any more while the interpreter ends. Called by producers before their first record."""
+    """Let Arrow make its first array. Arrow then looks for pandas, which takes long if it is installed, and
+    fails while the interpreter ends. Called by producers before their first record."""
     pa.array([0])
 
 
@@ -46,7 +46,7 @@ class Owner(Protocol):
     """The producer that a batch belongs to."""
 
     def hurry(self, batch: "PendingBatch") -> None:
-        """Someone waits for this batch: send it without lingering. Called from any thread."""
+        """Send this batch without lingering, because its outcome is waited for. Called from any thread."""
 
 
 class PendingBatch:
@@ -120,12 +120,12 @@ class PendingBatch:
 
     @property
     def maybe_appended(self) -> bool:
-        """Whether it may be in some log."""
+        """Whether the batch may be in some log."""
         return bool(self.in_doubt)
 
     def append_headers(self, headers: Sequence[tuple[str, bytes]] | None) -> None:
-        """Note the headers of the record that was just appended. Until one has any, no batch has the
-        column."""
+        """Note the headers of the record that was just appended. A batch has the column only once a record
+        has headers."""
         if self.headers is None:
             if not headers:
                 return
@@ -135,8 +135,8 @@ class PendingBatch:
     # -- encoding --------------------------------------------------------------------------------------------
 
     def encode(self, topic_id: bytes, compression: Compression) -> tuple[Buffer, ...]:
-        """The batch's bytes, in parts, under its producer id, epoch and sequence. Encoded once; when the
-        identity or the topic id changed since, only the header is made anew."""
+        """The batch's bytes, in parts, under its producer id, epoch and sequence. It is encoded once; if the
+        identity or the topic id has changed since, only the header is made anew."""
         if self.encoded is None:
             made = body.encode(
                 self.columns(),
@@ -148,8 +148,7 @@ class PendingBatch:
                 base_sequence=self.base_sequence,
             )
             self.encoded = made.parts
-            # The columns are not needed any more; the timestamps are, by those who ask for a record's
-            # metadata.
+            # The columns are no longer needed; the timestamps are, for those who ask for a record's metadata.
             self.keys, self.values, self.headers, self.arrow = [], [], None, None
             return self.encoded
         head, rest = self.encoded
@@ -187,8 +186,8 @@ class PendingBatch:
     # -- the end ---------------------------------------------------------------------------------------------
 
     def finish(self, base_offset: int, error: HightideError | None) -> list[Callable[[], object]]:
-        """Acknowledged at an offset, or failed. Returns the callbacks to make, outside of the producer's
-        lock."""
+        """End the batch as acknowledged at an offset, or as failed. Returns the callbacks to make, outside of
+        the producer's lock."""
         assert not self.is_done, "a batch ends once"
         with _waiters_lock:
             self.base_offset = base_offset
@@ -200,7 +199,7 @@ class PendingBatch:
         return waiters
 
     def split_into(self, parts: "tuple[PendingBatch, PendingBatch]") -> None:
-        """This batch was refused as too large; two halves take its place, and its waiters."""
+        """Replace this batch, which was refused as too large, by two halves, which also get its waiters."""
         with _waiters_lock:
             self.parts = parts
             waiters, self._waiters = self._waiters, []
@@ -233,11 +232,11 @@ class PendingBatch:
             part.when_done(one_done, None)
 
     def hurry(self) -> None:
-        """Someone waits for this batch."""
+        """Send the batch at once, since its outcome is waited for."""
         self.owner.hurry(self)
 
     def leaves(self) -> "Iterator[PendingBatch]":
-        """This batch, or what it was split into, in order."""
+        """This batch, or the batches into which it was split, in order."""
         if not self.parts:
             yield self
         for part in self.parts:
@@ -256,12 +255,12 @@ class PendingBatch:
         return batch, index
 
     def metadata_of(self, index: int) -> RecordMetadata:
-        """Where the record at this index went. Only once the batch is acknowledged."""
+        """The place of the record at this index. Only once the batch is acknowledged."""
         assert self.is_done, "only what is done has a place"
         assert self.error is None, "what failed has no place"
         offset = self.base_offset + index if self.base_offset >= 0 else -1
         return RecordMetadata(self.topic, self.partition, offset, self.timestamps[index])
 
     def record_range(self) -> RecordRange:
-        """Where the whole batch went. Only once it is acknowledged."""
+        """The place of the whole batch. Only once it is acknowledged."""
         return RecordRange(self.topic, self.partition, self.base_offset, self.record_count)

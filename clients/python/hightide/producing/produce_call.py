@@ -1,4 +1,4 @@
-"""One Produce RPC: a batch each of some partitions that one broker leads."""
+"""One Produce RPC: one batch for each of some partitions that one broker leads."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ from hightide.v1.broker_service_pb2 import ProduceResponse
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProduceEntry:
-    """One partition's part of the call, under what was known of it when the call was made."""
+    """One partition's part of the call, as known when the call was made."""
 
     lane: Lane
     batch: PendingBatch
@@ -55,7 +55,7 @@ class ProduceCall(Call[ProduceResponse]):
             )
         except (BatchError, pa.ArrowException, OverflowError) as error:
             raise InvalidArgumentError(f"the records cannot be encoded: {error}") from error
-        # The broker is to give up before the call does, so that it can say what it waited for.
+        # The broker should give up before the call does, so that it can say what it waited for.
         wait_ms = max(1, self.timeout_ms - min(1_000, self.timeout_ms // 4))
         return wire.serialise_produce_request(
             wire.ProduceRequest(int(self._settings.acks_code), wait_ms, partitions)

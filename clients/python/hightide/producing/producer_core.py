@@ -1,4 +1,5 @@
-"""The decisions of a producer: which batches go now, to whom, and what becomes of those that come back.
+"""The decisions of a producer: which batches are sent now, to which broker, and what happens after their
+outcomes.
 
 Rules of this file: no clock, no I/O, no threads; time comes in as `now_ms`, chance as a seeded Random. The
 shell holds one lock around every method. Shells: `hightide.producer` (threads) and `hightide.aio.producer`.
@@ -6,7 +7,7 @@ shell holds one lock around every method. Shells: `hightide.producer` (threads) 
 Theory of operation. Each partition has a `Lane`: an open batch that records are appended to, a queue of
 closed ones, and those in flight. `poll` drains lanes into Produce calls, one batch of each partition a call
 and all partitions of one leader together. `completed` takes each call's outcome: batches are acknowledged,
-fail, or go back into their lane, in order. News about leaders come from what brokers answer and from the
+fail, or go back into their lane, in order. News about leaders come from the brokers' answers and from the
 `MetadataSeeker`.
 """
 
@@ -50,20 +51,20 @@ from hightide.v1.broker_service_pb2 import (
 
 log = logging.getLogger("hightide.producer")
 
-# Below what servers take in one message (16 MiB), and not so much that one partition's batch delays
-# another's.
+# Below the size that servers accept in one message (16 MiB), and small enough that one partition's batch does
+# not delay another's.
 REQUEST_BYTES_MAX: Final = 8 << 20
-# A call that is unanswered for so long makes the producer ask others whether the leader is still the leader.
+# If a call is unanswered for this long, the producer asks others whether the leader still leads.
 SLOW_CALL_MS: Final = 500
 # A topic that brokers do not know is given up after this; its metadata may still be on its way to them.
 UNKNOWN_TOPIC_PATIENCE_MS: Final = 5_000
-# What may have been appended is not sent again after this: a log remembers who wrote for an hour at the least
-# (`RETRY_MS` of its producer states), and takes what it has forgotten for new.
+# A batch that may have been appended is not sent again after this: a log remembers a producer for at least an
+# hour (`RETRY_MS` of its producer states), and takes batches of a producer that it has forgotten for new.
 DOUBT_MAX_MS: Final = 30 * 60 * 1000
 
 
 def _given_identity(settings: ProducerSettings) -> Identity | None:
-    """The identity that need not be asked for."""
+    """The identity that need not be requested from a broker."""
     if settings.key is not None:
         return Identity(settings.key.producer_id, settings.key.producer_epoch)
     return None if settings.is_idempotent else ANONYMOUS
@@ -80,7 +81,7 @@ def _conflict(error: HightideError) -> SequenceConflictError:
 
 
 class ProducerCore(Accumulator, TracedCore):
-    """The core. One a producer."""
+    """The core of one producer."""
 
     def __init__(
         self,
@@ -136,8 +137,8 @@ class ProducerCore(Accumulator, TracedCore):
             self.wake_at_ms = at_ms
 
     def _expire(self, now_ms: float) -> None:
-        """Fail what waits for longer than delivery_timeout_ms. What is in flight comes back by its own
-        deadline."""
+        """Fail batches that wait for longer than delivery_timeout_ms. Batches in flight come back by their
+        own deadline."""
         for lane in list(self.active):
             first = lane.first()
             while first is not None and first.deadline_ms <= now_ms:
@@ -166,8 +167,8 @@ class ProducerCore(Accumulator, TracedCore):
         )
 
     def _left_in_doubt(self, batch: PendingBatch) -> DeliveryTimeoutError:
-        """Of a batch whose partition goes on under another producer id, which nothing would tell from a
-        repeated one."""
+        """The error for a batch whose partition goes on under another producer id, so that a repetition could
+        not be recognised."""
         assert batch.maybe_appended, "what was never appended goes on under another id"
         last = batch.last_error
         return DeliveryTimeoutError(
@@ -204,7 +205,7 @@ class ProducerCore(Accumulator, TracedCore):
             elif leader is not None:
                 soon.append((lane, leader))
         for lane, leader in soon:
-            # A call goes to this leader anyway, and a call costs more than what it carries.
+            # A call goes to this leader anyway, and a call costs more than a batch that it carries.
             if leader.address in by_leader:
                 by_leader[leader.address].append((lane, leader))
             else:
@@ -221,7 +222,7 @@ class ProducerCore(Accumulator, TracedCore):
             self._wake_by(first.created_ms + linger_ms)
 
     def _leader_for(self, lane: Lane, now_ms: float) -> Leader | None:
-        """Whom to send the lane's batches to; None where that, or the producer id, is not known yet."""
+        """The leader to send the lane's batches to; None if it, or the producer id, is not known yet."""
         leader = self.cluster.leader_of(lane.topic, lane.partition)
         if leader is None:
             self._waits.failed(TopicPartition(lane.topic, lane.partition), lane.tried_epoch, now_ms)
@@ -272,10 +273,10 @@ class ProducerCore(Accumulator, TracedCore):
                 self.next_sticky(lane.home)
         return ProduceEntry(lane, batch, lane.topic_id, leader.leader_epoch)
 
-    # -- what came back --------------------------------------------------------------------------------------
+    # -- outcomes --------------------------------------------------------------------------------------------
 
     def completed(self, call: Call[Any], outcome: Any, now_ms: float) -> None:
-        """A call ended: `outcome` is its decoded answer or a HightideError."""
+        """Handle the end of a call: `outcome` is its decoded answer or a HightideError."""
         if isinstance(call, ProduceCall):
             self._calls.pop(call, None)
             self._produced(call, outcome, now_ms)
@@ -384,7 +385,7 @@ class ProducerCore(Accumulator, TracedCore):
             return
         if error.refresh_metadata:
             self.seeker.want()
-        # One that was overtaken on the wire goes again as soon as those before it are through.
+        # A batch that was overtaken on the wire is sent again as soon as those before it are appended.
         if error.retriable or error.refresh_metadata:
             self._block(lane, batch.attempts, now_ms)
 
@@ -415,7 +416,7 @@ class ProducerCore(Accumulator, TracedCore):
 
     def _fail(self, lane: Lane, batch: PendingBatch, error: HightideError) -> None:
         if batch.base_sequence >= 0:
-            # The broker will not take what comes after this batch under the same id: a sequence is missing.
+            # The broker will refuse the batches after this one under the same id: a sequence is missing.
             self._start_reset(lane, error)
         self.end(batch, -1, error)
 
@@ -447,10 +448,11 @@ class ProducerCore(Accumulator, TracedCore):
         )
 
     def _retarget(self, lane: Lane, topic_id: bytes) -> None:
-        """The topic was deleted and made anew: what waits goes to the new one, from sequence 0.
+        """Send waiting batches to the new topic, from sequence 0: the old one was deleted and created anew.
 
-        Or whoever answered still knows the one before, and the next answer brings the lane back: so what is
-        in doubt in a topic stays in doubt there."""
+        It is also possible that the broker that answered still knows the earlier topic, and that the next
+        answer brings the lane back: so a batch that is in doubt in a topic stays in doubt there.
+        """
         lane.topic_id = topic_id
         lane.home.unknown_since_ms = None
         again = TopicRecreatedError("the topic was deleted and created again", topic=lane.topic)
@@ -459,8 +461,8 @@ class ProducerCore(Accumulator, TracedCore):
     # -- for the shell ---------------------------------------------------------------------------------------
 
     def go_on_at(self, topic: TopicLanes, partition: int, sequence: int) -> None:
-        """What is sent next in this partition has this sequence. Raises InvalidArgumentError without a key,
-        and while something is unfinished there, and UnknownPartitionError."""
+        """Set the sequence of the next batch of this partition. Raises InvalidArgumentError without a key and
+        while a batch is unfinished there, and UnknownPartitionError."""
         key, lane = self.settings.key, topic.lane_for(None, partition)
         assert lane is not None, "a partition was named"
         if key is None:
@@ -476,7 +478,7 @@ class ProducerCore(Accumulator, TracedCore):
         lane.go_on_at(Identity(key.producer_id, key.producer_epoch), sequence)
 
     def abandon(self, error: UndeliveredError | FencedProducerEpochError) -> None:
-        """Fail everything that is not done; nothing more is sent. Called at the end of close."""
+        """Fail all batches that are not done; no more are sent. Called at the end of close."""
         for lane in self.lanes():
             in_flight, lane.in_flight = lane.in_flight, []
             for batch in (*in_flight, *self.unsent(lane)):

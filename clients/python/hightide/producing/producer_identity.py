@@ -1,4 +1,4 @@
-"""Asks for the producer ids of an idempotent producer, from broker to broker until one gives one."""
+"""The requests for the producer id of an idempotent producer, from broker to broker until one answers."""
 
 from typing import Final
 
@@ -12,7 +12,7 @@ _TIMEOUT_MS: Final = 5_000
 
 
 class IdentitySeeker:
-    """Holds the identity that lanes begin under, and gets another one when it is dropped."""
+    """The identity that lanes begin under; when it is dropped, another one is requested."""
 
     def __init__(self, seeker: MetadataSeeker, identity: Identity | None) -> None:
         self.identity = identity
@@ -24,7 +24,7 @@ class IdentitySeeker:
         self._not_before_ms = 0.0
 
     def drop(self, identity: Identity | None) -> None:
-        """No lane shall begin under this identity any more."""
+        """Begin no more lanes under this identity."""
         if self.identity == identity:
             self.identity = None
 
@@ -48,7 +48,7 @@ class IdentitySeeker:
         return call is self._under_way
 
     def completed(self, outcome: InitProducerIdResponse | HightideError, now_ms: float) -> None:
-        """A broker gave an identity, or did not; another one is asked then."""
+        """Handle a broker's answer. If it gave no identity, another broker is asked."""
         self._under_way = None
         if isinstance(outcome, HightideError):
             self._attempts += 1

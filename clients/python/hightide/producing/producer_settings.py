@@ -21,8 +21,8 @@ _COMPRESSION = {None: Compression.NONE, "lz4": Compression.LZ4, "zstd": Compress
 
 @dataclass(frozen=True, slots=True)
 class ProducerSettings:
-    """What `Producer` documents. Raises InvalidArgumentError, naming the setting, its value and what it may
-    be."""
+    """The settings that `Producer` documents. Raises InvalidArgumentError, naming the setting, its value and
+    the allowed values."""
 
     acks: Acks = "all"
     linger_ms: float = 5
@@ -58,21 +58,22 @@ class ProducerSettings:
 
     @property
     def acks_code(self) -> broker_service_pb2.Acks.ValueType:
-        """The acks as the contract says them."""
+        """The acks in the contract's form."""
         return _ACKS[self.acks]
 
     @property
     def compression_codec(self) -> Compression:
-        """The codec as the batch header says it."""
+        """The codec in the form of the batch header."""
         return _COMPRESSION[self.compression]
 
     @property
     def is_idempotent(self) -> bool:
-        """Whether batches carry sequences. With acks=0 no answer tells of a gap, so there they do not."""
+        """Whether batches carry sequences. With acks=0 no answer shows a gap, so they carry none."""
         return self.idempotent and self.acks != 0
 
     @property
     def in_flight_max(self) -> int:
-        """Requests in flight for one partition. Without sequences only one, or their order would not be
-        kept; with a key only one, so that all behind one that is refused is still unsent."""
+        """The number of requests in flight for one partition. Without sequences it is one, or their order
+        would not be kept. With a key it is one, so that all batches after one that is refused are still
+        unsent."""
         return 5 if self.is_idempotent and self.key is None else 1

@@ -1,4 +1,4 @@
-"""What a record may hold: checked where it is sent, so that no batch is spoilt by it later."""
+"""Checks of a record when it is sent, so that it cannot spoil a batch later."""
 
 from collections.abc import Sequence
 from typing import Any, Final

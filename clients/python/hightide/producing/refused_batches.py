@@ -1,4 +1,5 @@
-"""What becomes of a batch that came back with an error: a table, and the few rules that it cannot say."""
+"""The treatment of a batch that came back with an error: a table, and the few rules that a table cannot
+express."""
 
 from enum import Enum, auto
 from typing import Final
@@ -25,27 +26,27 @@ from hightide.errors import (
 
 
 class RefusedBatchAction(Enum):
-    """What is done with the batch."""
+    """The possible treatments of the batch."""
 
     APPENDED = auto()
-    """It was appended by an earlier attempt; its offset is not known any more."""
+    """It was appended by an earlier attempt; its offset is no longer known."""
     RETRY = auto()
     """Send it again, as it is."""
     RENUMBER = auto()
-    """Go on under a new producer id, from sequence 0: with this batch, unless an earlier attempt may have
-    appended it. A log that does not know the producer any more can not tell, so that one fails."""
+    """Go on under a new producer id, from sequence 0, beginning with this batch. If an earlier attempt may
+    have appended the batch, it fails instead, since a log that no longer knows the producer cannot tell."""
     SPLIT = auto()
     """Send it again in two halves."""
     FAIL = auto()
-    """Tell the sender."""
+    """Fail the batch."""
     CONFLICT = auto()
-    """Tell the sender, and all that comes behind it in the partition, that somebody else wrote there."""
+    """Fail the batch and all later ones in the partition, because another writer wrote there."""
     FENCE = auto()
-    """Tell the sender, and refuse all that comes after."""
+    """Fail the batch, and refuse all later records."""
 
 
-# Errors of which it is certain that this attempt appended nothing. NOT_LEADER is not among them: a leader
-# that loses its leadership answers it to requests that it appended and that wait for replicas.
+# Errors that prove that this attempt appended nothing. NOT_LEADER is not among them: a leader that loses its
+# leadership answers it to requests that it appended and that wait for replicas.
 REFUSALS: Final[tuple[type[HightideError], ...]] = (
     BatchTooLargeError,
     DiskFullError,
@@ -61,20 +62,20 @@ REFUSALS: Final[tuple[type[HightideError], ...]] = (
     UnknownTopicError,
 )
 
-# What a log says where it does not end with what a keyed producer wrote last.
+# The errors of a log that does not end with the last record of a producer with a key.
 _ELSEWHERE: Final = (SequenceConflictError, OutOfOrderSequenceError, DuplicateSequenceError)
-# The topic may be so new, or its leader so fresh, that the broker has not heard of it; metadata will tell.
+# The topic or its leader may be so new that the broker has not heard of it; metadata will tell.
 _PERHAPS_NOT_YET: Final = (UnknownTopicError, UnknownPartitionError, InconsistentTopicIdError)
 
 
 def verdict_on(
     error: HightideError, *, was_first: bool, is_idempotent: bool, is_keyed: bool, record_count: int
 ) -> RefusedBatchAction:
-    """Decide. `was_first`: no earlier batch of the partition was on its way when this one was sent. Behind an
-    earlier one, an OUT_OF_ORDER_SEQUENCE only says that it overtook that one; of a first one it says that the
-    broker does not have what it acknowledged before, and waiting will not bring it back. To a producer with a
-    key a sequence is a compare-and-set on the log: it is never numbered anew, and another batch in its place
-    is never taken for success."""
+    """Choose the treatment. `was_first` means that no earlier batch of the partition was in flight when this
+    one was sent. If one was, an OUT_OF_ORDER_SEQUENCE only says that this batch overtook it. For a first
+    batch, it says that the broker has lost records that it acknowledged before, and waiting will not bring
+    them back. To a producer with a key a sequence is a compare-and-set on the log: it is never numbered anew,
+    and another batch in its place is never taken for success."""
     match error:
         case _ if is_keyed and isinstance(error, _ELSEWHERE):
             return RefusedBatchAction.CONFLICT
