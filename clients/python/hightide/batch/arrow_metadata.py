@@ -10,10 +10,10 @@ vtable, and the vtable holds the distance of each field from the table, or 0 whe
 vector is a count and its items in line. Format: arrow's format/Message.fbs; the slots below are that file's
 fields in order. What an array of a type is made of: arrow's docs/format/Columnar.rst.
 
-What is checked here, no reader stumbles over. What is not, since it takes a look at each record or into
-compressed bytes: whether those are what they claim to be, whether the offsets between the first and the last
-of a column rise, whether as many values are null as is said, whether names of headers are UTF-8, and whether
-each timestamp is of the years 1970 to 9999. `hightide.batch.body.decode` sees these.
+No reader fails on anything that is checked here. Some checks are left out, because they need a look at each
+record or into compressed bytes: that the compressed bytes are what they claim to be, that the offsets between
+the first and the last of a column rise, that the number of nulls is right, that names of headers are UTF-8,
+and that each timestamp is of the years 1970 to 9999. `hightide.batch.body.decode` makes these.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from hightide.batch.errors import InvalidBatch
 
 __all__ = ["DECODED_SIZE_BYTES_MAX", "BatchLayout", "read_layout"]
 
-# What the buffers of one batch may take when decompressed; leaders and readers hold to the same.
+# The size that the buffers of one batch may have when decompressed; leaders and readers use the same limit.
 DECODED_SIZE_BYTES_MAX: Final = 256 * 1024 * 1024
 
 _CONTINUATION: Final = 0xFFFFFFFF
 _PREFIX: Final = struct.Struct("<Ii")
 _ALIGNMENT_BYTES: Final = 8
-# Arrow's MetadataVersion: V4 (0.8) and V5 (1.0) are what readers of today read.
+# Arrow's MetadataVersion: today's readers read V4 (0.8) and V5 (1.0).
 _VERSIONS: Final = (3, 4)
 _RECORD_BATCH: Final = 3
 _CODEC_LZ4_FRAME: Final = 0
@@ -44,7 +44,7 @@ _MESSAGE_CUSTOM_METADATA: Final = 4
 _BATCH_LENGTH, _BATCH_NODES, _BATCH_BUFFERS, _BATCH_COMPRESSION, _BATCH_VARIADIC_COUNTS = 0, 1, 2, 3, 4
 _COMPRESSION_CODEC, _COMPRESSION_METHOD = 0, 1
 _METADATA_SIZE_BYTES_MAX: Final = 64 * 1024
-# A compressed buffer starts with its size when decompressed; -1 says that it was left as it is.
+# A compressed buffer starts with its size when decompressed; -1 says that it was not compressed.
 _UNCOMPRESSED_SIZE: Final = struct.Struct("<q")
 _LEFT_AS_IT_IS: Final = -1
 _UINT8, _UINT16, _UINT32 = struct.Struct("<B"), struct.Struct("<H"), struct.Struct("<I")
@@ -52,7 +52,7 @@ _INT16, _INT32, _INT64 = struct.Struct("<h"), struct.Struct("<i"), struct.Struct
 
 
 class _Array(Enum):
-    """The kinds of arrays in a batch, by what they are made of."""
+    """The kinds of arrays in a batch, by their buffers."""
 
     BINARY = auto()
     """Validity, int32 offsets, data."""
@@ -72,7 +72,7 @@ _PLAIN_BUFFERS, _BUFFERS_WITH_HEADERS = 8, 17
 
 @dataclass(frozen=True, slots=True)
 class BatchLayout:
-    """What the metadata of a record batch says, checked against the size of the message."""
+    """The metadata of a record batch, checked against the size of the message."""
 
     row_count: int
     # As in the attributes of a batch: 0 none, 1 lz4, 2 zstd.
@@ -116,8 +116,8 @@ def read_layout(message: memoryview) -> BatchLayout:
 
 
 def _check_shape(row_count: int, nodes: tuple[int, ...], buffer_count: int) -> tuple[_Array, ...]:
-    """Check that there are as many columns as a batch has, each with every row; tell of which arrays it
-    is."""
+    """Check that there are as many columns as a batch has, each with every row. Returns the arrays of the
+    batch."""
     if (len(nodes), buffer_count) == (2 * len(_PLAIN), _PLAIN_BUFFERS):
         arrays = _PLAIN
     elif (len(nodes), buffer_count) == (2 * len(_WITH_HEADERS), _BUFFERS_WITH_HEADERS):
@@ -137,7 +137,7 @@ def _check_shape(row_count: int, nodes: tuple[int, ...], buffer_count: int) -> t
 
 
 def _read_compression(metadata: _Flatbuffer, batch: int) -> int:
-    """The codec as a batch's attributes name it."""
+    """The codec in the form of a batch's attributes."""
     if not metadata.has(batch, _BATCH_COMPRESSION):
         return 0
     compression = metadata.table(batch, _BATCH_COMPRESSION)
@@ -180,8 +180,8 @@ class _Buffers:
         return -1, claimed
 
     def check_offsets(self, at: int, length: int, end: int) -> None:
-        """The buffer holds the offsets of `length` values, which lie within `end`: as far as the first and
-        the last can tell, where they are not compressed."""
+        """Check that the buffer holds the offsets of `length` values, which lie within `end`. Only the first
+        and the last are checked, and only if they are not compressed."""
         if self.sizes[at] < 4 * (length + 1):
             if length == self.sizes[at] == 0:
                 return
@@ -196,7 +196,7 @@ class _Buffers:
 
 
 def _check_arrays(arrays: tuple[_Array, ...], nodes: tuple[int, ...], buffers: _Buffers) -> None:
-    """The buffers of each array must be large enough for its values."""
+    """Check that the buffers of each array are large enough for its values."""
     sizes = buffers.sizes
     at = 0
     for place, kind in enumerate(arrays):

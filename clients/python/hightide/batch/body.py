@@ -52,7 +52,7 @@ _MESSAGE_PREFIX: Final = struct.Struct("<Ii")
 
 @dataclass(frozen=True, slots=True)
 class EncodedBatch:
-    """A batch as its header and the buffers to send, to be joined once with what goes in front of them."""
+    """A batch as its header and the buffers to send, to be joined once with the bytes before them."""
 
     header: BatchHeader
     parts: tuple[Buffer, ...]
@@ -115,7 +115,8 @@ def encode(
 
 
 def _with_crc(header: BatchHeader, body: memoryview) -> EncodedBatch:
-    """The CRC covers the header from the topic id on and the body; only then is it known."""
+    """The batch with its CRC, which covers the header from the topic id on and the body, and so is only known
+    now."""
     packed = bytearray(header.pack())
     crc = crc32c(body, crc32c(packed[CRC_COVERS_FROM:]))
     struct.pack_into("<I", packed, 20, crc)
@@ -143,10 +144,10 @@ def decode(
     """The columns of one whole batch, as a `pyarrow.RecordBatch` over the batch's own bytes where not
     compressed.
 
-    Called by consumers once a batch. `batch` must outlive the result. Timestamps are the records' own: where
-    the header has others, brokers find the batch under a wrong time, and nobody is kept from reading it.
-    Raises CorruptBatch, InvalidBatch, UnsupportedMagic, and BatchTooLarge where decompressing would take more
-    than `decoded_size_bytes_max`.
+    Called by consumers once a batch. `batch` must outlive the result. Timestamps are the records' own: if the
+    header has others, brokers find the batch under a wrong time, but it can still be read. Raises
+    CorruptBatch, InvalidBatch, UnsupportedMagic, and BatchTooLarge where decompressing would take more than
+    `decoded_size_bytes_max`.
     """
     view = memoryview(batch)
     header = parse(view)
@@ -166,7 +167,8 @@ def decode(
     schema = SCHEMA_WITH_HEADERS if header.has_headers else SCHEMA
     try:
         columns = pa.ipc.read_record_batch(pa.py_buffer(message), schema)
-        # The lengths inside the buffers are the sender's word; a lie would let a reader run past their end.
+        # The lengths inside the buffers come from the sender; a false one would let a reader run past their
+        # end.
         columns.validate(full=True)
     except (pa.ArrowException, OSError) as error:
         raise InvalidBatch(f"the body of the batch is no Arrow record batch: {error}") from error

@@ -1,4 +1,4 @@
-"""What can be wrong with a record batch or with the message that carries it."""
+"""The errors of a record batch or of the message that carries it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = [
 
 
 class BatchError(ValueError):
-    """A record batch that cannot be used. `code` is what a server answers to whoever sent it."""
+    """A record batch that cannot be used. `code` is a server's answer to the sender."""
 
     code: ClassVar[ErrorCode.ValueType] = ErrorCode.ERROR_CODE_INVALID_BATCH
 
 
 class CorruptBatch(BatchError):
-    """The bytes are not those that were written: the CRC does not match, or they end too soon."""
+    """The bytes differ from those that were written: the CRC does not match, or they end too soon."""
 
     code = ErrorCode.ERROR_CODE_CORRUPT_BATCH
 
@@ -41,7 +41,7 @@ class UnsupportedMagic(BatchError):
 
 
 class BatchTooLarge(BatchError):
-    """The batch is larger than max.message.bytes, or than readers take when it is decompressed."""
+    """The batch is larger than max.message.bytes, or than readers accept when it is decompressed."""
 
     code = ErrorCode.ERROR_CODE_BATCH_TOO_LARGE
 

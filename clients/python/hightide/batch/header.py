@@ -1,12 +1,12 @@
-"""The fixed header of a record batch: reading it, stamping it, and checking what a producer sent.
+"""The fixed header of a record batch: reading it, stamping it, and checking a producer's batches.
 
 Rules of this file: no pyarrow, no grpc, and no work per record. Whatever bytes come in, only a `BatchError`
 comes out.
 
 Theory of operation. A batch is an 80-byte little-endian header and one Arrow IPC record batch message. The
-CRC covers everything from `topic_id` on: what the producer wrote and nobody may change, with the partition
-it was meant for. In front of it stand the two fields that the leader stamps when it appends, base offset
-and leader epoch, so that appending costs 12 written bytes instead of a second pass over the data.
+CRC covers everything from `topic_id` on: the producer's bytes, which nobody may change, and the partition
+that they were meant for. Before it are the two fields that the leader stamps when it appends, base offset and
+leader epoch, so that appending costs 12 written bytes instead of a second pass over the data.
 docs/design/record-batch.md has the table.
 """
 
@@ -50,7 +50,7 @@ __all__ = [
 Buffer: TypeAlias = bytes | bytearray | memoryview
 
 HEADER_SIZE_BYTES: Final = 80
-# The leader writes the first 16 bytes of a batch and nothing behind them.
+# The leader writes the first 16 bytes of a batch and no others.
 STAMP_SIZE_BYTES: Final = 16
 CRC_COVERS_FROM: Final = 24
 _MAGIC_AT: Final = 16
@@ -58,10 +58,10 @@ MAGIC: Final = 1
 NO_EPOCH: Final = -1
 NO_PRODUCER: Final = -1
 NO_SEQUENCE: Final = -1
-# Bytes in front of and including length_bytes, which length_bytes does not count.
+# The bytes up to and including length_bytes, which length_bytes does not count.
 _UNCOUNTED_BYTES: Final = 12
 SEQUENCES: Final = 2**31
-# The last microsecond of the year 9999, the latest that a datetime can say.
+# The last microsecond of the year 9999, the latest that a datetime can represent.
 TIMESTAMP_US_MAX: Final = 253_402_300_799_999_999
 _HAS_HEADERS: Final = 0b100
 _COMPRESSION_MASK: Final = 0b011
@@ -114,7 +114,7 @@ class BatchHeader:
 
     @property
     def compression(self) -> Compression:
-        """How the body is compressed. Only for a header that `parse` returned, which knows the codec."""
+        """The compression of the body. Only for a header that `parse` returned, which checks the codec."""
         return Compression(self.attributes & _COMPRESSION_MASK)
 
     @property
@@ -173,11 +173,11 @@ def parse(buffer: Buffer, at: int = 0) -> BatchHeader:
 
 
 def _of_another_magic(buffer: Buffer, at: int, magic: int, length_bytes: int, crc: int) -> BatchError:
-    """What is the case with a header that does not say magic 1: damage, or a later version.
+    """The error for a header with a magic other than 1: damage, or a later version.
 
-    The magic is outside of the CRC, as is the length, by which one batch leads to the next: whoever finds
-    another magic has nearly always found damage. A later format keeps the first 24 bytes and what the CRC
-    covers. So a whole batch whose CRC is right, and that is none of magic 1, is of a later version.
+    The magic is outside of the CRC, as is the length, by which one batch leads to the next. So another magic
+    is nearly always damage. A later format keeps the first 24 bytes and what the CRC covers. So a whole batch
+    whose CRC is right, and that is none of magic 1, is of a later version.
     """
     end = at + _UNCOUNTED_BYTES + length_bytes
     is_whole = magic > MAGIC and at + HEADER_SIZE_BYTES <= end <= len(buffer)
@@ -221,8 +221,8 @@ def split(buffer: Buffer) -> list[tuple[BatchHeader, memoryview]]:
 
 
 def stamp(buffer: bytearray | memoryview, at: int, base_offset: int, leader_epoch: int) -> None:
-    """Write what the leader decides into the batch at `at`: its offset and the epoch it was appended
-    under."""
+    """Write the leader's decisions into the batch at `at`: its offset and the epoch under which it was
+    appended."""
     assert base_offset >= 0
     _BASE_OFFSET.pack_into(buffer, at, base_offset)
     _LEADER_EPOCH.pack_into(buffer, at + _UNCOUNTED_BYTES, leader_epoch)
@@ -247,12 +247,12 @@ def verify_crc(buffer: Buffer, at: int, header: BatchHeader) -> None:
 def check_from_producer(
     buffer: Buffer, topic_id: bytes, partition: int, max_bytes: int
 ) -> tuple[BatchHeader, ...]:
-    """Check everything about batches from outside that can be known without decoding a record; give their
+    """Check everything about foreign batches that can be known without decoding a record. Returns their
     headers.
 
-    Called by a leader once for what one request holds for one partition, before anything is appended:
-    either all batches are good or nothing is taken. `max_bytes` is the topic's max.message.bytes and holds
-    for each batch. Raises BatchTooLarge, CorruptBatch, InvalidBatch, UnsupportedMagic.
+    Called by a leader once for the batches of one request for one partition, before any is appended: either
+    all batches are good or none is taken. `max_bytes` is the topic's max.message.bytes and holds for each
+    batch. Raises BatchTooLarge, CorruptBatch, InvalidBatch, UnsupportedMagic.
     """
     headers = []
     for at, header in iterate(buffer):
@@ -271,7 +271,7 @@ def check_from_producer(
 
 
 def _check_fields(header: BatchHeader, topic_id: bytes, partition: int) -> None:
-    """What the header says about itself must be possible, and meant for this partition."""
+    """Check that the header is possible, and meant for this partition."""
     if header.topic_id != topic_id or header.partition != partition:
         raise InvalidBatch(
             f"the batch is meant for topic id {header.topic_id.hex()} partition {header.partition}, "
@@ -291,7 +291,7 @@ def _check_fields(header: BatchHeader, topic_id: bytes, partition: int) -> None:
 
 
 def _check_body(body: memoryview, header: BatchHeader) -> None:
-    """The body must be one Arrow record batch of the shape and row count that the header says."""
+    """Check that the body is one Arrow record batch of the shape and row count in the header."""
     layout = read_layout(body)
     if layout.decoded_size_bytes > DECODED_SIZE_BYTES_MAX:
         raise BatchTooLarge(

@@ -69,7 +69,7 @@ def fields(data: bytes, at: int, end: int, depth: int = 0) -> Iterator[tuple[int
 
 
 def _varint(data: bytes, at: int, end: int, bytes_max: int) -> tuple[int, int]:
-    """A varint, cut to 64 bits, and where it ends."""
+    """A varint, cut to 64 bits, and its end."""
     value = shift = 0
     for place in range(at, min(end, at + bytes_max)):
         byte = data[place]
@@ -81,7 +81,7 @@ def _varint(data: bytes, at: int, end: int, bytes_max: int) -> tuple[int, int]:
 
 
 def _length(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Where the contents of a BYTES field start and stop."""
+    """The start and the end of the contents of a BYTES field."""
     size, start = _varint(data, at, end, _TAG_BYTES_MAX)
     if size > end - start:
         raise MalformedMessage(f"a field of {size} bytes has {end - start} bytes to be in")
@@ -89,7 +89,7 @@ def _length(data: bytes, at: int, end: int) -> tuple[int, int]:
 
 
 def _skip(data: bytes, at: int, end: int, number: int, wire_type: int, depth_left: int) -> int:
-    """Where a field that is not read ends."""
+    """The end of a field that is not read."""
     if wire_type == VARINT:
         return _varint(data, at, end, _VARINT_BYTES_MAX)[1]
     if wire_type == BYTES:
@@ -136,5 +136,5 @@ def bytes_field(number: int, value: bytes) -> bytes:
 
 
 def length_prefix(number: int, size_bytes: int) -> bytes:
-    """What stands in front of a field of bytes, or of a message, that is added piece by piece."""
+    """The bytes before a field of bytes, or of a message, that is added piece by piece."""
     return _varint_bytes(number << 3 | BYTES) + _varint_bytes(size_bytes)

@@ -49,7 +49,7 @@ __all__ = [
     "serialise_replica_fetch_response",
 ]
 
-# What is to be sent: any number of pieces, joined once. What came in is one memoryview.
+# Bytes to send are any number of pieces, joined once. Received bytes are one memoryview.
 Buffers: TypeAlias = Sequence[Buffer]
 BatchesT = TypeVar("BatchesT", memoryview, Buffers)
 PARTITIONS_MAX: Final = 100_000
@@ -298,6 +298,7 @@ def _add_partition(
 
 
 def _check_room(count: int) -> None:
-    """A message is bounded by its size already; this bounds what a small one can make of itself."""
+    """Check the number of parts. A message's size is bounded already; this bounds the objects that a small
+    message can produce."""
     if count >= PARTITIONS_MAX:
         raise MalformedMessage(f"the message has more than {PARTITIONS_MAX} partitions")

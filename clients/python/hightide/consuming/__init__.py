@@ -1,1 +1,1 @@
-"""How a reader decides: where it stands, what it fetches, from whom, and what it hands out."""
+"""The decisions of a reader: its positions, what it fetches and from which broker, and what it returns."""

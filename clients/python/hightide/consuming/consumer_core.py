@@ -1,13 +1,13 @@
-"""The decisions of a consumer: what to fetch now, from whom, and what becomes of what comes.
+"""The decisions of a consumer: what to fetch now, from which broker, and what happens with the answers.
 
 Rules of this file: no clock, no I/O, no threads; time comes in as `now_ms`, chance as a seeded Random. The
 shell holds one lock around every method. Shells: `hightide.consumer` (threads) and `hightide.aio.consumer`.
 
-Theory of operation. What is read, and what was fetched of it and waits for the user, is `ReadAhead`. Of the
-assigned partitions, those whose offset is not known are looked up at their leader; the others are fetched,
-all partitions of one leader in one long poll, as long as what waits to be handed out stays below the limit. A
-failure keeps the position, asks for news of the leader and tries again; what cannot get better by itself is
-kept as the partition's error, and raised.
+Theory of operation. `ReadAhead` has the positions, and the fetched batches that wait for the user. Of the
+assigned partitions, those whose offset is not known are looked up at their leader. The others are fetched,
+all partitions of one leader in one long poll, as long as the waiting batches stay below the limit. A failure
+keeps the position, asks for news of the leader and tries again. A permanent error is kept as the partition's
+error, and raised.
 """
 
 import logging
@@ -61,7 +61,7 @@ METADATA_AGE_MAX_MS: Final = 30_000
 
 
 class ConsumerCore(ReadAhead, TracedCore):
-    """The core. One a consumer."""
+    """The core of one consumer."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class ConsumerCore(ReadAhead, TracedCore):
         if self._topics:
             self.seeker.want(self._topics)
 
-    # -- what the user says ----------------------------------------------------------------------------------
+    # -- for the user ----------------------------------------------------------------------------------------
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions. Those that stay keep their position."""
@@ -108,8 +108,8 @@ class ConsumerCore(ReadAhead, TracedCore):
     def start(
         self, partition: TopicPartition, topic_id: bytes, offset: int | None, leader_epoch: int
     ) -> None:
-        """Read a partition beside the others, from an offset on; None: nowhere, before the user seeks. Called
-        by groups, to which a partition may be given, taken, and given again."""
+        """Read a partition in addition to the others, from an offset on; with None, not before the user
+        seeks. Called by groups, which may assign a partition, revoke it, and assign it again."""
         assert self.is_in_group, "the group assigns"
         position = self.positions[partition] = FetchPosition(partition, self._reset_to())
         position.topic_id = topic_id
@@ -126,11 +126,12 @@ class ConsumerCore(ReadAhead, TracedCore):
         self.wants_poll = True
 
     def stop(self, partition: TopicPartition) -> None:
-        """Read a partition no more; what was fetched of it is dropped. Called by groups."""
+        """Stop reading a partition and drop what was fetched of it. Called by groups."""
         position = self.let_go(partition)
         if position is None:
             return
-        # A later start goes on behind all generations of this one: late answers are never taken for its own.
+        # A later start uses a generation after all those of this one, so that late answers are never taken
+        # for its own.
         self._generation = max(self._generation, position.generation + 1)
         if not any(other.topic == partition.topic for other in self.positions):
             self.seeker.forget(partition.topic)
@@ -145,11 +146,11 @@ class ConsumerCore(ReadAhead, TracedCore):
 
     @property
     def is_assigned(self) -> bool:
-        """Whether it is known which partitions to read."""
+        """Whether the partitions to read are known."""
         return not self._topics or all(topic in self.cluster.topics for topic in self._topics)
 
     def raise_errors(self, now_ms: float) -> None:
-        """Raise what stands in the way and does not get better by itself, or has not within the budget."""
+        """Raise errors that are permanent, or have lasted for the whole budget."""
         budget_ms = self.settings.unavailable_timeout_ms
         since = self.seeker.failing_since_ms
         if since is not None and now_ms - since >= budget_ms:
@@ -158,7 +159,7 @@ class ConsumerCore(ReadAhead, TracedCore):
             self._raise_group_errors(now_ms)
             return
         for topic, missing_since in self._missing_since_ms.items():
-            # What was asked for before says nothing, however long its answer lay here.
+            # An error to an earlier request says nothing, however long its answer waited here.
             if self.seeker.asked_at_ms - missing_since >= UNKNOWN_TOPIC_PATIENCE_MS:
                 raise UnknownTopicError(f"topic {topic} does not exist, or was deleted")
         for position in self.positions.values():
@@ -169,7 +170,8 @@ class ConsumerCore(ReadAhead, TracedCore):
                 raise position.last_error
 
     def _raise_group_errors(self, now_ms: float) -> None:
-        """A topic or partition that is gone is not an error in a group: its coordinator takes it away."""
+        """Ignore a topic or partition that is gone, which is no error in a group, since its coordinator takes
+        it away; raise the other errors."""
         for position in self.positions.values():
             if isinstance(position.error or position.last_error, _GONE):
                 continue
@@ -223,7 +225,7 @@ class ConsumerCore(ReadAhead, TracedCore):
             self.wake_at_ms = at_ms
 
     def _refresh_when_old(self, now_ms: float) -> None:
-        """New partitions of a topic are noticed by asking now and then."""
+        """Ask for metadata now and then, to notice new partitions of a topic."""
         if self._next_refresh_ms is None:
             self._next_refresh_ms = now_ms + METADATA_AGE_MAX_MS
         elif now_ms >= self._next_refresh_ms:
@@ -296,7 +298,8 @@ class ConsumerCore(ReadAhead, TracedCore):
         return LookUpCall(address, min(5_000, self.settings.request_timeout_ms), entries, request)
 
     def _fetch(self, address: str, positions: list[tuple[FetchPosition, Leader]]) -> FetchCall:
-        # Who has the least waiting comes first: a broker fills an answer in the order that it was asked in.
+        # The partitions with the fewest waiting records come first: a broker fills an answer in the order of
+        # the request.
         positions.sort(key=lambda each: each[0].buffered_bytes)
         entries = tuple(self._entry(position, leader) for position, leader in positions)
         settings = self.settings
@@ -321,10 +324,10 @@ class ConsumerCore(ReadAhead, TracedCore):
                 call.is_cancelled = True
                 self.cancelled.append(call)
 
-    # -- what came back --------------------------------------------------------------------------------------
+    # -- outcomes --------------------------------------------------------------------------------------------
 
     def completed(self, call: Call[Any], outcome: Any, now_ms: float) -> None:
-        """A call ended: `outcome` is its decoded answer or a HightideError."""
+        """Handle the end of a call: `outcome` is its decoded answer or a HightideError."""
         if isinstance(call, FetchCall):
             self._fetches.pop(call, None)
             self._calls_to[call.address] -= 1
@@ -356,7 +359,7 @@ class ConsumerCore(ReadAhead, TracedCore):
             if isinstance(outcome, HightideError):
                 since_ms = hung_since(call, outcome)
                 if since_ms is not None and isinstance(call, FetchCall) and not _is_owed_records(position):
-                    # Until then a leader may keep silent for want of records.
+                    # Until then a leader may stay silent because there are no records.
                     since_ms = min(since_ms + self.settings.fetch_max_wait_ms, now_ms)
                 self._failed(position, outcome, now_ms, since_ms=since_ms)
             elif at >= len(outcome):
@@ -387,7 +390,8 @@ class ConsumerCore(ReadAhead, TracedCore):
         if position.parted_from is not None and not self._goes_back(position):
             return
         if self._waits.waiting:
-            # A long poll that brought nothing, or nothing that was there before, waited for records.
+            # A long poll that brought no records, or only ones that were written meanwhile, waited for
+            # records.
             is_behind = position.high_watermark < 0 or _is_owed_records(position)
             taken_ms = now_ms if fetched.batches and is_behind else call.started_ms
             self._waits.went_through(position.partition, position.tried_epoch, taken_ms)
@@ -397,7 +401,8 @@ class ConsumerCore(ReadAhead, TracedCore):
         self.chunks.extend(position.take_over(fetched.batches))
 
     def _diverged(self, position: FetchPosition, fetched: Fetched, error: DivergingLogError) -> None:
-        """The leader's log lacks records that were fetched (KIP-320): ask again from where both may agree."""
+        """Ask again from where both logs may agree: the leader's log lacks records that were fetched
+        (KIP-320)."""
         if position.fetch_offset is None or position.epochs.before(position.fetch_offset) is None:
             position.error = error  # The leader was asked nothing that it could say this to.
             return
@@ -407,7 +412,8 @@ class ConsumerCore(ReadAhead, TracedCore):
         self.wants_poll = True
 
     def _goes_back(self, position: FetchPosition) -> bool:
-        """It is known now where the log parts from what was handed out: go back there, or say it."""
+        """Go back to the offset, known by now, at which the log differs from the returned records, or raise
+        that."""
         assert position.parted_from is not None, "something was lost"
         last = position.parted_from - 1
         position.parted_from = None
@@ -439,7 +445,7 @@ class ConsumerCore(ReadAhead, TracedCore):
             )
             self._failed(position, error, now_ms)
         elif result.offset < 0:
-            # No record is as late as the time that was asked for: go on at the end.
+            # No record is as late as the wanted time: go on at the end.
             position.look_up = LATEST
             self.wants_poll = True
         else:
@@ -478,8 +484,9 @@ class ConsumerCore(ReadAhead, TracedCore):
         address: str,
         now_ms: float,
     ) -> None:
-        """What is deleted stays deleted, whoever says so. Of what lies beyond its log end a leader may not
-        have heard: it is asked again first (`hightide.consuming.loss_patience`)."""
+        """Handle an offset that is out of range. Deleted records stay deleted, whichever broker says so. But
+        a leader may not have heard of offsets beyond its log end: it is asked again first
+        (`hightide.consuming.loss_patience`)."""
         assert position.fetch_offset is not None, "it was fetched"
         position.failed(error, now_ms)
         is_deleted = position.fetch_offset < fetched.log_start_offset
@@ -535,5 +542,5 @@ class ConsumerCore(ReadAhead, TracedCore):
 
 
 def _is_owed_records(position: FetchPosition) -> bool:
-    """Whether records are known to be there that were not fetched, so that a leader answers at once."""
+    """Whether records are known to exist that were not fetched, so that a leader answers at once."""
     return position.fetch_offset is not None and position.fetch_offset < position.high_watermark

@@ -13,8 +13,8 @@ _RESETS: Final = ("earliest", "latest", "error")
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSettings:
-    """What `Consumer` documents. Raises InvalidArgumentError, naming the setting, its value and what it may
-    be."""
+    """The settings that `Consumer` documents. Raises InvalidArgumentError, naming the setting, its value and
+    the allowed values."""
 
     offset_reset: OffsetReset = "earliest"
     fetch_max_bytes: int = 4 << 20

@@ -1,13 +1,12 @@
-"""What becomes of a batch that no reader can open: the policy of consumers, range readers and Spark's source.
+"""The policy for a batch that no reader can open, shared by consumers, range readers and Spark's source.
 
 Rules of this file: no clock, no I/O.
 
-Theory of operation. A leader checks what it can see of a batch without opening it; a producer that lies
-behind that gets past it. Such a batch is the same on every replica, and would stop all consumers of its
-partition for ever. So a reader may go on behind it, where it was told to, and counts what it leaves out. A
-batch whose CRC does not fit its bytes is something else: it was good when it was written, another replica may
-hold it whole, and to leave it out would lose records that were acknowledged. That is an error under each
-policy.
+Theory of operation. A leader checks what it can see of a batch without opening it, so a batch that is wrong
+inside gets past it. Such a batch is the same on every replica, and would stop all consumers of its partition
+for ever. So a reader may skip it, if its policy says so, and counts the batches that it leaves out. A batch
+whose CRC does not fit its bytes is a different case. It was good when it was written, and another replica may
+hold it whole; to leave it out would lose records that were acknowledged. That is an error under each policy.
 """
 
 import logging
@@ -30,21 +29,22 @@ log = logging.getLogger("hightide.consumer")
 
 
 def check_policy(policy: str) -> None:
-    """Raises InvalidArgumentError."""
+    """Check a policy. Raises InvalidArgumentError."""
     if policy not in _POLICIES:
         raise InvalidArgumentError(f"on_corrupt_batch is {policy!r}; it may be one of {_POLICIES}")
 
 
 @dataclass(frozen=True, slots=True)
 class SkippedBatches:
-    """How much of one partition was left out since the reader was made; what is read again counts again."""
+    """The amount that was left out of one partition since the reader was made; records that are read again
+    count again."""
 
     batch_count: int
     record_count: int
 
 
 class CorruptBatches:
-    """One a reader. Thread-safe."""
+    """The batches that one reader has left out. Thread-safe."""
 
     def __init__(self, policy: OnCorruptBatch) -> None:
         self._policy = policy
@@ -53,13 +53,13 @@ class CorruptBatches:
 
     @property
     def skipped(self) -> Mapping[TopicPartition, SkippedBatches]:
-        """What was left out, by partition; those of which nothing was are not there."""
+        """The amounts that were left out, by partition; partitions without any are absent."""
         with self._lock:
             return dict(self._skipped)
 
     def opened(self, chunk: FetchedBatch, policy: OnCorruptBatch | None = None) -> Any:
-        """The rows of a chunk that are wanted, over the bytes that came; None where it is left out, which is
-        counted and logged. Called once a chunk. Raises CorruptBatchError, UnreadableBatchError."""
+        """The wanted rows of a chunk, over the received bytes, or None if the chunk is left out, which is
+        counted and logged. Called once for each chunk. Raises CorruptBatchError, UnreadableBatchError."""
         try:
             return _rows(chunk)
         except UnreadableBatchError as error:
@@ -79,7 +79,7 @@ class CorruptBatches:
 
 def _rows(chunk: FetchedBatch) -> Any:
     try:
-        # The CRC was checked when the batch came, if it was to be.
+        # The CRC was checked when the batch arrived, if that was wanted.
         columns = body.decode(chunk.batch, check_crc=False)
     except BatchError as error:
         raise _failure(chunk, error) from error
@@ -87,7 +87,7 @@ def _rows(chunk: FetchedBatch) -> Any:
 
 
 def _failure(chunk: FetchedBatch, error: BatchError) -> CorruptBatchError:
-    """Whether the bytes changed, or were written so."""
+    """The error that says whether the bytes were changed later, or written like that."""
     first, next_offset = chunk.header.base_offset, chunk.header.next_offset
     which = f"the batch of the offsets {first} to {next_offset - 1} of {chunk.partition} cannot be read"
     topic, partition = chunk.partition.topic, chunk.partition.partition

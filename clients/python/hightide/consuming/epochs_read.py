@@ -1,10 +1,10 @@
-"""In which leader epochs a consumer has read one partition: its half of the comparison by which a leader sees
-whether its log still holds what was read (KIP-320, KIP-279)."""
+"""The leader epochs in which a consumer has read one partition. With them, a leader checks whether its log
+still holds the records that were read (KIP-320, KIP-279)."""
 
 from typing import Final, NamedTuple
 
-# Elections are rare. A consumer that goes back further than this many of them goes back by what the leader
-# knows alone.
+# Elections are rare. A consumer that goes back further than this many epochs relies on the leader's knowledge
+# alone.
 EPOCHS_MAX: Final = 16
 
 
@@ -18,8 +18,9 @@ class EpochRead(NamedTuple):
 class EpochsRead:
     """The epochs of the records below a consumer's position; both epochs and offsets rise strictly.
 
-    Kept by `FetchPosition`, from the headers of the batches that it takes over. Only records count: a leader
-    may be of an epoch in which nothing was ever written, and no log remembers such an epoch for long.
+    Kept by `FetchPosition`, from the headers of the batches that it takes over. Only epochs with records
+    count: a leader may have an epoch in which no record was ever written, and no log remembers such an epoch
+    for long.
     """
 
     __slots__ = ("_entries",)
@@ -28,34 +29,36 @@ class EpochsRead:
         self._entries: list[EpochRead] = []
 
     def clear(self) -> None:
-        """Nothing is known: the position came from elsewhere."""
+        """Drop all epochs, because the position came from elsewhere."""
         self._entries.clear()
 
     def note(self, epoch: int, first_offset: int) -> None:
-        """A record of this epoch was read at this offset, after all others."""
+        """Note that a record of this epoch was read at this offset, after all others."""
         entries = self._entries
         if entries and entries[-1].epoch == epoch:
             return
         if entries and not (epoch > entries[-1].epoch and first_offset > entries[-1].first_offset):
-            # Epochs of a log rise. What was read before belongs to another history than this record.
+            # Epochs of a log rise. Records read before belong to another history than this one.
             entries.clear()
         entries.append(EpochRead(epoch, first_offset))
         del entries[:-EPOCHS_MAX]
 
     def before(self, offset: int) -> int | None:
-        """The epoch of the last record below an offset up to which was read; None where it is not known."""
+        """The epoch of the last record below an offset up to which records were read, or None if it is not
+        known."""
         return next((entry.epoch for entry in reversed(self._entries) if entry.first_offset < offset), None)
 
     def cut(self, offset: int) -> None:
-        """Forget what was read at this offset and beyond."""
+        """Drop the epochs of records at this offset and beyond."""
         self._entries = [entry for entry in self._entries if entry.first_offset < offset]
 
     def part_at(self, end_offset: int, epoch: int) -> int:
-        """The offset up to which a log may still agree with what was read; what was read beyond is forgotten.
+        """The offset up to which a log may still agree with the records that were read; the epochs of later
+        ones are dropped.
 
         `end_offset` and `epoch` are the leader's diverging_end_offset and diverging_epoch: it has no record
-        of a later epoch that was read. The histories may part earlier still: with the epoch that is left
-        before that offset, the next fetch asks again.
+        of a later epoch that was read. The histories may differ even earlier: the next fetch asks again, with
+        the epoch that is left before that offset.
         """
         lost = next((entry.first_offset for entry in self._entries if entry.epoch > epoch), end_offset)
         offset = min(end_offset, lost)

@@ -1,4 +1,4 @@
-"""One Fetch RPC: the next batches of some partitions that one broker leads, or has a replica of."""
+"""One Fetch RPC: the next batches of some partitions that one broker leads, or has replicas of."""
 
 from dataclasses import dataclass
 
@@ -14,9 +14,9 @@ from hightide.v1.broker_service_pb2 import FetchPartition, FetchRequest
 
 @dataclass(frozen=True, slots=True)
 class FetchEntry:
-    """What is asked of one partition. An answer for an older generation than the partition's is dropped.
-    `last_fetched_epoch` is the leader epoch of the last record below `fetch_offset`, None where it is not
-    known (KIP-320)."""
+    """The part of the request for one partition. An answer for an older generation than the partition's is
+    dropped. `last_fetched_epoch` is the leader epoch of the last record below `fetch_offset`, or None if it
+    is not known (KIP-320)."""
 
     partition: TopicPartition
     topic_id: bytes
@@ -28,8 +28,8 @@ class FetchEntry:
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """What came of one partition: batches, or an error. Where the error is DivergingLogError,
-    `diverging_end_offset` and `diverging_epoch` say where the log parts from what was read."""
+    """The result of one partition: batches, or an error. For a DivergingLogError, `diverging_end_offset` and
+    `diverging_epoch` say where the log begins to differ from what was read."""
 
     high_watermark: int
     log_start_offset: int
@@ -150,8 +150,8 @@ class FetchCall(Call[tuple[Fetched, ...]]):
     def _split(
         self, batches: memoryview, fetch_offset: int
     ) -> tuple[tuple[tuple[BatchHeader, memoryview], ...], BatchError | None]:
-        """The batches up to the first that cannot be what was written, and what is wrong with that one. It
-        is asked for again when those before it were taken."""
+        """The batches up to the first damaged one, and the error of that one. It is fetched again when those
+        before it were taken."""
         found: list[tuple[BatchHeader, memoryview]] = []
         try:
             for at, batch_header in header.iterate(batches):
@@ -167,8 +167,8 @@ class FetchCall(Call[tuple[Fetched, ...]]):
 
 
 def _check_place(batch: BatchHeader, before: BatchHeader | None, fetch_offset: int) -> None:
-    """Offset and leader epoch are stamped by the leader, outside of the CRC: where they do not follow on what
-    was asked for, or on the batch in front, a disk has changed them. Raises CorruptBatch."""
+    """Check offset and leader epoch, which the leader stamps outside of the CRC: if they do not follow from
+    the request, or from the batch before, a disk has changed them. Raises CorruptBatch."""
     if before is None:
         if batch.base_offset > fetch_offset:
             raise CorruptBatch(f"offset {fetch_offset} was fetched, the offsets {_offsets(batch)} came")

@@ -1,4 +1,4 @@
-"""Where a consumer stands in one partition: what it fetches next, and what it has handed out."""
+"""The position of a consumer in one partition: what it fetches next, and what it has returned."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from hightide.records import TopicDescription, TopicPartition
 
 @dataclass(slots=True)
 class FetchedBatch:
-    """One fetched batch, without the `skip` records at its start that are not wanted. Only of use while
+    """One fetched batch. The first `skip` records of it are not wanted. It may be used only while
     `generation` is its partition's."""
 
     partition: TopicPartition
@@ -29,12 +29,12 @@ class FetchedBatch:
 
 
 class FetchPosition:
-    """One partition's state. `fetch_offset` is None while it has to be looked up as `look_up` says;
-    `position` is the offset of the next record to hand out, `taken_offset` the offset after the last one that
-    left the queue for being handed out. Seeking starts a new generation: what is under way for the old one is
-    dropped when it comes. `parted_from` is the offset up to which was read, while it is found out where the
-    log parts from that; `fell_from` the one that was out of range, while it is looked up where to go on.
-    `loss` knows for how long it has been called out of range."""
+    """The state of one partition. `fetch_offset` is None while it has to be looked up as `look_up` says.
+    `position` is the offset of the next record to return. `taken_offset` is the offset after the last record
+    that left the queue to be returned. Seeking starts a new generation: answers for the old one are dropped.
+    `parted_from` is the offset up to which records were read, while the client finds out where the log begins
+    to differ from them. `fell_from` is the offset that was out of range, while the client looks up where to
+    go on. `loss` knows for how long it has been reported out of range."""
 
     __slots__ = (
         "absent_since_ms",
@@ -91,17 +91,18 @@ class FetchPosition:
 
     @property
     def is_held(self) -> bool:
-        """Whether nothing is to be fetched or handed out: the user paused it, or its group takes it away."""
+        """Whether no records may be fetched or returned: the user paused the partition, or its group takes it
+        away."""
         return self.is_paused or self.is_stopping
 
     def is_in(self, described: TopicDescription) -> bool:
-        """Whether this is the topic, and the partition one of those, that a broker has described."""
+        """Whether this partition is one of the topic that a broker has described."""
         is_this_topic = not self.topic_id or described.topic_id == self.topic_id
         return is_this_topic and self.partition.partition < len(described.partitions)
 
     def seek(self, offset: int, leader_epoch: int | None = None) -> None:
-        """Fetch and hand out from this offset on. `leader_epoch` is the one of the last record below it,
-        where that is known: the leader then says whether its log still holds that record."""
+        """Fetch and hand out from this offset on. `leader_epoch` is that of the last record below it, if it
+        is known: the leader then checks whether its log still holds that record."""
         assert offset >= 0, "offsets begin at 0"
         self.epochs.clear()
         if leader_epoch is not None and leader_epoch >= 0 and offset > 0:
@@ -109,20 +110,20 @@ class FetchPosition:
         self._go_to(offset)
 
     def reset(self, look_up: OffsetAt) -> None:
-        """Look up where to go on."""
+        """Look up the offset at which to go on."""
         self.epochs.clear()
         self._go_to(None)
         self.look_up = look_up
 
     def found(self, offset: int) -> None:
-        """The look-up was answered."""
+        """Take over the result of the look-up."""
         self.worked()
         self.fetch_offset = self.position = self.taken_offset = offset
 
     def part(self, end_offset: int, epoch: int, log_start_offset: int) -> bool:
-        """The leader's log does not hold all that was fetched: fetch again from where they may still agree,
-        which is not beyond `end_offset`. Returns whether records that were handed out are lost, which
-        `parted_from` then tells; otherwise it is only what waits in the queue, and nobody has seen it."""
+        """Fetch again from where the logs may still agree, which is not beyond `end_offset`: the leader's log
+        does not hold all that was fetched. Returns whether records that were returned are lost; `parted_from`
+        then has their offset. Otherwise only records in the queue are lost, which nobody has seen."""
         assert self.taken_offset is not None, "it was fetched"
         taken = self.taken_offset
         agreed = self.epochs.part_at(end_offset, epoch)
@@ -150,7 +151,7 @@ class FetchPosition:
         self.worked()
 
     def take_over(self, batches: Iterable[tuple[BatchHeader, memoryview]]) -> list[FetchedBatch]:
-        """What is wanted of fetched batches. The first one may begin below the offset that was asked for."""
+        """The wanted part of fetched batches. The first batch may begin below the wanted offset."""
         assert self.fetch_offset is not None, "nothing was asked for"
         chunks = []
         for header, batch in batches:
@@ -164,14 +165,14 @@ class FetchPosition:
         return chunks
 
     def worked(self) -> None:
-        """An answer without an error came."""
+        """Note an answer without an error."""
         self.failing_since_ms = None
         self.last_error = None
         self.attempts = 0
         self.loss.clear()
 
     def failed(self, error: HightideError, now_ms: float) -> None:
-        """An attempt failed, and will be made again."""
+        """Note a failed attempt, which will be repeated."""
         self.last_error = error
         self.attempts += 1
         if self.failing_since_ms is None:

@@ -1,7 +1,8 @@
-"""What a consumer hands out: fetched batches as records, or as Arrow. Shared by threads and asyncio.
+"""The records that a consumer returns: fetched batches as records, or as Arrow. Shared by threads and
+asyncio.
 
-A chunk is decoded whole. What is left of it stays here, so that poll(), iteration and poll_arrow() can be
-mixed and each goes on where the last one stopped.
+A chunk is decoded whole. The rest of it stays here, so that poll(), iteration and poll_arrow() can be mixed
+and each goes on where the last one stopped.
 """
 
 from collections.abc import Iterator
@@ -29,8 +30,7 @@ ARROW_SCHEMA_WITH_HEADERS: Final = ARROW_SCHEMA.append(pa.field("headers", body.
 
 
 class RecordsInDelivery:
-    """What is left of the chunk that is being handed out. Guarded by the consumer being used by one
-    thread."""
+    """The rest of the chunk that is being returned. Needs no lock, because one thread uses the consumer."""
 
     def __init__(self, core: ReadAhead) -> None:
         self._core = core
@@ -44,7 +44,7 @@ class RecordsInDelivery:
 
     @property
     def partition(self) -> TopicPartition | None:
-        """The partition that is being handed out, if any."""
+        """The partition whose records are being returned, if any."""
         return None if self._chunk is None else self._chunk.partition
 
     @property
@@ -54,13 +54,13 @@ class RecordsInDelivery:
         return self._chunk.header.base_offset + self._chunk.skip + self._at
 
     def settle(self) -> None:
-        """Tell the core how far the records were handed out. Called with the lock, before positions
+        """Report to the core how far the records were returned. Called with the lock, before positions
         matter."""
         if self._chunk is not None:
             self._core.handed_out(self._chunk, self.next_offset)
 
     def give_up(self) -> None:
-        """Give the rest back to the core. Called with the lock, before a seek and before poll_arrow()."""
+        """Return the rest to the core. Called with the lock, before a seek and before poll_arrow()."""
         chunk, self._chunk = self._chunk, None
         self._is_interrupted = False
         if chunk is None:
@@ -82,19 +82,19 @@ class RecordsInDelivery:
         return self._is_interrupted
 
     def settled_offset(self, partition: TopicPartition) -> int | None:
-        """The offset up to which the user is done with the records of a partition, where a chunk of it is
-        being iterated on: below the record in hand. Called with the lock, from any thread."""
+        """The offset up to which the user is done with the records of a partition whose chunk is being
+        iterated: below the record that the user has. Called with the lock, from any thread."""
         chunk = self._chunk
         if chunk is None or chunk.partition != partition or not self._core.is_current(chunk):
             return None
         if not self._is_iterated:
-            # One poll() may have brought earlier chunks too, all of which the user has in hand.
+            # One poll() may have returned earlier chunks too, all of which the user still has.
             return None
         return chunk.header.base_offset + chunk.skip + self._settled_at
 
     def begin(self, chunk: FetchedBatch) -> None:
-        """Hand out this chunk's records next; none where it is left out, and the position goes past it.
-        Raises CorruptBatchError."""
+        """Return this chunk's records next. If the chunk is left out, there are none, and the position moves
+        past it. Raises CorruptBatchError."""
         assert not self.has_records, "one chunk after the other"
         columns = self.corrupt.opened(chunk)
         if columns is None:
@@ -134,7 +134,8 @@ class RecordsInDelivery:
         return taken
 
     def iterate(self) -> Iterator[Record]:
-        """The rest of the current chunk, one by one; who stops in the middle loses nothing."""
+        """Yield the rest of the current chunk, one by one; a caller that stops in the middle loses no
+        record."""
         records = self._records
         self._settled_at, self._is_iterated = self._at, True
         while self._at < len(records) and not self._is_interrupted:
@@ -142,13 +143,13 @@ class RecordsInDelivery:
             yield records[self._at - 1]
             if records is not self._records:
                 return
-            # Whoever comes back for the next one is done with this one.
+            # A caller that asks for the next record is done with this one.
             self._settled_at = self._at
 
     def as_arrow(self, chunks: list[FetchedBatch]) -> tuple[Any, list[FetchedBatch]]:
-        """Chunks of one partition as one RecordBatch, and those that are to be put back: where one cannot be
-        read, it and what follows, so that the user has all before it. Raises CorruptBatchError where it is
-        the first."""
+        """Chunks of one partition as one RecordBatch, and the chunks to put back: if one cannot be read, that
+        one and those after it, so that the user gets all before it. Raises CorruptBatchError if it is the
+        first."""
         tables: list[Any] = []
         for at, chunk in enumerate(chunks):
             try:
@@ -184,7 +185,7 @@ def _headers(columns: Any) -> list[tuple[tuple[str, bytes], ...]] | None:
 
 
 class _Counting:
-    """0, 1, 2, … as an Arrow array, made once and sliced."""
+    """The numbers 0, 1, 2, … as an Arrow array, made once and sliced."""
 
     def __init__(self) -> None:
         self._numbers = pa.array(range(1024), pa.int64())
@@ -215,8 +216,8 @@ def _arrow(chunk: FetchedBatch, columns: Any) -> Any:
 
 
 def gather(core: ReadAhead) -> list[FetchedBatch]:
-    """The next chunks for one poll_arrow(): the next one, and as many small ones behind it as belong to the
-    same partition. Called with the lock."""
+    """The chunks for one poll_arrow(): the next one, and as many small ones after it as belong to the same
+    partition. Called with the lock."""
     first = core.next_chunk()
     if first is None:
         return []

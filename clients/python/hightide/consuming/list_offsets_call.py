@@ -1,4 +1,5 @@
-"""One ListOffsets RPC of a consumer: where some partitions that one broker leads shall be read from."""
+"""One ListOffsets RPC of a consumer: the offsets at which to begin, for some partitions that one broker
+leads."""
 
 from hightide.calls.call import MessageCall, Method
 from hightide.consuming.fetch_call import FetchEntry
@@ -6,7 +7,7 @@ from hightide.v1.broker_service_pb2 import ListOffsetsRequest, ListOffsetsRespon
 
 
 class LookUpCall(MessageCall[ListOffsetsResponse]):
-    """A ListOffsets call, with what it was made for."""
+    """A ListOffsets call, with its purpose."""
 
     __slots__ = ("entries",)
 

@@ -1,15 +1,17 @@
-"""When a client believes a broker that says that what was committed is not there.
+"""The rule for believing a broker that says that committed records are not there.
 
 Rules of this file: no clock, no I/O; time comes in as `now_ms`.
 
-A broker that was stopped for a while, or is cut off and still reached by clients, answers as of then: it
-holds no lease on reading. To whoever names the epoch of what it has read it says that it is behind (KIP-320).
-Whoever cannot, because its position came from elsewhere, is told that the offset lies beyond the log end.
+A broker that was stopped for a while, or is cut off and still reached by clients, answers from its old state:
+it holds no lease on reading. A client that names the epoch of the records it has read learns that the broker
+is behind (KIP-320). A client that cannot, because its position came from elsewhere, is told that the offset
+lies beyond the log end.
 
-So one such answer is never believed. The newest leader that is known is asked again, and meanwhile one broker
-after the other who leads. The loss is certain when it was told for LOSS_PATIENCE_MS without a break, and
-another broker than the one that tells it has answered meanwhile and knew of no newer leader. Where no other
-one answers, it stays uncertain until the client's own budget ends. Shared by `RangeCore` and `ConsumerCore`.
+So one such answer is never believed. The newest known leader is asked again, and meanwhile one broker after
+the other is asked for the leader. The loss is certain when it was reported for LOSS_PATIENCE_MS without a
+break, and a broker other than the one that reports it has answered meanwhile and knew of no newer leader. If
+no other broker answers, it stays uncertain until the client's own budget ends. Shared by `RangeCore` and
+`ConsumerCore`.
 """
 
 from typing import Final
@@ -21,7 +23,7 @@ LOSS_PATIENCE_MS: Final = 2_000
 
 
 class LossPatience:
-    """One a position. `clear` whenever anything else was answered."""
+    """The reports of a loss at one position. Call `clear` after any other answer."""
 
     __slots__ = ("_kind", "_since_ms", "_since_version")
 
@@ -29,7 +31,7 @@ class LossPatience:
         self.clear()
 
     def clear(self) -> None:
-        """Nothing is lost, as far as is known."""
+        """Drop the reports: as far as is known, nothing is lost."""
         self._kind: type[HightideError] | None = None
         self._since_ms = 0.0
         self._since_version = 0
@@ -37,8 +39,8 @@ class LossPatience:
     def is_certain(
         self, loss: HightideError, cluster: Cluster, now_ms: float, *, told_by: str | None = None
     ) -> bool:
-        """Note that this loss was told, and say whether it is to be believed by now. `told_by` is the address
-        of the broker that told it; None where it is the metadata that says so."""
+        """Note a report of this loss. Returns whether it is to be believed by now. `told_by` is the address
+        of the broker that reported it; None if the metadata says so."""
         if self._kind is not type(loss):
             self._kind, self._since_ms, self._since_version = type(loss), now_ms, cluster.version
             return False

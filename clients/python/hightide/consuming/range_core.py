@@ -1,9 +1,10 @@
-"""The decisions of reading one range of a partition: whom to ask, what is taken, and which loss it is when
-records are not there any more. Sans-IO, in the way of `hightide.cluster.operations`.
+"""The decisions of reading one range of a partition: which broker to ask, what to take, and which loss to
+report if records are no longer there. Sans-IO, in the way of `hightide.cluster.operations`.
 
-What a broker says may be out of date: it was stopped for a while, or has not heard of a new topic yet. So a
-loss is only told when it is certain (`hightide.consuming.loss_patience`), with the metadata asked of one
-broker after the other meanwhile; what may pass is borne with until the whole budget went without progress.
+A broker's answer may be out of date: the broker was stopped for a while, or has not heard of a new topic yet.
+So a loss is reported only when it is certain (`hightide.consuming.loss_patience`); meanwhile one broker after
+the other is asked for metadata. Errors that may pass are tolerated until the whole budget went by without
+progress.
 """
 
 from collections.abc import Callable
@@ -36,7 +37,7 @@ from hightide.records import TopicPartition
 from hightide.v1.broker_service_pb2 import DescribeReplicasRequest, DescribeReplicasResponse
 
 FETCH_WAIT_MS: Final = 500
-# A leader that was stopped answers nothing, and another one is there soon; the time doubles while it is not.
+# A stopped leader answers nothing, and another one is there soon; the time doubles until then.
 FIRST_TIMEOUT_MS: Final = 5_000
 
 _LOSSES: Final = (
@@ -50,7 +51,7 @@ _LOSSES: Final = (
 
 @dataclass(frozen=True, slots=True)
 class RangeReadSettings:
-    """What `RangeReader` documents. Raises InvalidArgumentError."""
+    """The settings that `RangeReader` documents. Raises InvalidArgumentError."""
 
     fetch_max_bytes: int = 4 << 20
     prefetch_bytes: int = 16 << 20
@@ -73,7 +74,7 @@ class RangeReadSettings:
 
 @dataclass(frozen=True, slots=True)
 class WantedRange:
-    """The offsets [start, end) of a partition of the topic with this id; of the leader's log, or of the
+    """The offsets [start, end) of a partition of the topic with this id, in the leader's log or in the
     replica on one broker. Raises InvalidArgumentError."""
 
     partition: TopicPartition
@@ -88,8 +89,8 @@ class WantedRange:
 
 
 class RangeCore(Operations):
-    """Where the reading of one range stands. `cluster` is shared by all that one client reads: whoever drives
-    this guards it. `offset` is what is fetched next."""
+    """The state of reading one range. `cluster` is shared by all reads of one client, and guarded by the
+    driver. `offset` is fetched next."""
 
     def __init__(
         self, wanted: WantedRange, settings: RangeReadSettings, cluster: Cluster, clock: Callable[[], float]
@@ -111,8 +112,8 @@ class RangeCore(Operations):
 
     def fetch(self) -> Operation[list[FetchedBatch]]:
         """The next batches of the range, at least one. Raises RangeDeletedError, RangeLostError,
-        TopicRecreatedError, UnknownTopicError, UnknownPartitionError, CorruptBatchError, and what stood in
-        the way last when there was no progress for the whole budget."""
+        TopicRecreatedError, UnknownTopicError, UnknownPartitionError, CorruptBatchError, and the last error
+        when there was no progress for the whole budget."""
         assert not self.is_done, "there is something left to fetch"
         self._begin_budget()
         self._attempts = 0
@@ -124,7 +125,7 @@ class RangeCore(Operations):
             if not isinstance(outcome, HightideError):
                 return outcome
             if self._attempts == 0:
-                # What was fetched ahead may have waited for its reader for long.
+                # Batches that were fetched ahead may have waited for their reader for long.
                 self._begin_budget()
             self._attempts += 1
             self._bear(outcome)
@@ -135,7 +136,7 @@ class RangeCore(Operations):
         self._end_ms = self._clock() + self._budget_ms
 
     def _bear(self, error: HightideError) -> None:
-        """Raise what is certain by now, or has lasted for too long."""
+        """Raise an error that is certain by now, or has lasted for too long."""
         now_ms = self._clock()
         if not isinstance(error, _LOSSES):
             self._loss.clear()
@@ -145,7 +146,8 @@ class RangeCore(Operations):
             raise error
 
     def _attempt(self) -> Operation[list[FetchedBatch] | HightideError]:
-        """Fetch once: something of the range, or why there is nothing. Raises what does not pass."""
+        """Fetch once. Returns batches of the range, or the reason why there are none. Raises permanent
+        errors."""
         self._told_by = None
         whom = self._whom()
         if isinstance(whom, HightideError):
@@ -214,7 +216,7 @@ class RangeCore(Operations):
         )
 
     def _take(self, fetched: Fetched) -> list[FetchedBatch]:
-        """What is in the range. The first batch may begin before it, the last one end behind it."""
+        """The part in the range. The first batch may begin before it, the last one end after it."""
         chunks = []
         for header, batch in fetched.batches:
             if header.next_offset <= self.offset:
@@ -254,8 +256,9 @@ class RangeCore(Operations):
         return error
 
     def _nothing_yet(self, address: str, fetched: Fetched) -> Operation[list[FetchedBatch] | HightideError]:
-        """Whoever was asked has not committed the offset, which was committed when the range was told: a new
-        leader will soon find that out, and a follower hear of it; unless the log ends before it."""
+        """Handle a broker that has not committed the offset, which was committed when the range was chosen. A
+        new leader will soon find that out, and a follower will hear of it, unless the log ends before the
+        offset."""
         later = self._error(
             OffsetNotAvailableError,
             f"offset {self.offset} was to be read, and {address} knows of no more than "

@@ -1,11 +1,11 @@
-"""What a consumer reads, and what of it was fetched ahead of its user.
+"""The partitions that a consumer reads, and the batches that were fetched ahead of its user.
 
 Rules of this file: no clock, no I/O, no threads.
 
-Theory of operation. Each partition has a `FetchPosition`. What is fetched waits in `chunks`, those of all
-partitions in one queue, until the user takes it; what comes to its turn while its partition is held waits
-aside, and goes first when that is released. Seeking begins another generation of the position: chunks of an
-older one are dropped when their turn comes.
+Theory of operation. Each partition has a `FetchPosition`. Fetched batches wait in `chunks`, those of all
+partitions in one queue, until the user takes them. If the turn of a batch comes while its partition is held,
+it waits aside, and goes first when the partition is released. Seeking begins another generation of the
+position: chunks of an older one are dropped when their turn comes.
 """
 
 from collections import deque
@@ -18,8 +18,7 @@ from hightide.records import TopicPartition
 
 
 class ReadAhead:
-    """The positions and the queue. `wants_poll` is set when there may be something to fetch that there was
-    not before."""
+    """The positions and the queue. `wants_poll` is set when there may be more to fetch than before."""
 
     def __init__(self, settings: ConsumerSettings) -> None:
         self.settings = settings
@@ -28,7 +27,7 @@ class ReadAhead:
         self.wants_poll = False
         self._held: dict[TopicPartition, list[FetchedBatch]] = {}
 
-    # -- where the user is -----------------------------------------------------------------------------------
+    # -- the user's position ---------------------------------------------------------------------------------
 
     def position_of(self, partition: TopicPartition) -> FetchPosition:
         """The state of an assigned partition. Raises NotAssignedError."""
@@ -42,26 +41,27 @@ class ReadAhead:
         return position
 
     def seek(self, partition: TopicPartition, offset: int, leader_epoch: int | None = None) -> None:
-        """Go on at an offset. With the leader epoch of the last record below it, as it was committed with the
-        offset, a log that has lost that record is noticed (KIP-320); None or -1 where it is not known."""
+        """Go on at an offset. With the leader epoch of the last record below it, as committed with the
+        offset, a log that has lost that record is noticed (KIP-320); None or -1 if it is not known."""
         self.position_of(partition).seek(offset, leader_epoch)
         self.wants_poll = True
 
     def reset(self, partition: TopicPartition, look_up: OffsetAt) -> None:
-        """Go on where a look-up says."""
+        """Go on at the result of a look-up."""
         self.position_of(partition).reset(look_up)
         self.wants_poll = True
 
     def leader_epoch_before(self, partition: TopicPartition, offset: int) -> int:
-        """The leader epoch of the last record below an offset up to which was read, to be committed with that
-        offset; -1 where it is not known."""
+        """The leader epoch of the last record below an offset up to which records were read, to be committed
+        with that offset; -1 if it is not known."""
         epoch = self.position_of(partition).epochs.before(offset)
         return -1 if epoch is None else epoch
 
     # -- partitions that are held ----------------------------------------------------------------------------
 
     def pause(self, partition: TopicPartition) -> None:
-        """Neither fetch nor hand out, until it is resumed; the position stays. Raises NotAssignedError."""
+        """Neither fetch nor return records until the partition is resumed; the position stays. Raises
+        NotAssignedError."""
         self.position_of(partition).is_paused = True
 
     def resume(self, partition: TopicPartition) -> None:
@@ -74,16 +74,16 @@ class ReadAhead:
         return tuple(sorted(each for each, position in self.positions.items() if position.is_paused))
 
     def released(self, partition: TopicPartition) -> None:
-        """The partition may not be held any more: what waits of it is handed out first."""
+        """Put the waiting batches of a partition that may no longer be held first."""
         position = self.positions.get(partition)
         if position is not None and not position.is_held:
             self.chunks.extendleft(reversed(self._held.pop(partition, [])))
             self.wants_poll = True
 
-    # -- handing out -----------------------------------------------------------------------------------------
+    # -- returning batches -----------------------------------------------------------------------------------
 
     def next_chunk(self) -> FetchedBatch | None:
-        """The next batch to hand out, or None. It counts as handed out only by `handed_out`."""
+        """The next batch to return, or None. It counts as returned only after `handed_out`."""
         while self.chunks:
             chunk = self.chunks.popleft()
             position = self.positions.get(chunk.partition)
@@ -101,7 +101,7 @@ class ReadAhead:
         return None
 
     def put_back(self, chunk: FetchedBatch) -> None:
-        """The rest of a chunk was not handed out; it comes first next time."""
+        """Put the rest of a chunk that was not returned first in the queue."""
         position = self.positions.get(chunk.partition)
         if position is not None and position.generation == chunk.generation:
             position.buffered_bytes += len(chunk.batch)
@@ -109,25 +109,25 @@ class ReadAhead:
             self.chunks.appendleft(chunk)
 
     def handed_out(self, chunk: FetchedBatch, next_offset: int) -> None:
-        """Records below this offset were handed out."""
+        """Note that records below this offset were returned."""
         position = self.positions.get(chunk.partition)
         if position is not None and position.generation == chunk.generation:
             position.position = next_offset
 
     def is_current(self, chunk: FetchedBatch) -> bool:
-        """Whether the position of the partition has not been moved since the chunk was fetched."""
+        """Whether the partition's position has not been moved since the chunk was fetched."""
         position = self.positions.get(chunk.partition)
         return position is not None and position.generation == chunk.generation
 
-    # -- what is not wanted any more ------------------------------------------------------------------------
+    # -- dropping batches ------------------------------------------------------------------------------------
 
     def let_go(self, partition: TopicPartition) -> FetchPosition | None:
-        """Read a partition no more; what was fetched of it is dropped. Returns where it was."""
+        """Stop reading a partition and drop what was fetched of it. Returns its state."""
         self._held.pop(partition, None)
         return self.positions.pop(partition, None)
 
     def drop(self, partition: TopicPartition) -> None:
-        """What waits of a partition is not to be handed out; the position stays."""
+        """Drop the waiting batches of a partition; the position stays."""
         self.chunks = deque(chunk for chunk in self.chunks if chunk.partition != partition)
         self._held.pop(partition, None)
 
@@ -135,10 +135,11 @@ class ReadAhead:
 
     @property
     def buffered_bytes(self) -> int:
-        """What was fetched and waits to be handed out; what is held leaves the others their room."""
+        """The size of the batches that wait to be returned. Those of held partitions do not count, so that
+        the others keep their room."""
         return sum(each.buffered_bytes for each in self.positions.values() if not each.is_held)
 
     def is_full(self, position: FetchPosition) -> bool:
-        """Whether enough of a partition waits, so that no more is to be fetched of it."""
+        """Whether enough of a partition waits, so that no more of it should be fetched."""
         share = self.settings.prefetch_bytes // max(1, len(self.positions))
         return position.buffered_bytes >= max(share, self.settings.fetch_max_bytes)
