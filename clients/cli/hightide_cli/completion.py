@@ -1,4 +1,4 @@
-"""`hightide completion`: what makes a shell complete commands, options and names."""
+"""`hightide completion`: the scripts that make a shell complete commands, options and names."""
 
 import click
 
@@ -26,5 +26,5 @@ def completion(ctx: click.Context, shell: str) -> None:
     assert made is not None, f"click knows {shell}"
     root = ctx.find_root().command
     source = made(root, {}, "hightide", "_HIGHTIDE_COMPLETE")
-    # `source()` would start the shell, to see whether it is recent: whoever asks may have another one here.
+    # `source()` would start the shell, to see whether it is recent; the user's shell may be another one.
     click.echo(source.source_template % source.source_vars())

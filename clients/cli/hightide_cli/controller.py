@@ -108,7 +108,7 @@ def _document(described: "ClusterDescription") -> "ControllerDocument":
 
 
 def _successor(admin: "Admin", epoch: int) -> "ClusterDescription":
-    """Whoever reigns in a later epoch. Raises ControllerUnavailableError where nobody does in time."""
+    """The active controller of a later epoch. Raises ControllerUnavailableError if there is none in time."""
     from hightide.errors import ControllerUnavailableError
 
     give_up_s = time.monotonic() + _SUCCESSOR_TIMEOUT_MS / 1000

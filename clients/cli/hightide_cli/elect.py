@@ -1,4 +1,4 @@
-"""`hightide elect`: change who leads, by hand."""
+"""`hightide elect`: changes of leaders at an operator's request."""
 
 from typing import TYPE_CHECKING
 
@@ -77,7 +77,7 @@ def unclean(ctx: click.Context, topic: str, partition: int, yes: bool, dry_run: 
     here = TopicPartition(topic, partition)
     with open_admin(ctx) as admin:
         (described,) = admin.describe_topics([topic])
-        # What cannot be done is told before anybody is asked about it.
+        # An election that is not possible is reported before the user is asked.
         _fail_where_refused(admin.elect_leaders("unclean", [here], validate_only=True))
         isr = described.partitions[partition].isr
         ends = _log_ends(admin, here, described.topic_id)
@@ -108,7 +108,7 @@ def _warning(here: "TopicPartition", isr: tuple[int, ...], ends: dict[int, int])
 
 
 def _log_ends(admin: "Admin", here: "TopicPartition", topic_id: bytes) -> dict[int, int]:
-    """Where the log of each live replica ends."""
+    """The end of the log of each live replica."""
     return {
         each.broker_id: each.log_end_offset
         for each in admin.describe_replicas([here.topic]).replicas

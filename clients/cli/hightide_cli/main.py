@@ -125,8 +125,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _traced(words: Sequence[str]) -> AbstractContextManager[object]:
-    """Where the environment says that this is traced, the command is a span, and what the cluster does for it
-    names that. Nothing is imported otherwise."""
+    """A span for the command, if the environment enables tracing; the cluster's work for it joins that trace.
+    Otherwise nothing is imported."""
     if not any(name == "HIGHTIDE_TRACE_DIR" or name.startswith("OTEL_EXPORTER_OTLP_") for name in os.environ):
         return nullcontext()
     from hightide_local.traces.client_traces import command_span
@@ -137,10 +137,10 @@ def _traced(words: Sequence[str]) -> AbstractContextManager[object]:
 
 def _fail(sentence: str, exit_code: int) -> int:
     lines = [line.strip() for line in sentence.splitlines() if line.strip()] or ["it failed"]
-    # A long message quotes the end of a log: what it says first, and how the log ends.
+    # A long message quotes the end of a log: its beginning and the end of the log are kept.
     text = " ".join(dict.fromkeys((lines[0], lines[-1])))
     if not text.isprintable():
-        # Servers, files and logs are quoted, and none of them may steer the terminal.
+        # The text quotes servers, files and logs, and none of them may control the terminal.
         from hightide_cli.printing.rendering import printable
 
         text = printable(text)

@@ -21,7 +21,7 @@ On this machine, or wherever --master says. Needs a JDK 17 or later.
 
 
 class _PipelineGroup(LazyGroup):
-    """Hands on what was chosen in front of the command, which the pipelines' own options do not see."""
+    """Passes on the choices made before the command, which the pipelines' own options do not see."""
 
     def invoke(self, ctx: click.Context) -> object:
         chosen = choices(ctx)

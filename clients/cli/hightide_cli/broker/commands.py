@@ -58,7 +58,7 @@ def list_brokers(ctx: click.Context) -> None:
 
 
 def wide_brokers(admin: "Admin", described: "ClusterDescription") -> str:
-    """The brokers with what each says of itself; `cluster info -o wide` shows them, too."""
+    """The brokers with what each reports about itself; `cluster info -o wide` shows them, too."""
     from hightide_cli.broker.tables import since_text
     from hightide_cli.cluster.server_survey import survey
 

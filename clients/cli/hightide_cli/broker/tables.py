@@ -1,4 +1,4 @@
-"""What is told of brokers: pure, places and figures in, rows and documents out."""
+"""Tables and documents about brokers: pure, places and figures in, rows and documents out."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class DirectoryRow:
 
 
 def directory_rows(directories: "Iterable[LogDirectory]") -> list[DirectoryRow]:
-    """Number them. A broker that does not answer has one row that says so."""
+    """Number the log directories. A broker that does not answer has one row that says so."""
     rows: list[DirectoryRow] = []
     counted: dict[int, int] = {}
     for each in directories:
@@ -97,12 +97,12 @@ def _percent_used(row: DirectoryRow) -> str | None:
 
 
 def since_text(started_at_ms: int) -> str:
-    """When a process began to serve, as people read it."""
+    """The time when a process began to serve, as people read it."""
     return f"{datetime.fromtimestamp(started_at_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 def server_pairs(said: "Surveyed | None") -> list[tuple[str, Cell]]:
-    """What a server says of itself, a line each."""
+    """The facts that a server reports about itself, one for each line."""
     if said is None:
         return []
     if said.description is None:
@@ -119,7 +119,7 @@ def server_pairs(said: "Surveyed | None") -> list[tuple[str, Cell]]:
 
 
 def server_document(said: "Surveyed | None") -> "ServerDocument | None":
-    """The same as JSON; None where the server does not answer."""
+    """The same as JSON; None if the server does not answer."""
     if said is None or said.description is None:
         return None
     own = said.description
@@ -154,13 +154,14 @@ def replica_rows(replicas: "Iterable[ReplicaDescription]", broker_id: int) -> li
 
 @dataclass(frozen=True, slots=True)
 class DrainPlan:
-    """What a broker leads that another one could lead (`movable`), and what only it could (`stuck`)."""
+    """The partitions that a broker leads: those that another broker could lead (`movable`), and the others
+    (`stuck`)."""
 
     movable: tuple[tuple[str, int], ...]
     stuck: tuple[tuple[str, int], ...]
 
     def sentence(self, broker_id: int, led: int, remaining: int, dry_run: bool) -> str:
-        """What was or would be done."""
+        """The sentence about what was done, or would be done."""
         moved = led - remaining if not dry_run else len(self.movable)
         verb = "would move" if dry_run else "moved"
         lines = [f"broker {broker_id}: {moved} of {led} leaders {verb} to other brokers"]
@@ -178,7 +179,7 @@ class DrainPlan:
 
 
 def drain_plan(topics: "Iterable[TopicDescription]", broker_id: int, alive: Collection[int]) -> DrainPlan:
-    """Look at what a broker leads, before it is drained."""
+    """Look at the partitions that a broker leads, before it is drained."""
     movable: list[tuple[str, int]] = []
     stuck: list[tuple[str, int]] = []
     for topic in topics:

@@ -1,1 +1,1 @@
-"""`hightide cluster`: what the controller sees, and asking servers who they are."""
+"""`hightide cluster`: the cluster as the controller sees it, and questions to servers about themselves."""

@@ -72,7 +72,7 @@ def info(ctx: click.Context) -> None:
 def _standbys(
     described: ClusterDescription, coordinators: Sequence[str | None]
 ) -> "list[tuple[str, ServerAddress]]":
-    """Which controllers and coordinators are there and decide nothing now."""
+    """The controllers and coordinators that are running but not active."""
     active = {described.controller_address, *coordinators}
     return [
         (kind, each)
@@ -83,7 +83,7 @@ def _standbys(
 
 
 def _standing_by(described: ClusterDescription, coordinators: Sequence[str | None]) -> list[tuple[str, Cell]]:
-    """A line; none from a controller that does not tell."""
+    """A line about them; none if the controller does not send them."""
     if not described.controllers:
         return []
     named = [

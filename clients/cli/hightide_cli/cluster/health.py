@@ -1,4 +1,4 @@
-"""`hightide cluster health`: whether all is well, and what is not."""
+"""`hightide cluster health`: whether all is well, and what is wrong if not."""
 
 import click
 

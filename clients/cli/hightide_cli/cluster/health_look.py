@@ -1,4 +1,4 @@
-"""One look at the health of a cluster: whom it asks, and whom else where those do not answer."""
+"""One look at the health of a cluster: which servers it asks, and which others if those do not answer."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class UnreachableError(click.ClickException):
-    """Nobody can be asked; the message says who was."""
+    """No server can be reached; the message says which were tried."""
 
     exit_code = EXIT_UNREACHABLE
 
 
 def look(ctx: click.Context, timeout_ms: int) -> "tuple[ClusterDescription, Holdings]":
-    """Ask the controller and the brokers; without a controller, a broker in its place. Raises
-    UnreachableError where no broker answers."""
+    """Ask the controller and the brokers; without a controller, ask a broker in its place. Raises
+    UnreachableError if no broker answers."""
     from hightide.errors import BrokersUnavailableError, HightideError
 
     from hightide_cli.command_line.connections import open_admin
@@ -32,13 +32,13 @@ def look(ctx: click.Context, timeout_ms: int) -> "tuple[ClusterDescription, Hold
         except BrokersUnavailableError as error:
             raise _unreachable(ctx, error) from error
         except HightideError:
-            # Brokers know of none, or the one that they know of does not answer.
+            # Brokers know of no controller, or the one that they know does not answer.
             return _without_controller(ctx, admin, timeout_ms)
         try:
             arriving = _arriving(admin) if described.reassignment_count else 0
             return described, _holdings(admin, described, arriving)
         except HightideError as error:
-            # It answered a moment ago.
+            # A broker answered a moment ago.
             raise _unreachable(ctx, error) from error
 
 
@@ -82,7 +82,7 @@ def _holdings(admin: "Admin", described: "ClusterDescription", arriving: int) ->
         listing = admin.describe_replicas()
         directories = admin.describe_log_directories()
     except HightideError as error:
-        # The controller has answered; that no broker does is what is to be told.
+        # The controller has answered; the sentence must say that no broker does.
         alive = [each.broker_id for each in described.brokers if each.alive]
         return Holdings(silent_brokers=dict.fromkeys(alive, str(error)), arriving=arriving)
     failed = failed_directories(listing, directories)
@@ -92,7 +92,7 @@ def _holdings(admin: "Admin", described: "ClusterDescription", arriving: int) ->
 
 
 def silent_coordinators(admin: "Admin", coordinators: Iterable[str | None]) -> dict[str, str]:
-    """Which of these addresses do not answer, and why. Brokers tell of a coordinator that died for as long as
+    """The addresses among these that do not answer, and why. Brokers name a dead coordinator for as long as
     its session lasts."""
     from hightide_cli.cluster.server_survey import survey
 
@@ -103,8 +103,8 @@ def silent_coordinators(admin: "Admin", coordinators: Iterable[str | None]) -> d
 def failed_directories(
     listing: "ReplicaListing", directories: "list[LogDirectory]"
 ) -> dict[tuple[int, int], int]:
-    """How many replicas live in each log directory that has failed, by broker and number; also where it is
-    none, since the next replica may be placed there."""
+    """The number of replicas in each failed log directory, by broker and number. Directories without replicas
+    are included, since the next replica may be placed there."""
     held = Counter((each.broker_id, each.log_directory) for each in listing.replicas if each.storage_failed)
     counted: Counter[int] = Counter()
     for each in directories:

@@ -1,4 +1,4 @@
-"""Whether a cluster is well, and what is not: sentences, figures and a document. Pure."""
+"""The health of a cluster: sentences, figures and a document. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,12 +21,12 @@ _NO_CONTROLLER = (
 
 @dataclass(frozen=True, slots=True)
 class Holdings:
-    """What the brokers say of themselves: failed log directories with how many replicas live there, by broker
-    and directory, and who does not answer, and why. `arriving`: partitions that count as under-replicated
-    only because a replica that is being moved to is not there yet (KIP-352). `coordinators`: the active one
-    of each shard of the consumer groups, none where there never was one: a cluster may do without.
-    `silent_coordinators`: which of them do not answer, and why: of one that died nobody else knows until its
-    session ends."""
+    """The brokers' reports about themselves. They name failed log directories, with the number of their
+    replicas, by broker and directory, and the brokers that do not answer, with the reason. `arriving` are
+    partitions that count as under-replicated only because a move has not brought a new replica into sync yet
+    (KIP-352). `coordinators` has the active one of each shard of the consumer groups; it is empty if there
+    never was one, since a cluster may do without. `silent_coordinators` are those that do not answer, with
+    the reason: until a dead one's session ends, nothing else shows its death."""
 
     failed_directories: dict[tuple[int, int], int] = field(default_factory=dict)
     silent_brokers: dict[int, str] = field(default_factory=dict)
@@ -49,12 +49,12 @@ def health_text(described: "ClusterDescription", holdings: Holdings) -> str:
 
 
 def has_controller(described: "ClusterDescription") -> bool:
-    """Whether a controller described it, and not a broker that was asked in its place."""
+    """Whether a controller described the cluster, rather than a broker that was asked in its place."""
     return described.controller_id >= 0
 
 
 def problems_of(described: "ClusterDescription", holdings: Holdings) -> list[str]:
-    """What is not well, one sentence each, the worst first."""
+    """The problems, one sentence each, the worst first."""
     counted = [
         (described.offline_partition_count, "without a leader"),
         (described.under_min_isr_partition_count, "with fewer replicas in sync than min.insync.replicas"),
@@ -145,7 +145,7 @@ def _without_coordinator(coordinators: Sequence[str | None]) -> list[str]:
 
 
 def coordinators_text(coordinators: Sequence[str | None]) -> str:
-    """Who coordinates the consumer groups."""
+    """The active coordinators of the consumer groups, as text."""
     if not coordinators:
         return "none was ever started"
     missing = [shard for shard, address in enumerate(coordinators) if address is None]

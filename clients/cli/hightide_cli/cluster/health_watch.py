@@ -1,4 +1,4 @@
-"""Following the health of a cluster: drawn anew on a terminal, else a line a look."""
+"""Following the health of a cluster: redrawn on a terminal, otherwise one line for each look."""
 
 import time
 from collections.abc import Callable
@@ -21,8 +21,8 @@ def watch_health(
     is_over_when_well: bool,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Look every so often until Ctrl-C, or until all is well; the exit code of the last look. A cluster that
-    cannot be reached is looked at again: whoever watches waits for it to come back."""
+    """Look repeatedly until Ctrl-C, or until all is well. Returns the exit code of the last look. A cluster
+    that cannot be reached is looked at again, because the user waits for it to come back."""
     code = EXIT_UNREACHABLE
     is_document = wants_document(ctx)
     try:
@@ -33,7 +33,8 @@ def watch_health(
                 except UnreachableError as error:
                     code, problems, text = EXIT_UNREACHABLE, [error.format_message()], error.format_message()
                     if is_document:
-                        # There is nothing to document; who reads the stream goes on with the next look.
+                        # There is no document to print; a program that reads the stream goes on with the next
+                        # look.
                         click.echo(f"error: {text}", err=True)
                 else:
                     problems, text = problems_of(described, holdings), health_text(described, holdings)

@@ -1,5 +1,5 @@
-"""What one broker knows of the cluster, asked for directly: for when there is no controller to ask, and for
-comparing what several of them say. Each question is one call that is bounded in time."""
+"""One broker's knowledge of the cluster, asked for directly. Used when there is no controller to ask, and to
+compare several brokers. Each question is one call that is bounded in time."""
 
 from collections.abc import Iterable, Sequence
 from types import TracebackType
@@ -17,20 +17,20 @@ NO_CONTROLLER = -1
 
 
 class MetadataProbe:
-    """A connection to whichever address it is asked to look at; use it as a with-block."""
+    """Connections to the addresses that are probed; use it as a with-block."""
 
     def __init__(self, timeout_ms: int) -> None:
         self._transport = Transport("hightide-cli")
         self._timeout_ms = timeout_ms
 
     def ask(self, address: str, *, all_topics: bool = False) -> GetMetadataResponse:
-        """What the broker at this address knows. Raises HightideError."""
+        """The knowledge of the broker at this address. Raises HightideError."""
         request = GetMetadataRequest(all_topics=all_topics)
         call = MessageCall(address, Method.GET_METADATA, self._timeout_ms, request, GetMetadataResponse)
         return self._transport.run(call)
 
     def ask_any(self, addresses: Iterable[str], *, all_topics: bool = False) -> GetMetadataResponse:
-        """What the first of them knows that answers. Raises BrokersUnavailableError."""
+        """The knowledge of the first of these brokers that answers. Raises BrokersUnavailableError."""
         tried: list[str] = []
         last: HightideError | None = None
         for address in addresses:
@@ -42,7 +42,7 @@ class MetadataProbe:
         raise BrokersUnavailableError(f"no broker answers: {last}", addresses=tried)
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._transport.close()
 
     def __enter__(self) -> Self:
@@ -55,18 +55,18 @@ class MetadataProbe:
 
 
 def address_of(endpoint: Endpoint) -> str | None:
-    """host:port, None where there is nobody."""
+    """host:port, or None for no server."""
     return f"{endpoint.host}:{endpoint.port}" if endpoint.host else None
 
 
 def coordinators_in(metadata: GetMetadataResponse) -> tuple[str | None, ...]:
-    """Who coordinates the groups of each shard."""
+    """The active coordinator of each shard of groups."""
     return tuple(address_of(each) for each in metadata.coordinators)
 
 
 def without_controller(metadata: GetMetadataResponse) -> ClusterDescription:
-    """The cluster as a broker last heard of it, for when no controller is there to describe it. The brokers
-    are those that were alive then; who holds what is counted from the partitions."""
+    """The cluster as a broker last heard of it, for a cluster without a controller to describe it. The
+    brokers are those that were alive then; their replicas are counted from the partitions."""
     partitions = [(topic, each) for topic in metadata.topics for each in topic.partitions]
     return ClusterDescription(
         cluster_id=metadata.cluster_id,
@@ -96,5 +96,5 @@ def without_controller(metadata: GetMetadataResponse) -> ClusterDescription:
 
 
 def _least_in_sync(setting: str | None, replicas: Sequence[int]) -> int:
-    """What a topic asks for; nonsense asks for nothing."""
+    """The value that a topic's setting asks for; an unreadable setting asks for nothing."""
     return min(int(setting), len(replicas)) if setting is not None and setting.isdigit() else 1

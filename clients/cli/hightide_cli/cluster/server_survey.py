@@ -1,4 +1,4 @@
-"""Asking many servers who they are, all at once: those that do not answer cost one wait and no more."""
+"""Questions to many servers at once about themselves: those that do not answer cost one wait and no more."""
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +17,7 @@ _KINDS: Final = ("broker", "controller", "coordinator")
 
 @dataclass(frozen=True, slots=True)
 class Surveyed:
-    """One server as the cluster knows it, and what it says of itself, or why it does not."""
+    """One server as the cluster knows it, with its own report, or the reason why there is none."""
 
     kind: str
     instance: int | None
@@ -27,7 +27,7 @@ class Surveyed:
 
     @property
     def name(self) -> str:
-        """As people call it: broker 2, or the address where its id is not known."""
+        """The name that people use: broker 2, or the address if its id is not known."""
         if self.description is not None:
             return f"{self.description.service} {self.description.instance}"
         return f"{self.kind} at {self.address}" if self.instance is None else f"{self.kind} {self.instance}"
@@ -36,8 +36,8 @@ class Surveyed:
 def servers_of(
     described: "ClusterDescription", coordinators: Iterable[str | None]
 ) -> list[tuple[str, int | None, str]]:
-    """The kind, id and address of every server: of controllers and coordinators the active ones, as
-    `coordinators` tells them, and those that stand by."""
+    """The kind, id and address of every server: of controllers and coordinators, the active ones, as
+    `coordinators` lists them, and those on standby."""
     known: list[tuple[str, int | None, str]] = [
         ("broker", each.broker_id, each.address) for each in described.brokers if each.address is not None
     ]
@@ -49,8 +49,8 @@ def servers_of(
 def with_standbys(
     known: Iterable[tuple[str, int | None, str]], described: "ClusterDescription"
 ) -> list[tuple[str, int | None, str]]:
-    """The servers that are known, and the controllers and coordinators that the controller knows beside them;
-    sorted by kind, and by id where it is known."""
+    """The known servers, and the other controllers and coordinators that the controller knows; sorted by
+    kind, and by id if it is known."""
     by_address = {address: (kind, instance) for kind, instance, address in known}
     for kind, told in (("controller", described.controllers), ("coordinator", described.coordinators)):
         for each in told:

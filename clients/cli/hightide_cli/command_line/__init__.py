@@ -1,1 +1,2 @@
-"""What every command line has: options, names to complete, the cluster that is meant, how failures read."""
+"""The parts of every command line: options, completion of names, the chosen cluster, and the text of
+failures."""

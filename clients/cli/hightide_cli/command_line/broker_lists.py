@@ -1,4 +1,4 @@
-"""Lists of brokers as users write them: `1,2,3`, and, a partition after the other, `1,2,3:2,3,1`."""
+"""Lists of brokers as users write them: `1,2,3`, and, for several partitions in order, `1,2,3:2,3,1`."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""What the user chose for the whole command line: which cluster, and how results are printed."""
+"""The user's choices for the whole command line: the cluster, and the form of the results."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class OutputFormat(Enum):
-    """How a command prints its result: for people (wide: with more columns), or for programs."""
+    """The form of a command's result: for people (wide: with more columns), or for programs."""
 
     TABLE = "table"
     JSON = "json"
@@ -21,9 +21,9 @@ class OutputFormat(Enum):
 
 @dataclass(slots=True)
 class Choices:
-    """What the user chose for the whole command line; lives in click's context.
+    """The user's choices for the whole command line; kept in click's context.
 
-    `…_is_said`: on the command line; else it is from the environment.
+    `…_is_said` means that the choice was made on the command line; otherwise it is from the environment.
     """
 
     bootstrap: str | None = None
@@ -37,9 +37,9 @@ class Choices:
     def target(self) -> "Target":
         """Return the cluster that is meant. Raises ContextError.
 
-        What the command line says comes before the environment, and an address before a name: --bootstrap,
-        --context, HIGHTIDE_BOOTSTRAP, HIGHTIDE_CONTEXT, the selected context, the cluster of
-        `hightide dev up` where one runs, 127.0.0.1:9092.
+        The command line takes precedence over the environment, and an address over a name: --bootstrap,
+        --context, HIGHTIDE_BOOTSTRAP, HIGHTIDE_CONTEXT, the selected context, the cluster of `hightide dev
+        up` where one runs, 127.0.0.1:9092.
         """
         if self.resolved is None:
             from hightide_cli.context.target import resolve

@@ -1,7 +1,7 @@
-"""What a shell may complete: the names of topics, groups, servers and contexts.
+"""The names that a shell may complete: topics, groups, servers and contexts.
 
 A shell that waits is worse than one that completes nothing, so each question to a cluster takes a third of a
-second at most, and every failure is silence.
+second at most, and a failure completes nothing.
 """
 
 from collections.abc import Callable, Iterable
@@ -17,7 +17,7 @@ _NAMES_MAX: Final = 1_000
 
 
 def context_names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """The contexts that begin so. Called by click when a shell asks."""
+    """The contexts whose names begin like this. Called by click when a shell asks."""
 
     def names() -> Iterable[str]:
         from hightide_cli.context.named_clusters import contexts_path, load_contexts
@@ -28,19 +28,19 @@ def context_names(ctx: click.Context, parameter: click.Parameter, incomplete: st
 
 
 def topic_names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """The topics that begin so."""
+    """The topics whose names begin like this."""
     return _matching(lambda: _asked(ctx, lambda admin: admin.list_topics()), incomplete)
 
 
 def group_names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """The consumer groups that begin so."""
+    """The consumer groups whose names begin like this."""
     return _matching(
         lambda: _asked(ctx, lambda admin: [each.group for each in admin.list_groups()]), incomplete
     )
 
 
 def broker_ids(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """The brokers whose id begins so."""
+    """The brokers whose ids begin like this."""
     return _matching(
         lambda: _asked(ctx, lambda admin: [str(each.broker_id) for each in admin.describe_cluster().brokers]),
         incomplete,
@@ -48,7 +48,7 @@ def broker_ids(ctx: click.Context, parameter: click.Parameter, incomplete: str) 
 
 
 def server_names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """The brokers, controllers and coordinators whose name begins so, as in broker-1."""
+    """The brokers, controllers and coordinators whose names begin like this, as in broker-1."""
 
     def names(admin: "Admin") -> Iterable[str]:
         described = admin.describe_cluster()
@@ -60,7 +60,7 @@ def server_names(ctx: click.Context, parameter: click.Parameter, incomplete: str
 
 
 def setting_names(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
-    """The settings of topics that begin so."""
+    """The settings of topics whose names begin like this."""
 
     def names() -> Iterable[str]:
         from hightide_cli.config.topic_settings import TOPIC_SETTINGS

@@ -1,11 +1,11 @@
-"""Asking before something is destroyed."""
+"""The question that is asked before data is destroyed."""
 
 import click
 
 
 def confirm(question: str, *, is_agreed: bool) -> None:
-    """Ask on stderr, so that what is printed stays clean. `is_agreed` is what --yes says. Raises
-    click.ClickException where the answer is no, or where nobody is there to give one."""
+    """Ask on stderr, so that stdout has only results. `is_agreed` is the value of --yes. Raises
+    click.ClickException if the answer is no, or if no person can answer."""
     if is_agreed:
         return
     try:

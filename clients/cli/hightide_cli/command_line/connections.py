@@ -1,4 +1,4 @@
-"""How commands reach the cluster."""
+"""The connections of commands to the cluster."""
 
 import click
 from hightide import Admin
@@ -10,21 +10,21 @@ ADMIN_TIMEOUT_MS = 10_000
 
 
 def open_admin(ctx: click.Context, timeout_ms: int | None = None) -> Admin:
-    """Return an admin client for the chosen cluster; use it as a with-block. Raises BrokersUnavailableError
-    where work that may take longer finds nobody to begin with."""
+    """Return an admin client for the chosen cluster; use it as a with-block. If the work may take longer,
+    first checks that a broker answers: raises BrokersUnavailableError."""
     return patient_admin(choices(ctx).address(), timeout_ms or ADMIN_TIMEOUT_MS)
 
 
 def patient_admin(address: str | None, timeout_ms: int) -> Admin:
-    """The same for any cluster. That the work may take minutes is no reason to wait as long where nobody is
-    there at all."""
+    """Return an admin client for any cluster. The first answer is not waited for as long as the work, which
+    may take minutes."""
     if timeout_ms > ADMIN_TIMEOUT_MS:
         require_somebody(address)
     return Admin(address, timeout_ms=timeout_ms)
 
 
 def require_somebody(address: str | None) -> None:
-    """Called before work whose own patience is for a cluster that goes away meanwhile: producers wait a
-    minute for room, and consumers for ever. Raises BrokersUnavailableError where nobody answers."""
+    """Check that a broker answers. Called before work that waits long for a cluster that goes away meanwhile:
+    producers wait a minute for room, and consumers for ever. Raises BrokersUnavailableError."""
     with Admin(address, timeout_ms=ADMIN_TIMEOUT_MS) as admin:
         admin.coordinators()

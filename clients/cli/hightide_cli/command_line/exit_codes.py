@@ -1,4 +1,4 @@
-"""What the command exits with; the README of this room has the table."""
+"""The exit codes of the command; the README of this room has the table."""
 
 EXIT_FAILED = 1
 #: `cluster health` looked, and something is not well.

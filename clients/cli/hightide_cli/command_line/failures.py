@@ -1,4 +1,4 @@
-"""Which failures are for the user to act on, and how they read as one line."""
+"""The failures that the user can act on, and their text on one line."""
 
 import sys
 from typing import TYPE_CHECKING
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hightide_cli.context.target import Target
 
-# Modules whose errors carry a sentence for the user, with the base class of those errors. They are looked
-# up only where the command has already imported them: what is not imported cannot have raised.
+# Modules whose errors carry a sentence for the user, with the base class of those errors. They are looked up
+# only if the command has already imported them: a module that is not imported cannot have raised.
 _FOR_THE_USER = (
     ("hightide.errors", "HightideError"),
     ("hightide.batch.header", "BatchError"),
@@ -26,10 +26,10 @@ _FOR_THE_USER = (
     ("hightide_bench.loads.load_worker", "LoadFailedError"),
 )
 
-# After these, nobody of the cluster could be asked at all.
+# Errors after which no server of the cluster could be asked at all.
 _OF_NOBODY = ("BrokersUnavailableError", "AddressUnreachableError")
 
-# After these, the user may wonder why it was that address which was tried.
+# Errors after which the user may wonder why that address was tried.
 _OF_ADDRESSES = (
     *("BrokersUnavailableError", "AddressUnreachableError", "RequestTimeoutError"),
     *("ControllerUnavailableError", "CoordinatorUnavailableError", "UnexpectedAnswerError"),
@@ -37,8 +37,8 @@ _OF_ADDRESSES = (
 
 
 def sentence_of(error: Exception, target: "Target | None" = None) -> str | None:
-    """Return what to tell the user, None where the failure is a fault of the program. `target` is the cluster
-    that was meant: where it cannot be reached, the sentence ends with why it was meant."""
+    """Return the sentence for the user, or None if the failure is a fault of the program. `target` is the
+    chosen cluster: if it cannot be reached, the sentence ends with the reason for the choice."""
     sentence = _sentence(error)
     if sentence is None or target is None or not _is_of_an_address(error):
         return sentence
@@ -47,7 +47,8 @@ def sentence_of(error: Exception, target: "Target | None" = None) -> str | None:
 
 
 def nobody_answers(error: Exception) -> bool:
-    """Whether nobody could be reached, which is an exit code of its own: to try again later may help."""
+    """Whether no server could be reached. This has an exit code of its own, because a later attempt may
+    succeed."""
     return _is_one_of(_OF_NOBODY, error)
 
 

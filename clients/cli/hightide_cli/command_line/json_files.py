@@ -1,4 +1,4 @@
-"""The small files that the command keeps for its user: JSON, read up to a bound and written in one go."""
+"""The small files that the command keeps for its user: JSON, read up to a bound and written in one step."""
 
 import json
 import os
@@ -12,7 +12,8 @@ FILE_BYTES_MAX: Final = 1 << 20
 
 
 def read_json(path: Path) -> Any:
-    """What a file holds. Raises OSError, and ValueError or RecursionError where it is too long or no JSON."""
+    """The content of a file. Raises OSError, and ValueError or RecursionError if it is too long or not
+    JSON."""
     with path.open("rb") as file:
         text = file.read(FILE_BYTES_MAX + 1)
     if len(text) > FILE_BYTES_MAX:

@@ -10,7 +10,7 @@ from click.shell_completion import CompletionItem
 
 @dataclass(frozen=True, slots=True)
 class LazyCommand:
-    """Where a command is found and what the parent's help says of it."""
+    """The module of a command, and its text in the parent's help."""
 
     module: str
     attribute: str

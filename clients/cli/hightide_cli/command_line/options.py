@@ -1,4 +1,4 @@
-"""The options that every command takes, wherever in the command line they stand."""
+"""The options that every command takes, at any place in the command line."""
 
 from typing import TypeVar
 
@@ -15,7 +15,7 @@ Decorated = TypeVar("Decorated", bound=click.Command)
 def common_options(command: Decorated) -> Decorated:
     """Add --bootstrap, --context and --output to a command or group. The innermost one given counts.
 
-    Numbers are called N and SECONDS in its help, wherever the option itself says nothing else.
+    Numbers are called N and SECONDS in its help, unless the option names them itself.
     """
     for parameter in command.params:
         if isinstance(parameter, click.Option) and parameter.metavar is None:
@@ -56,7 +56,7 @@ def common_options(command: Decorated) -> Decorated:
 
 
 def _metavar_of(option: click.Option) -> str | None:
-    """None leaves it to click, which shows choices and kinds of paths."""
+    """The name of the value in the help. None leaves it to click, which shows choices and kinds of paths."""
     if option.is_flag or not isinstance(option.type, click.types.IntParamType | click.types.FloatParamType):
         return None
     return "SECONDS" if _OF_SECONDS.intersection(option.opts) else "N"

@@ -1,4 +1,4 @@
-"""`hightide config`: the settings of topics and of servers, with their defaults and who said so."""
+"""`hightide config`: the settings of topics and of servers, with their defaults and sources."""
 
 from typing import TYPE_CHECKING
 

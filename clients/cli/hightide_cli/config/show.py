@@ -1,4 +1,4 @@
-"""`hightide config show`: the settings that hold in running servers, and who said so."""
+"""`hightide config show`: the settings in use by running servers, and their sources."""
 
 import re
 from collections.abc import Sequence
@@ -54,7 +54,7 @@ def show(ctx: click.Context, servers: tuple[str, ...], only_own: bool) -> None:
 
 
 def _ask(ctx: click.Context, wanted: Sequence[str]) -> "list[Surveyed]":
-    """Those that are wanted, in that order, or all. Raises ClickException where one is not known."""
+    """The wanted servers in that order, or all. Raises ClickException if one is not known."""
     from hightide.calls.addresses import bootstrap_addresses
 
     from hightide_cli.cluster.server_survey import servers_of, survey
@@ -65,7 +65,7 @@ def _ask(ctx: click.Context, wanted: Sequence[str]) -> "list[Surveyed]":
         ("server", None, each) for each in wanted if each not in names
     ]
     if addresses:
-        # What is neither a name nor an address is refused before anybody is asked.
+        # A word that is neither a name nor an address is refused before any server is asked.
         bootstrap_addresses([address for _, _, address in addresses])
     with open_admin(ctx) as admin:
         if wanted and not names:
@@ -86,7 +86,7 @@ def _ask(ctx: click.Context, wanted: Sequence[str]) -> "list[Surveyed]":
 def _short_name(server: "Surveyed") -> str:
     if server.description is not None:
         return f"{server.description.service}-{server.description.instance}"
-    # Who does not answer, and was asked for by address, has no other name.
+    # A server that was asked for by address and does not answer has no other name.
     return "one server" if server.instance is None else f"{server.kind}-{server.instance}"
 
 

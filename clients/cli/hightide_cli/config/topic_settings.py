@@ -1,5 +1,5 @@
-"""The settings that a topic may have, as `hightide config` shows them. A unit test holds the table to what
-the controller accepts and to the brokers' defaults, whose packages an operator need not have."""
+"""The settings that a topic may have, as `hightide config` shows them. A unit test compares the table with
+the controller's settings and the brokers' defaults; an operator need not have their packages."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class TopicSetting:
-    """One setting. `is_of_broker`: each broker has a default of its own, and `default` is the usual one."""
+    """One setting. If `is_of_broker`, each broker has its own default, and `default` is the usual one."""
 
     name: str
     default: str
@@ -37,7 +37,7 @@ ORIGIN_BROKER: Final = "broker default"
 
 @dataclass(frozen=True, slots=True)
 class SettingInUse:
-    """One setting of one topic: its value and who said so."""
+    """One setting of one topic: its value and its source."""
 
     name: str
     value: str
@@ -47,7 +47,7 @@ class SettingInUse:
 
 
 def settings_in_use(configs: Mapping[str, str]) -> list[SettingInUse]:
-    """Every setting, in the order of the table; behind them what this command does not know."""
+    """Every setting, in the order of the table; after them, those that this command does not know."""
     known = [
         SettingInUse(
             each.name,

@@ -1,1 +1,1 @@
-"""`hightide context`: clusters with names, and which one is meant."""
+"""`hightide context`: names for clusters, and the choice of one."""

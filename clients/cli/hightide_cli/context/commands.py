@@ -1,4 +1,4 @@
-"""`hightide context`: give clusters a name, and choose the one that is meant unless said."""
+"""`hightide context`: names for clusters, and the choice of the one that commands use by default."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,7 +47,7 @@ def add(ctx: click.Context, name: str, zookeeper: str | None, is_selected: bool,
     """
     from hightide.calls.addresses import bootstrap_addresses
 
-    # That of the environment will do; that of another context or of `dev up` could be an accident.
+    # The address of the environment will do; that of another context or of `dev up` could be an accident.
     bootstrap = choices(ctx).bootstrap
     if bootstrap is None:
         raise click.UsageError("say where the cluster is with --bootstrap HOST:PORT", ctx)
@@ -183,7 +183,7 @@ def _document(each: Context, among: Contexts) -> "ContextDocument":
 
 
 def _zookeeper(text: str) -> str:
-    """Addresses and a chroot, as kazoo will read them; what it would stumble over is refused here."""
+    """Addresses and a chroot, in a form that kazoo can read. Other text is refused here."""
     if not text or len(text) > 1024 or any(each.isspace() or not each.isprintable() for each in text):
         raise click.BadParameter(f"{text!r} is not host:port[,host:port…][/chroot]", param_hint="--zookeeper")
     return text

@@ -1,4 +1,4 @@
-"""Named clusters: a file of the user's that says where each is, and which one is meant unless said."""
+"""Named clusters: a file of the user with their addresses, and the one that commands use by default."""
 
 import re
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class ContextError(Exception):
-    """A context that there is not, or a file that cannot be read; the message says what to do."""
+    """A context that does not exist, or a file that cannot be read; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """One cluster: where its brokers are, and, for the commands that look into it, its ZooKeeper."""
+    """One cluster: the addresses of its brokers and, for the commands that read it, of its ZooKeeper."""
 
     name: str
     bootstrap: str
@@ -28,13 +28,13 @@ class Context:
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """All of them by name, and the one that is selected."""
+    """All contexts by name, and the selected one."""
 
     by_name: Mapping[str, Context]
     selected: str | None = None
 
     def named(self, name: str) -> Context:
-        """Raises ContextError where there is none of this name."""
+        """The context of this name. Raises ContextError if there is none."""
         found = self.by_name.get(name)
         if found is None:
             known = ", ".join(sorted(self.by_name)) or "none yet"
@@ -49,7 +49,7 @@ class Contexts:
         return None if self.selected is None else self.named(self.selected)
 
     def with_added(self, added: Context) -> "Contexts":
-        """One more, or another in the place of its namesake. Raises ContextError."""
+        """The contexts with this one added, in place of any other of its name. Raises ContextError."""
         if not _NAME.fullmatch(added.name):
             raise ContextError(
                 f"{added.name!r} is no name of a context: take up to 64 letters, digits, dots, dashes and "
@@ -60,25 +60,26 @@ class Contexts:
         return replace(self, by_name={**self.by_name, added.name: added})
 
     def without(self, name: str) -> "Contexts":
-        """One less; nothing is selected afterwards where it was that one. Raises ContextError."""
+        """The contexts without this one; if it was selected, none is selected afterwards. Raises
+        ContextError."""
         self.named(name)
         left = {each: context for each, context in self.by_name.items() if each != name}
         return Contexts(left, None if self.selected == name else self.selected)
 
     def with_selected(self, name: str) -> "Contexts":
-        """Raises ContextError."""
+        """The contexts with this one selected. Raises ContextError."""
         return replace(self, selected=self.named(name).name)
 
 
 def contexts_path() -> Path:
-    """Where they are kept: the user's own configuration directory, as the system has it."""
+    """The path of the contexts: in the user's own configuration directory, as the system defines it."""
     from platformdirs import user_config_path
 
     return user_config_path("hightide", appauthor=False) / "contexts.json"
 
 
 def load_contexts(path: Path) -> Contexts:
-    """Read them; none where there is no file. Raises ContextError."""
+    """Read the contexts; none if there is no file. Raises ContextError."""
     try:
         return _decoded(read_json(path))
     except FileNotFoundError:
@@ -92,7 +93,7 @@ def load_contexts(path: Path) -> Contexts:
 
 
 def store_contexts(path: Path, contexts: Contexts) -> None:
-    """Write them in one go, readable by the user alone. Raises ContextError."""
+    """Write the contexts in one step, readable by the user alone. Raises ContextError."""
     document = {
         "version": VERSION,
         "selected": contexts.selected,

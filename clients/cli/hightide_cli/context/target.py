@@ -1,4 +1,4 @@
-"""Which cluster a command line means, and why that one."""
+"""The cluster that a command line means, and the reason for it."""
 
 from dataclasses import dataclass
 
@@ -11,8 +11,8 @@ DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The cluster that a command line means, and how it came to mean that one (`origin`), for people who
-    wonder. `context` is the named cluster that it is; `zookeeper` is known of contexts and of `dev up`."""
+    """The cluster that a command line means, and the source of that choice (`origin`), for people who wonder.
+    `context` is its named cluster, if it is one; `zookeeper` is known for contexts and for `dev up`."""
 
     bootstrap: str
     origin: str
@@ -24,10 +24,9 @@ class Target:
 def resolve(
     bootstrap: str | None, context: str | None, *, bootstrap_is_said: bool, context_is_said: bool
 ) -> Target:
-    """Return the cluster that these options of a command line mean; `Choices.target` calls it, and says in
-    which order they count. `…_is_said`: on the command line, else in the environment. Raises
-    ContextError where a context is named that there is not: another cluster than the one that is meant must
-    not be taken for it."""
+    """Return the cluster that these options of a command line mean. `Choices.target` calls it, and documents
+    their order. `…_is_said` means on the command line, otherwise in the environment. Raises ContextError if a
+    context is named that does not exist: no other cluster may be taken for it."""
     if bootstrap is not None and bootstrap_is_said:
         return Target(bootstrap, "what --bootstrap says")
     if context is not None and context_is_said:
@@ -43,7 +42,7 @@ def resolve(
     if running is not None:
         from hightide_local.traces.client_traces import trace_clients
 
-        # What its clients wait for belongs into the traces that `trace show` finds there.
+        # The waits of its clients belong in the traces that `trace show` finds there.
         trace_clients(running.trace_directory)
         return Target(
             running.bootstrap, "that of the cluster of `hightide dev up`", zookeeper=running.zookeeper

@@ -1,1 +1,1 @@
-"""What a run of `hightide topic copy` does, and what it remembers for the next one."""
+"""The work of one run of `hightide topic copy`, and its notes for the next one."""

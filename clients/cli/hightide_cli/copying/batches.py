@@ -1,4 +1,4 @@
-"""Copies records from topic to topic, in the form in which they lie in the log."""
+"""Copies records from topic to topic, in the form that they have in the log."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -12,17 +12,17 @@ if TYPE_CHECKING:
     from hightide import BulkDelivery, Producer, RangeReader
     from pyarrow import RecordBatch
 
-# Small batches are put together up to this size: with a writer that is counted, one is under way a partition.
+# Small batches are joined up to this size: with a counted writer, each partition has one batch under way.
 _SENT_AT_ONCE_BYTES: Final = 1 << 20
-# However small they are, since each is an object of its own in memory.
+# The limit for batches of any size, since each is an object of its own in memory.
 _GATHERED_MAX: Final = 4_096
-# So many deliveries are waited for at most before the oldest one has to be done.
+# At most this many deliveries are waited for, before the oldest one has to be done.
 _UNDER_WAY_MAX: Final = 64
 
 
 @dataclass(slots=True)
 class Copied:
-    """What is acknowledged by the target."""
+    """The records that the target has acknowledged."""
 
     records: int = 0
     size_bytes: int = 0
@@ -41,8 +41,8 @@ def copy_records(
 ) -> None:
     """Send all records of these ranges, with keys, headers and timestamps, each to the partition of the same
     number, or to that of its key. Returns when all are acknowledged. Raises HightideError for the first that
-    is not; `copied` then tells how many were. `waits_for` is told what comes next, each time that something
-    moved."""
+    is not; `copied` then has the number that were. `waits_for` is called after each progress, with the next
+    thing that is waited for."""
     under_way: deque[tuple[BulkDelivery, int]] = deque()
 
     sent = 0
@@ -72,8 +72,8 @@ def copy_records(
 
 
 def gathered(batches: "Iterable[tuple[int, RecordBatch]]") -> "Iterator[tuple[int, RecordBatch]]":
-    """Put small batches of one partition together, each with its partition; called by `copy_records`, whose
-    source may have a batch for every record."""
+    """Join small batches of one partition, each with its partition. Called by `copy_records`, whose source
+    may have a batch for every record."""
     import pyarrow as pa
 
     waiting: dict[int, _Gathering] = {}
@@ -92,13 +92,13 @@ def gathered(batches: "Iterable[tuple[int, RecordBatch]]") -> "Iterator[tuple[in
 
 @dataclass(slots=True)
 class _Gathering:
-    """What waits of one partition. The size is counted as batches come: to add it up anew for each is
-    quadratic in them."""
+    """The waiting batches of one partition. The size is counted as batches come, since adding it up again for
+    each would be quadratic."""
 
     batches: "list[RecordBatch]" = field(default_factory=list)
     size_bytes: int = 0
 
     def taken(self) -> "list[RecordBatch]":
-        """Give it all, and begin anew."""
+        """Return all of it, and begin anew."""
         batches, self.batches, self.size_bytes = self.batches, [], 0
         return batches

@@ -13,7 +13,7 @@ _PARTITIONS_MAX: Final = 10_000
 
 
 def notes_path(copy_name: str) -> Path:
-    """Where the notes of this copy are kept unless said; the name never becomes a path."""
+    """The default path of this copy's notes; the name itself never becomes a path."""
     from platformdirs import user_state_path
 
     digest = hashlib.sha256(copy_name.encode()).hexdigest()[:32]
@@ -21,7 +21,7 @@ def notes_path(copy_name: str) -> Path:
 
 
 def load_notes(path: Path, copy_name: str) -> CopyNotes | None:
-    """Read them; None where there is no file. Raises CopyError."""
+    """Read the notes; None if there is no file. Raises CopyError."""
     try:
         return _decoded(read_json(path), copy_name)
     except FileNotFoundError:
@@ -35,7 +35,7 @@ def load_notes(path: Path, copy_name: str) -> CopyNotes | None:
 
 
 def store_notes(path: Path, copy_name: str, notes: CopyNotes) -> None:
-    """Write them in one go, and to the disk before it returns. Raises CopyError."""
+    """Write the notes in one step; they are on the disk on return. Raises CopyError."""
     document: Json = {
         "version": VERSION,
         "copy": copy_name,

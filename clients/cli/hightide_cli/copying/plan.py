@@ -1,16 +1,16 @@
-"""Where a copy of a topic goes on: notes of earlier runs and what the target's log remembers in, offsets out.
-Pure.
+"""The point at which a copy of a topic goes on. The notes of earlier runs and the target's producer state
+come in, offsets go out. Pure.
 
 Theory of operation. All runs of one copy are one writer to the target's log (`ProducerKey`), which counts the
 records of a writer and refuses a count that is not the next. The notes say at which offset of the source the
 count began, and are written before the first record is sent; so the source's offset of the next record is
 that plus the count, however the last run ended. A log remembers a writer for a day. A run that came to its
-end notes where it ended and begins a new count under the next version, so that nothing needs to be remembered
-any more, and the same command a week later copies only what came since.
+end notes where it ended and begins a new count under the next version. So the log need not remember anything
+any more, and the same command a week later copies only later records.
 
-What the source deletes before it is copied is a hole, of which the count would know nothing. The user says
-that it shall be left out (`--skip-deleted`), and then a new count begins behind it. Only a partition of which
-nothing was ever copied begins at what the source has now, as a first run would.
+Records that the source deletes before they are copied leave a hole, which the count does not know. If the
+user agrees to leave them out (`--skip-deleted`), a new count begins after the hole. Only a partition that was
+never copied begins at the source's present start, as in a first run.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,13 +29,15 @@ REMEMBERED_MS: Final = 20 * 3600 * 1000
 
 
 class CopyError(Exception):
-    """A copy that cannot go on without writing records twice or leaving some out; says what to do."""
+    """A copy that cannot go on without writing records twice or leaving some out; the message says what to
+    do."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyNotes:
-    """What is known of the earlier runs. `bases`: by partition, the offset at which the count of `version`
-    began. `is_finished`: the last run came to its end, at the bases; `noted_ms` is when this was written."""
+    """The state of the earlier runs. `bases` has, by partition, the offset at which the count of `version`
+    began. `is_finished` means that the last run came to its end, at the bases. `noted_ms` is when this was
+    written."""
 
     version: int = 0
     bases: Mapping[int, int] = field(default_factory=dict)
@@ -43,23 +45,24 @@ class CopyNotes:
     noted_ms: int = 0
 
     def begun(self, wanted: Sequence[OffsetRange], now_ms: int) -> "CopyNotes":
-        """The notes of a run that begins now. Partitions that are new begin at what is wanted of them; the
-        time stays that of the first run since one came to its end, as the log's memory counts from there."""
+        """The notes of a run that begins now. New partitions begin at the start of their wanted range. The
+        time stays that of the first run since one came to its end, because the log's memory counts from
+        there."""
         bases = {**{each.partition: each.start for each in wanted}, **self.bases}
         is_first = self.is_finished or not self.bases
         return replace(self, bases=bases, is_finished=False, noted_ms=now_ms if is_first else self.noted_ms)
 
     def finished(self, copied: Sequence[OffsetRange], now_ms: int) -> "CopyNotes":
-        """The notes of a run that has copied all of these ranges. What an earlier run left of other
-        partitions is still counted under this version, so that it cannot end yet."""
+        """The notes of a run that has copied all of these ranges. If an earlier run left records of other
+        partitions, they are still counted under this version, which then cannot end yet."""
         if {each.partition for each in copied} < self.bases.keys():
             return self
         bases = {**self.bases, **{each.partition: each.end for each in copied}}
         return CopyNotes(self.version + 1, bases, is_finished=True, noted_ms=now_ms)
 
     def behind(self, left: Sequence[OffsetRange], now_ms: int) -> "CopyNotes":
-        """The notes of a run that begins a new count where each of these ranges begins, since something in
-        front of them is left out. Raises CopyError where that of other partitions would be forgotten."""
+        """The notes of a run that begins a new count at the start of each of these ranges, since records
+        before it are left out. Raises CopyError if the count of other partitions would be lost."""
         others = self.bases.keys() - {each.partition for each in left}
         if others:
             raise CopyError(
@@ -71,7 +74,8 @@ class CopyNotes:
 
 
 def deleted_of(left: Sequence[OffsetRange], earliest: Mapping[int, int]) -> list[OffsetRange]:
-    """What is to be copied still, and is not in the source any more, whose partitions begin there now."""
+    """The records that are still to be copied, but are no longer in the source, whose partitions now begin at
+    `earliest`."""
     ends = {each.partition: min(each.end, earliest.get(each.partition, 0)) for each in left}
     return [
         OffsetRange(each.partition, each.start, ends[each.partition])
@@ -88,8 +92,8 @@ def skipping(
     *,
     is_agreed: bool,
 ) -> list[OffsetRange]:
-    """What is to be copied without what is deleted. Raises CopyError where something was copied in front of
-    it, so that the target would have a hole, unless that `is_agreed`."""
+    """The ranges to copy without the deleted records. Raises CopyError if records before them were copied, so
+    that the target would have a hole, unless `is_agreed`."""
     holes = [each for each in deleted if notes.version or each.start > notes.bases[each.partition]]
     if holes and not is_agreed:
         records = sum(each.count for each in holes)
@@ -110,8 +114,8 @@ def going_on(
     known: Mapping[int, "ProducerState"],
     now_ms: int,
 ) -> list[OffsetRange]:
-    """What of each wanted range is to be copied still. `known`: by partition, what the target remembers of
-    this copy. Raises CopyError."""
+    """The part of each wanted range that is still to be copied. `known` has, by partition, the target's state
+    of this copy. Raises CopyError."""
     if notes is None:
         if known:
             raise CopyError(
@@ -139,7 +143,7 @@ def going_on(
 def _count(
     target: str, wanted: OffsetRange, notes: CopyNotes, state: "ProducerState | None", now_ms: int
 ) -> int:
-    """How many records of this version of the copy the target holds."""
+    """The number of records of this version of the copy in the target."""
     place = f"{target}-{wanted.partition}"
     if state is not None and state.producer_epoch > notes.version:
         raise CopyError(

@@ -1,4 +1,5 @@
-"""What long work waits for, told while nothing moves: a bar that stands still says nothing of why."""
+"""Reports of what long work waits for while it makes no progress: a bar that stands still does not say
+why."""
 
 import threading
 import time
@@ -7,7 +8,7 @@ from contextlib import contextmanager
 from typing import Final
 
 _REPEATED_AFTER: Final = 2
-"""Each time as long again: a wait of an hour is some ten lines."""
+"""The factor from one wait to the next: a wait of an hour is some ten lines."""
 
 
 class Stall:
@@ -20,17 +21,17 @@ class Stall:
         self._next_s = now_s + told_after_s
 
     def waits_for(self, what: str, now_s: float) -> None:
-        """Something moved just now, and this is waited for next."""
+        """Note progress just now, and the next thing that is waited for."""
         self._what = what
         self._since_s = now_s
         self._next_s = now_s + self._told_after_s
 
     def due_in_s(self, now_s: float) -> float:
-        """In how long there may be something to be told."""
+        """The time until the next report may be due."""
         return max(0.0, self._next_s - now_s)
 
     def told(self, now_s: float) -> tuple[str, float] | None:
-        """What is waited for and for how many seconds by now, where it is time to tell it."""
+        """The thing that is waited for, and since how many seconds, if a report is due."""
         if self._what is None or now_s < self._next_s:
             return None
         self._next_s = self._since_s + _REPEATED_AFTER * (now_s - self._since_s)
@@ -39,9 +40,9 @@ class Stall:
 
 @contextmanager
 def stalls_told(told_after_s: float, tell: Callable[[str, float], None]) -> Iterator[Callable[[str], None]]:
-    """While the block runs, `tell` what it waits for and for how many seconds, each time that nothing moved
-    for so long, and less and less often. The block calls what it is given whenever something moves, with
-    what comes next. `tell` is called on a thread of its own."""
+    """While the block runs, call `tell` with what it waits for and for how many seconds, after each such time
+    without progress, and less and less often. The block calls the given function after each progress, with
+    the next thing to wait for. `tell` is called on a thread of its own."""
     stall = Stall(told_after_s, time.monotonic())
     changed = threading.Condition()
     is_over = False

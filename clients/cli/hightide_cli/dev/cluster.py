@@ -1,4 +1,4 @@
-"""The cluster of `hightide dev up`, as the other commands look for it."""
+"""The cluster of `hightide dev up`, as the other commands find it."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
 
 def the_running_one() -> "LocalCluster | None":
-    """Return the development cluster, None where no broker of one runs.
+    """Return the development cluster, or None if no broker of one runs.
 
     Called for every command that was given no address. Where the package of the local cluster is not
     installed (an SDK user's machine), there is no such cluster.
@@ -26,14 +26,14 @@ def the_running_one() -> "LocalCluster | None":
 
 
 def demo_directory() -> Path:
-    """Return where the demo keeps its cluster, beside that of `dev up`, so that its traces can be shown."""
+    """Return the demo's directory, beside that of `dev up`, so that its traces can be shown."""
     from hightide_local.detached import default_directory
 
     return default_directory().parent / "demo"
 
 
 def bench_directory() -> Path:
-    """Return where a benchmark keeps the cluster that it starts for itself."""
+    """Return the directory of the cluster that a benchmark starts for itself."""
     from hightide_local.detached import default_directory
 
     return default_directory().parent / "bench"

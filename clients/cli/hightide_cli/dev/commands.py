@@ -67,7 +67,8 @@ def up(ctx: click.Context, brokers: int, controllers: int, coordinators: int, di
 
 
 def _who_finds_it(target: Target, bootstrap: str) -> str:
-    """A context that was selected comes before the cluster of this machine: whoever starts one may forget."""
+    """A sentence for the user: a selected context takes precedence over the cluster of this machine, which is
+    easily forgotten."""
     if target.bootstrap == bootstrap:
         return "hightide commands find it by themselves; for everything else:"
     return f"hightide commands mean another cluster, {target.bootstrap}: {target.origin}; for this one:"

@@ -9,7 +9,7 @@ from hightide_cli.doctor.findings import Finding, fail, ok, skipped
 
 _CHECK: Final = "advertised addresses"
 _EVERYWHERE: Final = frozenset({"0.0.0.0", "::", "[::]"})
-# What containers get wrong most often: a broker is reached at one address and answers with another one, which
+# Containers most often get this wrong: a broker is reached at one address and answers with another one, which
 # only its neighbours can use.
 _LISTENERS: Final = (
     "start it with --advertise HOST:PORT that clients reach too, or give it a second listener for them "
@@ -19,8 +19,9 @@ _LISTENERS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class AddressReading:
-    """What became of trying one advertised address. `addresses`: what its host resolves to, empty where to
-    nothing; `error`: why nobody answers; `cluster_id` and `calls_itself`: what answered, where it said so."""
+    """The result of trying one advertised address. `addresses` is what its host resolves to, or empty;
+    `error` says why no server answers; `cluster_id` and `calls_itself` are from the server that answered, if
+    it sent them."""
 
     name: str
     address: str
@@ -31,7 +32,7 @@ class AddressReading:
 
     @property
     def host(self) -> str:
-        """Without the port."""
+        """The address without the port."""
         return self.address.rpartition(":")[0]
 
 

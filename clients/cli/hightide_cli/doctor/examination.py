@@ -1,5 +1,5 @@
-"""What a doctor does: asks this machine, ZooKeeper and every server, each for a bounded time, and has what
-they say judged. Nobody who does not answer keeps it from the others."""
+"""The examination by `hightide doctor`: asks this machine, ZooKeeper and every server, each for a bounded
+time, and has the answers judged. A server that does not answer never delays or hides the others."""
 
 import os
 import socket
@@ -51,8 +51,8 @@ _CLOCKS_TIMEOUT_S: Final = 15.0
 
 
 def examine(target: Target, zookeeper: str | None, timeout_s: float) -> list[Finding]:
-    """All findings, those of this machine first. Called by `hightide doctor`. Raises InvalidArgumentError
-    where the bootstrap address is none."""
+    """All findings, those of this machine first. Called by `hightide doctor`. Raises InvalidArgumentError if
+    the bootstrap address is not an address."""
     addresses = bootstrap_addresses(target.bootstrap)
     findings = [_java(), _file_limit()]
     servers, metadata, found = _cluster(addresses, target, timeout_s)
@@ -97,7 +97,7 @@ def _file_limit() -> Finding:
 
 
 def _zookeeper(connection: str | None, timeout_s: float) -> tuple[tuple[int, int] | None, list[Finding]]:
-    """The session timeouts that ZooKeeper grants, and what was found of it."""
+    """The session timeouts that ZooKeeper grants, and the findings about it."""
     if connection is None:
         step = "say where it is with --zookeeper HOST:PORT, or in the context"
         return None, [skipped("zookeeper", "its address is not known here", step)]
@@ -130,7 +130,7 @@ def _zookeeper(connection: str | None, timeout_s: float) -> tuple[tuple[int, int
 def _cluster(
     addresses: Sequence[str], target: Target, timeout_s: float
 ) -> tuple[list[Surveyed], GetMetadataResponse | None, list[Finding]]:
-    """The servers as they answer, the cluster as a broker knows it, and what was found on the way."""
+    """The answers of the servers, the cluster as a broker knows it, and the findings on the way."""
     with MetadataProbe(round(timeout_s * 1000)) as probe:
 
         def ask(address: str) -> GetMetadataResponse | HightideError:
@@ -192,7 +192,7 @@ def _servers_in(metadata: GetMetadataResponse) -> list[tuple[str, int | None, st
 def _with_standbys(
     admin: Admin, known: list[tuple[str, int | None, str]]
 ) -> tuple[list[tuple[str, int | None, str]], Finding]:
-    """Also those that no broker tells of, since they stand by: the controller knows them."""
+    """All servers, including those on standby, which no broker names: the controller knows them."""
     try:
         described = admin.describe_cluster()
     except HightideError as error:
@@ -228,7 +228,7 @@ def _resolved(host: str) -> tuple[str, ...]:
 
 
 def within(ask: Callable[[], T], timeout_s: float) -> T | None:
-    """What `ask` returns, None where it takes longer: a resolver has no timeout of its own."""
+    """The result of `ask`, or None if it takes longer: a resolver has no timeout of its own."""
     answers: list[T] = []
     thread = threading.Thread(target=lambda: answers.append(ask()), daemon=True)
     thread.start()
@@ -251,7 +251,8 @@ def _of_servers(
 
 
 def _clocks(servers: Sequence[Surveyed], timeout_s: float) -> list[Finding]:
-    """Asked again, one by one: many at once wait for each other, which would count as round trip."""
+    """Ask for the clocks again, one by one: many calls at once wait for each other, which would count as
+    round trip."""
     readings = []
     give_up_s = time.monotonic() + _CLOCKS_TIMEOUT_S
     for each in servers:
@@ -270,8 +271,9 @@ def _clocks(servers: Sequence[Surveyed], timeout_s: float) -> list[Finding]:
 def clock_reading(
     name: str, describe: Callable[[], ServerDescription], now_s: Callable[[], float] = time.time
 ) -> ClockReading:
-    """What a server's clock showed at some moment between asking and having the answer. All of that counts
-    as the way: who stands still for a second behind the answer must not find the clock a second behind."""
+    """The time of a server's clock at some moment between the question and the answer. All of that time
+    counts as round trip: if this process is paused for a second after the answer, the clock must not seem a
+    second behind."""
     asked_ms = now_s() * 1000
     clock_ms = describe().clock_ms
     took_ms = now_s() * 1000 - asked_ms

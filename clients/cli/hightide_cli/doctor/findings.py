@@ -1,4 +1,4 @@
-"""What a doctor finds, and how it is judged. Pure: facts in, one sentence and a next step out."""
+"""The findings of `hightide doctor` and their judgement. Pure: facts in, one sentence and a next step out."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(Enum):
-    """How bad it is; the later, the worse. SKIPPED could not be looked at."""
+    """The severity; the later, the worse. SKIPPED means that it could not be checked."""
 
     SKIPPED = "skipped"
     OK = "ok"
@@ -22,7 +22,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     check: str
     verdict: Verdict
@@ -43,32 +43,32 @@ _NO_PROXY: Final = ("no_grpc_proxy", "no_proxy", "NO_PROXY")
 
 
 def ok(check: str, message: str) -> Finding:
-    """All is well with it."""
+    """A finding that all is well."""
     return Finding(check, Verdict.OK, message)
 
 
 def warn(check: str, message: str, next_step: str) -> Finding:
-    """It works, and may not for long, or not for everybody."""
+    """A finding that it works, but may not for long, or not for everybody."""
     return Finding(check, Verdict.WARN, message, next_step)
 
 
 def fail(check: str, message: str, next_step: str) -> Finding:
-    """It does not work."""
+    """A finding that it does not work."""
     return Finding(check, Verdict.FAIL, message, next_step)
 
 
 def skipped(check: str, message: str, next_step: str | None = None) -> Finding:
-    """It could not be looked at."""
+    """A finding that it could not be checked."""
     return Finding(check, Verdict.SKIPPED, message, next_step)
 
 
 def worst(findings: Iterable[Finding]) -> Verdict:
-    """The worst verdict; OK where nothing was found."""
+    """The worst verdict, or OK without findings."""
     return max((each.verdict for each in findings), key=_ORDER.index, default=Verdict.OK)
 
 
 def findings_text(findings: Sequence[Finding]) -> str:
-    """The findings for people, a line each, next steps below what they are for."""
+    """The findings for people, one on each line, with the next steps below."""
     width = max((len(each.check) for each in findings), default=0)
     lines = []
     for each in findings:
@@ -96,7 +96,7 @@ def findings_document(findings: Sequence[Finding]) -> "FindingsDocument":
 
 @dataclass(frozen=True, slots=True)
 class ClockReading:
-    """What a server's clock showed against ours in the middle of a call that took so long."""
+    """The time of a server's clock against ours in the middle of a call, and the call's duration."""
 
     name: str
     ahead_ms: float
@@ -104,7 +104,7 @@ class ClockReading:
 
     @property
     def at_least_ms(self) -> float:
-        """How far off it is for certain: the answer may have come at either end of the round trip."""
+        """The certain part of the difference: the answer may have come at either end of the round trip."""
         return max(0.0, abs(self.ahead_ms) - self.round_trip_ms / 2)
 
 
@@ -141,7 +141,7 @@ def version_findings(client: str, servers: Mapping[str, str]) -> list[Finding]:
 
 
 def standby_finding(running: tuple[int, int], active: tuple[int, int]) -> Finding:
-    """How many controllers and how many coordinators there are, and how many of them decide now."""
+    """The number of running controllers and coordinators, and of those that are active."""
     if not any(running):
         return skipped("standbys", "the controller is of a version that does not tell who stands by")
     told = ", ".join(
@@ -210,7 +210,7 @@ def zookeeper_findings(
 
 @dataclass(frozen=True, slots=True)
 class DiskReading:
-    """One log directory: who has it and where; sizes are 0 where they are not known."""
+    """One log directory: its broker and path; sizes are 0 if they are not known."""
 
     name: str
     free_bytes: int
@@ -243,7 +243,7 @@ def disk_findings(readings: Sequence[DiskReading]) -> list[Finding]:
 
 
 def proxy_findings(environment: Mapping[str, str], hosts: Iterable[str]) -> list[Finding]:
-    """Proxies in the environment: clients of this SDK pass them by, other gRPC programs do not."""
+    """Proxies in the environment: clients of this SDK ignore them, other gRPC programs do not."""
     names = ("grpc_proxy", "https_proxy", "http_proxy", "GRPC_PROXY", "HTTPS_PROXY", "HTTP_PROXY")
     told = [name for name in names if environment.get(name)]
     if not told:
@@ -268,7 +268,7 @@ def _is_below(host: str, exception: str) -> bool:
 
 
 def file_limit_finding(soft: int) -> Finding:
-    """How many files a process that is started here may open."""
+    """The number of files that a process started here may open."""
     if soft < 0 or soft >= _FILES_WARN:
         return ok("file limit", f"a process here may open {'any number of' if soft < 0 else soft} files")
     return warn(

@@ -1,5 +1,6 @@
-"""What a ZooKeeper server says of itself and which session timeouts it grants: two short conversations over a
-plain socket, both bounded in time and size. No client library: it would reconnect and wait."""
+"""A ZooKeeper server's report about itself, and the session timeouts that it grants: two short conversations
+over a plain socket, both bounded in time and size. It uses no client library, which would reconnect and
+wait."""
 
 import re
 import socket
@@ -18,13 +19,14 @@ _FIELD = re.compile(r"^([A-Za-z ]+?)(?: version| min/avg/max)?:\s*(.*)$", re.MUL
 
 
 class ZooKeeperProbeError(Exception):
-    """It cannot be reached, or what answers is no ZooKeeper; the message says which."""
+    """The server cannot be reached, or the answer is not from ZooKeeper; the message says which."""
 
 
 @dataclass(frozen=True, slots=True)
 class ZooKeeperFacts:
-    """One server. `version` and `mode` are None where it does not answer `srvr`; the session timeouts are the
-    least and the most that it grants, in milliseconds: two and twenty of its ticks unless configured."""
+    """The facts about one server. `version` and `mode` are None if it does not answer `srvr`. The session
+    timeouts are the least and the most that it grants, in milliseconds: by default two and twenty of its
+    ticks."""
 
     address: str
     connect_ms: float
@@ -36,7 +38,7 @@ class ZooKeeperFacts:
 
 
 def servers_in(connection: str) -> list[str]:
-    """The host:port of each server of host:port[,host:port…][/chroot]; the port is 2181 unless said."""
+    """The host:port of each server of host:port[,host:port…][/chroot]; the default port is 2181."""
     hosts, _, _ = connection.partition("/")
     named = [each.strip() for each in hosts.split(",") if each.strip()]
     return [each if ":" in each else f"{each}:2181" for each in named][:20]
@@ -73,7 +75,7 @@ def look_at(address: str, timeout_s: float) -> ZooKeeperFacts:
 
 
 def _granted(where: tuple[str, int], asked_ms: int, timeout_s: float) -> int:
-    """Open a session, close it, and tell the timeout that was granted. Raises OSError, struct.error."""
+    """Open a session, close it, and return the granted timeout. Raises OSError, struct.error."""
     with socket.create_connection(where, timeout_s) as connection:
         connection.settimeout(timeout_s)
         connection.sendall(_CONNECT.pack(_CONNECT.size - 4, 0, 0, asked_ms, 0, 16, bytes(16)))
@@ -84,7 +86,7 @@ def _granted(where: tuple[str, int], asked_ms: int, timeout_s: float) -> int:
         if not session_id or granted_ms <= 0:
             raise struct.error("no session was granted")
         connection.sendall(_CLOSE)
-        # Its answer: the session is gone, and lingers nowhere.
+        # This is its answer: the session is gone, and does not linger on a server.
         connection.recv(64)
     return int(granted_ms)
 

@@ -1,1 +1,1 @@
-"""What each command prints with `-o json`: the registry, and the form of its entries."""
+"""The documents that each command prints with `-o json`: the registry, and the form of its entries."""

@@ -1,4 +1,4 @@
-"""The shapes of what commands print of a cluster's processes and of their settings."""
+"""The shapes of the documents about a cluster's processes and their settings."""
 
 from collections.abc import Sequence
 from typing import Annotated, TypedDict
@@ -21,7 +21,7 @@ class BrokerDocument(TypedDict):
 
 
 class ServerDocument(TypedDict):
-    """What a process says of itself."""
+    """A process's report about itself."""
 
     version: Annotated[str, "of its software"]
     started_at_ms: Annotated[int, "milliseconds since 1970"]
@@ -52,7 +52,7 @@ class ControllerDocument(TypedDict):
 
 
 class ClusterDocument(TypedDict):
-    """What the controller sees of a cluster."""
+    """A cluster as the controller sees it."""
 
     cluster_id: Annotated[str, "the cluster's id"]
     controller: Annotated[ControllerDocument, "the active one"]
@@ -73,14 +73,14 @@ class FailedDirectoryDocument(TypedDict):
 
 
 class ComplaintDocument(TypedDict):
-    """What the controller cannot make sense of."""
+    """A complaint of the controller."""
 
     subject: Annotated[str, "a znode, a partition or a broker"]
     message: Annotated[str, "a sentence with the next step"]
 
 
 class HealthDocument(TypedDict):
-    """How well a cluster is."""
+    """The health of a cluster."""
 
     healthy: Annotated[bool, "whether all is well"]
     problems: Annotated[Sequence[str], "what is not, a sentence each, the worst first"]
@@ -147,7 +147,7 @@ class ServerSettingsDocument(TypedDict):
 
 
 class FindingDocument(TypedDict):
-    """What a check found."""
+    """The result of one check."""
 
     check: Annotated[str, "what was looked at"]
     verdict: Annotated[str, "ok, warn or fail"]
@@ -156,7 +156,7 @@ class FindingDocument(TypedDict):
 
 
 class FindingsDocument(TypedDict):
-    """What all checks found."""
+    """The results of all checks."""
 
     verdict: Annotated[str, "the worst of all: ok, warn or fail"]
     findings: Annotated[Sequence[FindingDocument], "in the order of the checks"]

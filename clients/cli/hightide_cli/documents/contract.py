@@ -1,4 +1,4 @@
-"""The shapes of what commands print of the contract."""
+"""The shapes of the documents about the contract."""
 
 from collections.abc import Sequence
 from typing import Annotated, TypedDict

@@ -1,7 +1,8 @@
-"""How the documents of `-o json` are described, and whether one is as it is described. Pure.
+"""The descriptions of the documents of `-o json`, and the check of a document against its description. Pure.
 
-The shape of a document, or of an object in one, is a TypedDict whose keys are annotated with what they mean.
-A function that makes such an object says that it returns the shape, so that a type checker compares the two.
+The shape of a document, or of an object in one, is a TypedDict whose keys are annotated with their meaning. A
+function that makes such an object declares the shape as its return type, so that a type checker compares the
+two.
 """
 
 import types
@@ -49,12 +50,12 @@ class Field:
 
     @property
     def or_null(self) -> "Field":
-        """The same, which may be null."""
+        """The same field, which may be null."""
         return replace(self, may_be_null=True)
 
     @property
     def optional(self) -> "Field":
-        """The same, which may be absent."""
+        """The same field, which may be absent."""
         return replace(self, may_be_absent=True)
 
 
@@ -158,8 +159,7 @@ def many(name: str, meaning: str, *fields: Field) -> Field:
 
 
 def departures(documents: Sequence[Document], value: Any) -> list[str]:
-    """In which way a value is none of these documents, as far as the nearest of them; nothing where it is
-    one."""
+    """The differences between a value and the nearest of these documents; none if it matches one."""
     if not isinstance(value, dict):
         return [f"it is no object but {type(value).__name__}"]
     found = [_of_fields(each.fields, value, "") for each in documents]

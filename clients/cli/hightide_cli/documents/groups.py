@@ -13,7 +13,7 @@ from hightide_cli.documents.values import (
 
 
 class ListedGroupDocument(TypedDict):
-    """One of all groups."""
+    """One group in the list of all groups."""
 
     group: GroupName
     state: Annotated[str, "empty, recovering, gathering, rebalancing, stable or failed"]
@@ -23,7 +23,7 @@ class ListedGroupDocument(TypedDict):
 
 
 class PartitionLagDocument(TypedDict):
-    """How far a group is behind in one partition."""
+    """The lag of a group in one partition."""
 
     topic: TopicName
     partition: PartitionNumber
@@ -34,7 +34,7 @@ class PartitionLagDocument(TypedDict):
 
 
 class LagDocument(TypedDict):
-    """How far a group is behind."""
+    """The lag of a group."""
 
     group: GroupName
     lag: Annotated[int, "of all partitions together"]
@@ -42,7 +42,7 @@ class LagDocument(TypedDict):
 
 
 class WatchedLagDocument(LagDocument):
-    """One look at it, with the pace where `--watch` looks again."""
+    """One look at the lag, with the pace if `--watch` looks again."""
 
     read_per_s: NotRequired[
         Annotated[float | None, "how fast the group reads; null at the first look; only with --watch"]
@@ -98,7 +98,7 @@ class GroupDocument(LagDocument):
 
 
 class PartitionResetDocument(TypedDict):
-    """Where a group goes on in one partition."""
+    """The new position of a group in one partition."""
 
     topic: TopicName
     partition: PartitionNumber
@@ -110,7 +110,7 @@ class PartitionResetDocument(TypedDict):
 
 
 class ResetDocument(TypedDict):
-    """Where a group goes on."""
+    """The new positions of a group."""
 
     group: GroupName
     dry_run: DryRun

@@ -1,4 +1,4 @@
-"""The shapes of what commands print of partitions that move or get another leader."""
+"""The shapes of the documents about partitions that move or get another leader."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated, NotRequired, TypedDict
@@ -19,7 +19,7 @@ from hightide_cli.documents.values import (
 
 
 class OutcomeDocument(TypedDict):
-    """What became of a request about one partition."""
+    """The outcome of a request about one partition."""
 
     topic: TopicName
     partition: PartitionNumber
@@ -71,7 +71,7 @@ PlannedMoveDocument = TypedDict(
 
 
 class PlannedBrokerDocument(TypedDict):
-    """What a plan means for one broker."""
+    """The effect of a plan on one broker."""
 
     broker: Annotated[int, "the broker's id"]
     replicas: Annotated[Mapping[str, int], "how many, `from` and `to`"]
@@ -90,7 +90,7 @@ class PlanDocument(TypedDict):
 
 
 class CopyDocument(TypedDict):
-    """How far a new replica has come."""
+    """The progress of a new replica."""
 
     broker: Annotated[int, "the broker's id"]
     bytes_done: Annotated[int, "what it has"]
@@ -116,7 +116,7 @@ MoveProgressDocument = TypedDict(
 
 
 class ProgressDocument(TypedDict):
-    """How far all moves have come."""
+    """The progress of all moves."""
 
     moves: Annotated[Sequence[MoveProgressDocument], "what is on the move"]
     moves_done: Annotated[int, "how many have ended since the first look"]

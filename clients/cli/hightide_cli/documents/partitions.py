@@ -1,4 +1,4 @@
-"""The shapes of what commands print of the partitions of topics."""
+"""The shapes of the documents about the partitions of topics."""
 
 from collections.abc import Sequence
 from typing import Annotated, TypedDict
@@ -18,7 +18,7 @@ from hightide_cli.documents.values import (
 
 
 class ListedTopicDocument(TypedDict):
-    """One of all topics."""
+    """One topic in the list of all topics."""
 
     topic: TopicName
     topic_id: TopicId
@@ -48,7 +48,7 @@ class DescribedTopicDocument(TypedDict):
 
 
 class TrimmedPartitionDocument(TypedDict):
-    """What became of the records of a partition."""
+    """The outcome of a trim for the records of one partition."""
 
     partition: PartitionNumber
     before: Annotated[int, "the offset in front of which records go"]
@@ -58,7 +58,7 @@ class TrimmedPartitionDocument(TypedDict):
 
 
 class TrimDocument(TypedDict):
-    """What was deleted."""
+    """The records that were deleted."""
 
     dry_run: DryRun
     topic: TopicName

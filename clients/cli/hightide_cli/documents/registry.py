@@ -1,8 +1,9 @@
-"""What each command prints with `-o json` (and, in another notation, with `-o yaml`): the one registry.
+"""The one registry of the documents that commands print with `-o json` (and, in another notation, with `-o
+yaml`).
 
 It is a promise. Within a major version fields are added and never taken away, nor do they change their type
-or their meaning; so programs should pass over fields that they do not know. A test runs the commands and
-holds what they print to it, and the reference of the documentation is made from it.
+or their meaning; so programs should ignore fields that they do not know. A test runs the commands and
+compares their output with it, and the reference of the documentation is made from it.
 """
 
 from collections.abc import Mapping

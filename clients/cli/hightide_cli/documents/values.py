@@ -1,4 +1,4 @@
-"""What keys of several documents mean."""
+"""The meaning of keys that several documents have."""
 
 from collections.abc import Mapping, Sequence
 from typing import Annotated

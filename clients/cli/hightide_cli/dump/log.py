@@ -14,7 +14,7 @@ from hightide_cli.printing.rendering import Json
 if TYPE_CHECKING:
     from hightide_broker.storage.inspection.inspection import InspectedBatch, InspectedDamage
 
-# Each with a width that holds what usually stands in it: batches are printed as they are found.
+# Each column has a width that holds its usual values, because batches are printed as they are found.
 _COLUMNS = {
     "position": 11,
     "offset": 11,

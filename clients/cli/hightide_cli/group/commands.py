@@ -1,4 +1,4 @@
-"""`hightide group`: see who reads what and how far behind, set offsets, delete."""
+"""`hightide group`: show groups, their readers and lag, set offsets, delete."""
 
 from typing import TYPE_CHECKING
 
@@ -124,7 +124,8 @@ def delete(ctx: click.Context, names: tuple[str, ...], yes: bool, if_exists: boo
 
 
 def _offset_counts(admin: "Admin", names: list[str], if_exists: bool) -> dict[str, int]:
-    """How many offsets each group has committed. Whoever has members is told before anybody is asked."""
+    """The number of offsets that each group has committed. A group with members is reported before the user
+    is asked."""
     from hightide.errors import UnknownGroupError
 
     counts = {}

@@ -33,7 +33,7 @@ def show_lag(ctx: click.Context, admin: "Admin", name: str) -> None:
 
 
 def watch_lag(ctx: click.Context, admin: "Admin", name: str, interval_s: float) -> None:
-    """Look every so often, until Ctrl-C. Raises HightideError."""
+    """Look repeatedly, until Ctrl-C. Raises HightideError."""
     history = LagHistory()
     as_document = wants_document(ctx)
     try:
@@ -49,5 +49,5 @@ def watch_lag(ctx: click.Context, admin: "Admin", name: str, interval_s: float) 
                     draw(live, f"{lag_table(furthest_behind(lines, _ROWS_MAX))}\n\n{lag_sentence(pace)}")
                 time.sleep(interval_s)
     except KeyboardInterrupt:
-        # The only way to end it, and no failure.
+        # Ctrl-C is the only way to end it, and no failure.
         return

@@ -16,7 +16,7 @@ _HEADINGS = ("topic", "partition", "committed", "end", "lag", "consumer")
 
 
 def lag_table(lines: Sequence["PartitionLag"]) -> str:
-    """One row a partition; what is not committed, or not owned, is `-`."""
+    """One row for each partition; a missing offset or owner is `-`."""
     rows = [
         (line.partition.topic, line.partition.partition, line.committed, line.end, line.lag, line.owner)
         for line in lines
@@ -25,13 +25,13 @@ def lag_table(lines: Sequence["PartitionLag"]) -> str:
 
 
 def furthest_behind(lines: Sequence["PartitionLag"], count: int) -> list["PartitionLag"]:
-    """Return so many partitions that lag most, in their order: not all have room on a screen."""
+    """Return this many partitions with the most lag, in their order: not all fit on a screen."""
     chosen = sorted(range(len(lines)), key=lambda at: -(lines[at].lag or 0))[:count]
     return [lines[at] for at in sorted(chosen)]
 
 
 def lag_sentence(pace: LagPace) -> str:
-    """All partitions in one line: how much, how fast, how long still, and what is not as it should be."""
+    """All partitions in one line: lag, pace, time left, and problems."""
     partitions = f"{pace.partition_count} partition{'s' * (pace.partition_count != 1)}"
     parts = [f"lag {pace.lag:,} in {partitions}"]
     if pace.stalled_s:

@@ -1,4 +1,4 @@
-"""How far a group is behind, how fast it reads, when it will have caught up. Pure: looks come in."""
+"""The lag of a group, its pace, and when it will have caught up. Pure: looks come in."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hightide import PartitionLag, TopicPartition
 
-# Offsets are committed in jumps, every few seconds: the pace is that of so many looks.
+# Offsets are committed in jumps, every few seconds: the pace is that of this many looks.
 LOOKS_REMEMBERED = 15
-# Where nothing was committed for so long, it is said.
+# After this long without a commit, the sentence says so.
 STALLED_AFTER_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class LagPace:
-    """All partitions at one look. The paces are None until there were two looks, `seconds_left` where the lag
-    does not shrink; `stalled_s` is how long nothing was committed though there is something to read."""
+    """The lag of all partitions at one look. The paces are None until there were two looks. `seconds_left` is
+    None if the lag does not shrink. `stalled_s` is the time without a commit although there are records to
+    read."""
 
     lag: int
     partition_count: int
@@ -39,7 +40,7 @@ class _Look:
 
 
 class LagHistory:
-    """Takes looks at one group, in the order of time, and tells the pace of the last ones."""
+    """Takes looks at one group, in the order of time, and computes the pace of the last ones."""
 
     def __init__(self) -> None:
         self._looks: deque[_Look] = deque(maxlen=LOOKS_REMEMBERED)
@@ -60,7 +61,7 @@ class LagHistory:
         )
         lag = sum(line.lag or 0 for line in lines)
         last = self._looks[-1] if self._looks else None
-        # A reset, or a partition that comes or goes, is no pace.
+        # A reset, or a partition that comes or goes, is not progress.
         if last is not None and (look.partitions != last.partitions or look.committed < last.committed):
             self._looks.clear()
         if last is None or look.committed != last.committed or lag == 0 or self._moved_at_s is None:

@@ -1,4 +1,4 @@
-"""`hightide group commit` and `delete-offsets`: write down or forget how far a group without readers is."""
+"""`hightide group commit` and `delete-offsets`: set or delete the offsets of a group without readers."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -51,8 +51,8 @@ def commit(
 
     with open_admin(ctx) as admin:
         before = _committed(admin, name)
-        # Whether the group has members, and the partitions are there, is told before anything is shown, which
-        # would read as if it had been done, and before anybody is asked.
+        # Missing partitions or members of the group are reported before anything is printed, which would read
+        # as if it had been done, and before the user is asked.
         for outcome in admin.reset_offsets(name, offsets, validate_only=True):
             if outcome.error is not None:
                 raise outcome.error

@@ -1,4 +1,4 @@
-"""`hightide group reset-offsets`: say where a group goes on; a dry run unless told otherwise."""
+"""`hightide group reset-offsets`: set where a group goes on; a dry run by default."""
 
 import time
 from typing import TYPE_CHECKING
@@ -107,8 +107,8 @@ def _reset(
             raise click.ClickException(
                 f"group {name} has committed no offset: say which topic to set offsets of with --topic"
             )
-        # A dry run is refused as the real one would be, where the group has members, and before anything of
-        # the plan is shown, which would read as if it had been done.
+        # A dry run is refused as the real one would be if the group has members. This comes before the plan
+        # is printed, which would read as if it had been done.
         outcomes = admin.reset_offsets(
             name, {each.partition: each.offset for each in planned}, validate_only=not execute
         )

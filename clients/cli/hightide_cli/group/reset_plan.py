@@ -1,4 +1,4 @@
-"""Which offsets a group gets by a reset: wishes in, offsets within the log out. Pure."""
+"""The offsets that a group gets by a reset: requests in, offsets within the log out. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class ResetTo(Enum):
-    """Where offsets are set to."""
+    """The kinds of targets of a reset."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -21,8 +21,8 @@ class ResetTo(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ResetTarget:
-    """What was asked for. `value` is the offset, microseconds since 1970, or by how many records to shift,
-    backwards where it is negative; 0 for the others."""
+    """The requested target. `value` is the offset, microseconds since 1970, or the number of records to shift
+    by, negative for backwards; 0 for the other kinds."""
 
     to: ResetTo
     value: int = 0
@@ -30,19 +30,19 @@ class ResetTarget:
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """The offsets that a partition has: the first one, and the next one to be written."""
+    """The offsets of a partition: the first one, and the next one to be written."""
 
     earliest: int
     latest: int
 
     def nearest(self, offset: int) -> int:
-        """Return the offset itself, or the end of the range that it lies beyond."""
+        """Return the offset itself, or the nearest end of the range if it lies outside."""
         return min(max(offset, self.earliest), self.latest)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedReset:
-    """One partition's reset. `wanted` is what was asked for, `offset` what the log has of it."""
+    """One partition's reset. `wanted` is the requested offset, `offset` the nearest one in the log."""
 
     partition: "TopicPartition"
     committed: int | None
@@ -52,17 +52,17 @@ class PlannedReset:
 
     @property
     def change(self) -> int | None:
-        """By how many records the offset moves; None where none is committed."""
+        """The number of records by which the offset moves; None if none is committed."""
         return None if self.committed is None else self.offset - self.committed
 
     @property
     def lag(self) -> int:
-        """How many records the group will have to read."""
+        """The number of records that the group will have to read."""
         return self.latest - self.offset
 
     @property
     def remark(self) -> str | None:
-        """Why this is not quite what was asked for."""
+        """The reason why the offset differs from the request."""
         if self.wanted < self.offset:
             return f"{self.wanted} is before the first offset"
         if self.wanted > self.offset:
@@ -71,7 +71,7 @@ class PlannedReset:
 
 
 class ResetPlanError(Exception):
-    """What was asked for cannot be said of every partition."""
+    """A request that is not possible for every partition."""
 
 
 def plan_resets(
@@ -82,8 +82,8 @@ def plan_resets(
 ) -> list[PlannedReset]:
     """Plan the reset of each partition of `ranges`, in their order, to an offset that its log has.
 
-    `at_time` is needed for ResetTo.TIME: the first offset at or after it, None where no record is that late,
-    which means the end. Raises ResetPlanError where there is nothing to shift.
+    `at_time` is needed for ResetTo.TIME: the first offset at or after it, None if no record is that late,
+    which means the end. Raises ResetPlanError if there is no offset to shift.
     """
     if target.to is ResetTo.SHIFT:
         _check_committed(ranges, committed)

@@ -152,7 +152,7 @@ def ranges_text(numbers: Sequence[int]) -> str:
 
 
 def reset_table(planned: Sequence["PlannedReset"]) -> str:
-    """`group reset-offsets`: what each partition has, and what it gets."""
+    """`group reset-offsets`: the present and the new offset of each partition."""
     rows = [
         (each.partition.topic, each.partition.partition, each.committed, each.offset, _change(each), each.lag)
         for each in planned
@@ -167,7 +167,7 @@ def reset_table(planned: Sequence["PlannedReset"]) -> str:
 def reset_document(
     group: str, planned: Sequence["PlannedReset"], *, executed: bool, errors: Mapping["TopicPartition", str]
 ) -> "ResetDocument":
-    """`group reset-offsets -o json`. `errors` are the names of what was refused, by partition."""
+    """`group reset-offsets -o json`. `errors` are the names of the refusals, by partition."""
     partitions: list[PartitionResetDocument] = [
         {
             "topic": each.partition.topic,

@@ -1,1 +1,1 @@
-"""How results are printed: tables, documents, progress, and text that redraws itself."""
+"""The printing of results: tables, documents, progress, and text that redraws itself."""

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
 
 
 def live_text(*, is_wanted: bool, is_kept: bool) -> AbstractContextManager[Any]:
-    """Return rich's Live as a context on a terminal, else a context of None. What was drawn last stays when
-    it is left, where `is_kept`. rich is imported here, since it costs more than most commands."""
+    """Return rich's Live as a context on a terminal, otherwise a context of None. If `is_kept`, the last text
+    stays when the context ends. rich is imported here, since it costs more than most commands."""
     if not is_wanted or not sys.stdout.isatty():
         return nullcontext()
     from rich.console import Console
@@ -20,7 +20,7 @@ def live_text(*, is_wanted: bool, is_kept: bool) -> AbstractContextManager[Any]:
 
 
 def draw(live: "Live", text: str) -> None:
-    """Show this instead of what was shown before."""
+    """Show this text in place of the one before."""
     from rich.text import Text
 
     live.update(Text(text), refresh=True)

@@ -1,4 +1,4 @@
-"""What became of the partitions of one order, told to people and to programs."""
+"""The outcomes of one order for its partitions, for people and for programs."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def partition_document(outcome: "PartitionOutcome") -> "OutcomeDocument":
-    """One partition as JSON; `error` is None where it was done."""
+    """One partition as JSON; `error` is None if the order was carried out."""
     return {
         "topic": outcome.partition.topic,
         "partition": outcome.partition.partition,

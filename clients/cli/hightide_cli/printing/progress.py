@@ -1,4 +1,4 @@
-"""How far long work has come: a bar with its pace and the time left, on stderr and only on a terminal."""
+"""The progress of long work: a bar with its pace and the time left, on stderr and only on a terminal."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -22,16 +22,18 @@ _COUNT_COLUMNS: dict[Unit, str] = {
 
 
 class WorkDone:
-    """What the work tells how far it is. This one tells nobody: there is no terminal, or nobody wants it."""
+    """The object to which work reports its progress. This one shows nothing: there is no terminal, or the bar
+    is not wanted."""
 
     def advance(self, count: int) -> None:
-        """So much more is done. Called once a batch and not once a record."""
+        """Add this much progress. Called once for each batch, not for each record."""
 
     def reach(self, count: int) -> None:
-        """So much is done in all."""
+        """Set the whole progress."""
 
     def say(self, what: str | None) -> bool:
-        """Show this beside the work's name until it moves; None: no more. False where nobody sees it."""
+        """Show this text beside the work's name until the next progress; None removes it. Returns False if it
+        is not shown."""
         return False
 
 
@@ -79,8 +81,8 @@ def progress_option(command: Command) -> Command:
 def progress(
     what: str, total: float, unit: Unit = "records", *, prints_meanwhile: bool = False
 ) -> Iterator[WorkDone]:
-    """Show a bar while the block runs; it goes when the block ends. `prints_meanwhile`: the work prints its
-    results to stdout as it goes, so that a bar on the same terminal would be in their way. Inside of another
+    """Show a bar while the block runs; it disappears when the block ends. `prints_meanwhile` means that the
+    work prints results to stdout meanwhile, which a bar on the same terminal would disturb. Inside of another
     bar there is none."""
     if not is_shown(prints_meanwhile=prints_meanwhile):
         yield WorkDone()
@@ -98,7 +100,7 @@ def progress(
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Show that something goes on whose length nobody knows, with the time that it has taken."""
+    """Show that work of unknown length is under way, with the time that it has taken."""
     if not is_shown():
         yield
         return
@@ -133,13 +135,13 @@ def _alone() -> Iterator[None]:
 
 
 def _plain(text: str) -> str:
-    """What a topic or a file is called must not be taken for rich's markup."""
+    """The text with rich's markup escaped, for names of topics and files."""
     return text.replace("[", r"\[")
 
 
 def _style() -> dict[str, Any]:
     from rich.console import Console
 
-    # What is printed to stdout is the result: rich would draw it above the bar, on stderr.
+    # Text printed to stdout is the result: rich would draw it above the bar, on stderr.
     console = Console(stderr=True, highlight=False)
     return {"console": console, "transient": True, "redirect_stdout": False}

@@ -16,8 +16,8 @@ _GAP = "  "
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
-    """Align rows under headings, numbers to the right, also where some rows have none. Without rows, the
-    headings stand alone."""
+    """Align rows under headings, numbers to the right, even if some rows have none. Without rows, only the
+    headings are printed."""
     texts = [[cell_text(cell) for cell in row] for row in rows]
     assert all(len(row) == len(headings) for row in texts), "a row lacks a cell, or has one too many"
     widths = [max([len(heading), *(len(row[at]) for row in texts)]) for at, heading in enumerate(headings)]
@@ -39,14 +39,14 @@ def _is_of_numbers(column: Sequence[Cell]) -> bool:
 
 
 def properties(pairs: Sequence[tuple[str, Cell]]) -> str:
-    """Print names and values, one a line, values aligned."""
+    """Print names and values, one on each line, values aligned."""
     width = max((len(name) for name, _ in pairs), default=0)
     return "\n".join(f"{name.ljust(width)}{_GAP}{cell_text(value)}".rstrip() for name, value in pairs)
 
 
 def cell_text(cell: Cell) -> str:
-    """Return one cell as a person reads it: no value is `-`, fractions have one decimal or three digits. What
-    could steer a terminal does not: others chose hosts, names and what stands in ZooKeeper."""
+    """Return one cell as a person reads it: no value is `-`, fractions have one decimal or three digits.
+    Control characters are escaped, because hosts, names and the content of ZooKeeper come from others."""
     match cell:
         case None:
             return "-"
@@ -68,15 +68,15 @@ def json_line(document: Json) -> str:
 
 
 def printable_json(text: str) -> str:
-    """Return the same JSON with what could steer a terminal written as JSON's own escapes: of these `json`
-    writes only those below U+0020 so, and values come from records."""
+    """Return the same JSON with control characters written as JSON's own escapes: `json` itself escapes only
+    those below U+0020, and values come from records."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in text)
 
 
 def bytes_field(name: str, value: bytes | None) -> dict[str, Json]:
-    """Return bytes as a JSON field: text where it is UTF-8, else base64 under `<name>_base64`."""
+    """Return bytes as a JSON field: text if it is UTF-8, otherwise base64 under `<name>_base64`."""
     if value is None:
         return {name: None}
     try:
@@ -88,7 +88,7 @@ def bytes_field(name: str, value: bytes | None) -> dict[str, Json]:
 
 
 def printable(text: str) -> str:
-    """Return the same with what could steer a terminal written as an escape: for text that others wrote."""
+    """Return the same text with control characters escaped: for text from others."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else ascii(each)[1:-1] for each in text)

@@ -1,1 +1,1 @@
-"""`hightide reassign`: plans of moves, making them so, and following them."""
+"""`hightide reassign`: plans of moves, their application, and their progress."""

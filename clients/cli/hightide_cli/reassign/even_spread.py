@@ -1,9 +1,9 @@
-"""Spreading things over brokers: as evenly as it goes, and of all even spreads one that moves least. Pure.
+"""Spreading things over brokers: as evenly as possible and, of all even spreads, one that moves least. Pure.
 
 It is a minimum-cost flow with a convex cost for each broker's load (Ahuja, Magnanti and Orlin, "Network
 Flows", chapters 9 and 14), solved by shortest augmenting paths. The network is condensed to the brokers: the
-arc from a broker to another stands for the cheapest thing that can go from the one to the other, so that a
-path costs what there are brokers, not what there are partitions.
+arc from a broker to another stands for the cheapest thing that can go from the one to the other. So the cost
+of finding a path depends on the number of brokers, not of partitions.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,14 +12,14 @@ from heapq import heapify, heappop, heappush
 from itertools import pairwise
 from typing import Final
 
-# Where things wait that have no broker yet.
+# The place of things that have no broker yet.
 _NOWHERE: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Spreadable:
-    """`count` equal things that go to as many different brokers of `allowed`. One of them is moved where its
-    broker is none of `home`; of more homes than are needed, the first are taken."""
+    """A set of `count` equal things that go to as many different brokers of `allowed`. A thing moves if its
+    broker is not in `home`; if there are more homes than needed, the first are taken."""
 
     count: int
     allowed: tuple[int, ...]
@@ -29,8 +29,8 @@ class Spreadable:
 def spread(
     things: Sequence[Spreadable], brokers: Iterable[int], load: Mapping[int, int] | None = None
 ) -> list[set[int]]:
-    """The brokers of each thing. The loads, counted from `load`, differ by one at most where that can be: the
-    sum of their squares is the smallest possible, and of all ways to get it the fewest things are moved."""
+    """The brokers of each thing. The loads, counted from `load`, differ by at most one if possible: the sum
+    of their squares is the smallest possible. Of all ways to reach it, one moves the fewest things."""
     return _Spread(things, brokers, load or {}).settle()
 
 
@@ -64,7 +64,7 @@ class _Spread:
             heapify(heap)
 
     def settle(self) -> list[set[int]]:
-        """Improve until nothing improves it."""
+        """Improve until no step improves it."""
         while (path := self._best_path()) is not None:
             # Each arc's candidate is looked up before anything moves: the path was priced with these.
             for (source, target), at in [(arc, self._cheapest(arc)) for arc in pairwise(path)]:
@@ -86,8 +86,8 @@ class _Spread:
         return (target not in home) - (source != _NOWHERE and source not in home)
 
     def _cheapest(self, arc: tuple[int, int]) -> tuple[int, int] | None:
-        """(cost, thing) of the cheapest that can go along an arc. Entries that went out of date are dropped:
-        whenever one can go again it is entered again."""
+        """(cost, thing) of the cheapest thing that can go along an arc. Outdated entries are dropped:
+        whenever a thing can go again, it is entered again."""
         source, target = arc
         heap = self._candidates[arc]
         while heap:
@@ -109,8 +109,8 @@ class _Spread:
                 heappush(self._candidates[arc], (self._cost(at, *arc), at))
 
     def _best_path(self) -> list[int] | None:
-        """The path from a fuller to an emptier broker that gains most, or None where none gains anything
-        (Bellman and Ford: arcs that undo a move have negative costs, but no circle has)."""
+        """The path from a fuller to an emptier broker that gains most, or None if none gains anything
+        (Bellman and Ford: arcs that undo a move have negative costs, but no cycle has)."""
         arcs = [
             (*arc, cheapest[0]) for arc in self._candidates if (cheapest := self._cheapest(arc)) is not None
         ]

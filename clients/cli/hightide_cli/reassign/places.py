@@ -1,4 +1,4 @@
-"""Where partitions are, asked of a cluster: what plans are made of."""
+"""The places of partitions in a cluster, from which plans are made."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 def places_in(admin: "Admin", topics: Sequence[str] | None) -> list[Place]:
-    """Where these topics' partitions are, or (None) all. One that is on the move counts as where it goes.
-    Raises HightideError."""
+    """The places of these topics' partitions, or (None) of all. A partition that is being moved counts as at
+    its target. Raises HightideError."""
     from hightide import TopicPartition
 
     described = admin.describe_topics(topics)
@@ -40,8 +40,8 @@ def places_in(admin: "Admin", topics: Sequence[str] | None) -> list[Place]:
 
 
 def live_brokers(admin: "Admin", asked_for: Iterable[int] | None = None) -> tuple[int, ...]:
-    """The brokers asked for, all of which must be alive, or (None) all that are. Raises click.ClickException,
-    HightideError."""
+    """The requested brokers, all of which must be alive, or (None) all live brokers. Raises
+    click.ClickException, HightideError."""
     known = {each.broker_id: each.alive for each in admin.describe_cluster().brokers}
     alive = tuple(sorted(broker for broker, is_alive in known.items() if is_alive))
     if asked_for is None:

@@ -1,10 +1,11 @@
-"""Which brokers partitions should live on: balanced, and with as little moved as possible. Pure.
+"""The choice of brokers for partitions: balanced, and with as little moved as possible. Pure.
 
 Replicas are spread within one of each other over the brokers asked for, and so are preferred leaders. Of all
 ways to do so, one is taken that moves the fewest replicas, and then the fewest preferred leaders.
 
 Replicas count, bytes do not: the plan that moves the fewest bytes would give a new broker all the partitions
-that hardly hold any. Among equals the choice goes through the topics in turn, so that it takes of each.
+that hardly hold any. Among equals the choice goes through the topics in turn, so that it takes partitions of
+each.
 """
 
 from collections import Counter
@@ -15,12 +16,12 @@ from hightide_cli.reassign.even_spread import Spreadable, spread
 
 
 class PlanError(Exception):
-    """What was asked for cannot be planned; the message says why, and what to do."""
+    """A request that cannot be planned; the message says why, and what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where one partition lives: its replicas, the preferred leader first, who leads it, and its size."""
+    """The place of one partition: its replicas, the preferred leader first, its leader, and its size."""
 
     topic: str
     partition: int
@@ -31,7 +32,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One partition whose replicas change; `size_bytes` goes to each broker that is new."""
+    """One partition whose replicas change; each new broker receives `size_bytes`."""
 
     topic: str
     partition: int
@@ -47,19 +48,19 @@ class Move:
 
     @property
     def leaving(self) -> tuple[int, ...]:
-        """The brokers that let go of theirs."""
+        """The brokers that delete their replica."""
         return tuple(broker for broker in self.before if broker not in self.after)
 
     @property
     def bytes_to_move(self) -> int:
-        """What has to be copied."""
+        """The bytes to copy."""
         return self.size_bytes * len(self.arriving)
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerBalance:
-    """What the plan does to one broker. It receives `bytes_in` and, leading now what others get, sends
-    `bytes_out`."""
+    """The effect of the plan on one broker. It receives `bytes_in`. As the leader of partitions that others
+    get, it sends `bytes_out`."""
 
     broker_id: int
     replicas_before: int
@@ -72,7 +73,7 @@ class BrokerBalance:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be moved, of all partitions that were looked at."""
+    """The moves, of all partitions that were looked at."""
 
     moves: tuple[Move, ...]
     brokers: tuple[BrokerBalance, ...]
@@ -80,13 +81,13 @@ class Plan:
 
     @property
     def bytes_to_move(self) -> int:
-        """What has to be copied in all."""
+        """The bytes to copy in all."""
         return sum(move.bytes_to_move for move in self.moves)
 
 
 def plan_onto(places: Iterable[Place], brokers: Iterable[int], replication_factor: int | None = None) -> Plan:
-    """Spread these partitions over exactly these brokers. `replication_factor` is that of now, partition by
-    partition, unless given. Raises PlanError."""
+    """Spread these partitions over exactly these brokers. `replication_factor` is by default that of each
+    partition now. Raises PlanError."""
     ordered = _in_turn(places)
     targets = tuple(sorted(set(brokers)))
     if replication_factor is not None and replication_factor < 1:
@@ -151,7 +152,7 @@ def plan_without(places: Iterable[Place], brokers: Iterable[int], leaving: int) 
 
 
 def plan_by_hand(places: Iterable[Place], targets: Mapping[tuple[str, int], Sequence[int]]) -> Plan:
-    """What it means to put these partitions onto these brokers. Each must be among the places."""
+    """The effect of putting these partitions onto these brokers. Each must be among the places."""
     ordered = list(places)
     return _plan(ordered, [tuple(targets[place.topic, place.partition]) for place in ordered])
 
@@ -172,7 +173,8 @@ def _check_room(places: Sequence[Place], counts: Sequence[int], brokers: Sequenc
 
 
 def _in_order(place: Place, chosen: set[int], leader: set[int]) -> tuple[int, ...]:
-    """The preferred leader, then who had a replica before, in the order of before, then who gets one."""
+    """The preferred leader, then the brokers that had a replica before, in their order, then those that get
+    one."""
     (first,) = leader
     kept = [broker for broker in place.replicas if broker in chosen and broker != first]
     new = sorted(broker for broker in chosen if broker not in place.replicas and broker != first)

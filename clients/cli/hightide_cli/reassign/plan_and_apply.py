@@ -1,4 +1,4 @@
-"""`hightide reassign plan` and `apply`: what would move where, and making it so."""
+"""`hightide reassign plan` and `apply`: the moves that would be made, and making them."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -156,7 +156,7 @@ def apply(
 def _to_do(
     admin: "Admin", planned: Sequence["PlannedMove"], path: Path
 ) -> dict["TopicPartition", tuple[int, ...]]:
-    """The moves of a plan that are not done yet. Raises click.ClickException where it is out of date."""
+    """The moves of a plan that are not done yet. Raises click.ClickException if it is out of date."""
     from hightide import TopicPartition
 
     from hightide_cli.reassign.places import places_in
@@ -184,7 +184,7 @@ def _begin(
     limit: int | None,
     dry_run: bool,
 ) -> list["TopicPartition"]:
-    """Give the order, and say what became of it; the partitions that move."""
+    """Give the order and print its outcome. Returns the partitions that move."""
     from hightide_cli.reassign.places import places_in
     from hightide_cli.reassign.plan import plan_by_hand
 

@@ -1,5 +1,5 @@
 """A plan as JSON, in the form that Kafka's tools know: {"version": 1, "partitions": [{"topic", "partition",
-"replicas"}]}. What Hightide adds (`from`, bytes) may be left out by whoever writes one by hand."""
+"replicas"}]}. A person who writes one may leave out Hightide's additions (`from`, bytes)."""
 
 import json
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ VERSION = 1
 
 
 class PlanFileError(Exception):
-    """The file is no plan; the message names the file, the place and the value."""
+    """The file is not a plan; the message names the file, the place and the value."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""How far moves are, how fast they go, and how long they still take. Pure: looks and times come in."""
+"""The progress of moves, their pace, and the time left. Pure: looks and times come in."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hightide import Reassignment, ReplicaDescription, TopicPartition
 
-# The pace is that of so many looks: long enough to be steady, short enough to follow a changed throttle.
+# The pace is that of this many looks: long enough to be steady, short enough to follow a changed throttle.
 LOOKS_REMEMBERED = 10
-# When nothing has moved for so long, it is said.
+# After this long without progress, the sentence says so.
 STALLED_AFTER_S = 15.0
 
 
@@ -28,26 +28,26 @@ class Copy:
 
 @dataclass(frozen=True, slots=True)
 class MoveProgress:
-    """One partition on the move, and what is copied for it."""
+    """One partition that is being moved, and its copies."""
 
     move: "Reassignment"
     copies: tuple[Copy, ...]
 
     @property
     def bytes_done(self) -> int:
-        """What is copied."""
+        """The bytes that are copied."""
         return sum(each.bytes_done for each in self.copies)
 
     @property
     def bytes_total(self) -> int:
-        """What has to be copied."""
+        """The bytes to copy."""
         return sum(each.bytes_total for each in self.copies)
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """All moves at one look. `bytes_per_s` is None until there were two looks, `seconds_left` where that
-    cannot be told, `stalled_s` is how long nothing has moved, 0 where it does."""
+    """All moves at one look. `bytes_per_s` is None until there were two looks. `seconds_left` is None if it
+    is not known. `stalled_s` is the time without progress, or 0."""
 
     moves: tuple[MoveProgress, ...]
     finished: tuple["TopicPartition", ...]
@@ -82,8 +82,8 @@ def progress_of(move: "Reassignment", replicas: Iterable["ReplicaDescription"]) 
 
 
 class Watched:
-    """What was seen of some moves, look by look. `only` are the partitions of interest, with where they go;
-    None: all that move."""
+    """The state of some moves, look by look. `only` are the partitions of interest, with their targets; None:
+    all that move."""
 
     def __init__(self, only: Mapping["TopicPartition", tuple[int, ...]] | None = None) -> None:
         self._only = None if only is None else frozenset(only)
@@ -95,7 +95,7 @@ class Watched:
     def look(
         self, now_s: float, moves: Iterable["Reassignment"], replicas: Iterable["ReplicaDescription"]
     ) -> Progress:
-        """Take in one look. A move that is not there any more is finished, in one way or another."""
+        """Take in one look. A move that is no longer there is finished, whether done or cancelled."""
         by_partition: dict[TopicPartition, list[ReplicaDescription]] = {}
         for each in replicas:
             by_partition.setdefault(each.partition, []).append(each)
@@ -110,7 +110,7 @@ class Watched:
         return self._progress(now_s, current)
 
     def target_of(self, partition: "TopicPartition") -> tuple[int, ...]:
-        """Where a partition was to go, as last seen."""
+        """The target of a partition, as last seen."""
         return self._targets[partition]
 
     def _progress(self, now_s: float, current: Mapping["TopicPartition", MoveProgress]) -> Progress:

@@ -1,4 +1,5 @@
-"""Following moves until they are done: a table that redraws itself on a terminal, else a line a look."""
+"""Following moves until they are done: a table that redraws itself on a terminal, otherwise one line for each
+look."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -35,8 +36,8 @@ def watch_moves(
     *,
     only: Mapping["TopicPartition", tuple[int, ...]] | None,
 ) -> None:
-    """Look every so often until nothing of interest is on the move, then say where everything ended up.
-    `only` are the partitions of interest with where they go; None: all that move.
+    """Look repeatedly until no partition of interest is being moved, then print where each ended up. `only`
+    are the partitions of interest with their targets; None: all that move.
 
     Ctrl-C leaves the moves running, and says so; so does a look that fails. Raises HightideError.
     """
@@ -59,7 +60,7 @@ def watch_moves(
         click.echo(f"\n{_GO_ON}", err=True)
         ctx.exit(_EXIT_INTERRUPTED)
     except HightideError:
-        # What follows is of the looking; without this it reads as if the moves had failed.
+        # The next line is about the watching; without this it reads as if the moves had failed.
         if are_known:
             click.echo(_GO_ON, err=True)
         raise
@@ -102,7 +103,7 @@ def move_line(progress: MoveProgress, name_width: int = 0) -> str:
 
 
 def summary_line(progress: Progress) -> str:
-    """All moves in one line: how many, how many bytes, how fast, how long still."""
+    """All moves in one line: their number, bytes, pace, and time left."""
     parts = [
         f"{len(progress.finished)} of {progress.move_count} moves done",
         f"{size_text(progress.bytes_done)} of {size_text(progress.bytes_total)}",

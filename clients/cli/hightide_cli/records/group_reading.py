@@ -1,4 +1,4 @@
-"""Records become lines of output as a member of a group: `hightide topic consume --group`."""
+"""Reading as a member of a group: `hightide topic consume --group` prints records as lines of output."""
 
 import signal
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ _RECORDS_MAX = 500
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """As whom to read. Empty names are the coordinator's to choose, or none; `offset_reset` is where to begin
-    what the group has committed nothing of."""
+    """The member to read as. The coordinator chooses names that are empty, or there are none. `offset_reset`
+    is the start for partitions without a committed offset."""
 
     group: str
     consumer_id: str = ""
@@ -36,8 +36,8 @@ def consume_in_group(
     records_max: int | None,
     exit_at_end: bool,
 ) -> None:
-    """Print the records of the partitions that the group gives to this consumer, until it has read them all
-    to their ends, the wanted number, Ctrl-C or SIGTERM. What was printed is committed, and nothing else."""
+    """Print the records of the partitions that the group assigns to this consumer, until it has read them all
+    to their ends, the wanted number, Ctrl-C or SIGTERM. It commits exactly the printed records."""
     left = records_max
     with (
         Consumer(
@@ -55,7 +55,7 @@ def consume_in_group(
             count = _RECORDS_MAX if left is None else min(left, _RECORDS_MAX)
             records = consumer.poll(_POLL_TIMEOUT_S, count)
             output.write(b"".join(map(printer.render, records)))
-            # Before the next poll or the close, which commit: what is committed was seen.
+            # This comes before the next poll or the close, which commit: committed records were seen.
             output.flush()
             left = None if left is None else left - len(records)
             if exit_at_end and not records and is_at_end(consumer):
@@ -70,9 +70,8 @@ def is_at_end(consumer: Consumer) -> bool:
 
 
 class _Ending:
-    """Notes Ctrl-C and SIGTERM instead of obeying them, so that no record is lost between being handed out
-    and being printed, and the consumer leaves its group in order. The second time they do what they always
-    do."""
+    """Notes Ctrl-C and SIGTERM instead of obeying them, so that no record is lost between the consumer and
+    the output, and the consumer leaves its group in order. The second signal has its usual effect."""
 
     def __init__(self) -> None:
         self.is_wanted = False

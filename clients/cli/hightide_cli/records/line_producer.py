@@ -1,4 +1,4 @@
-"""Lines of standard input become records: what `hightide topic produce` does."""
+"""Lines of standard input become records: the work of `hightide topic produce`."""
 
 import base64
 import binascii
@@ -24,7 +24,7 @@ _TELL_EVERY_BYTES = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class LineForm:
-    """How a line is to be read."""
+    """The form of the lines."""
 
     key: bytes | None = None
     key_separator: bytes | None = None
@@ -35,7 +35,7 @@ class LineForm:
 
 @dataclass(frozen=True, slots=True)
 class LineRecord:
-    """What one line says."""
+    """The content of one line."""
 
     value: bytes | None
     key: bytes | None
@@ -46,7 +46,7 @@ class LineRecord:
 
 @dataclass(slots=True)
 class Outcome:
-    """What was acknowledged; filled by the producer's callbacks, read after the producer is closed."""
+    """The acknowledged records; filled by the producer's callbacks, read after the producer is closed."""
 
     topic: str
     records: int = 0
@@ -55,7 +55,7 @@ class Outcome:
     offsets: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def take(self, delivery: Delivery) -> None:
-        """Note what became of one record."""
+        """Note the outcome of one record."""
         error = delivery.exception(0)
         if error is not None:
             self.failed += 1
@@ -67,7 +67,7 @@ class Outcome:
         self.offsets[at.partition] = (min(first, at.offset), max(last, at.offset))
 
     def sentence(self) -> str:
-        """Say where the records went."""
+        """Say where the records were written."""
         places = ", ".join(
             f"partition {partition} offset {first}" + (f" to {last}" if last > first else "")
             for partition, (first, last) in sorted(self.offsets.items())
@@ -86,11 +86,11 @@ class Outcome:
 
 @contextmanager
 def lines_of(file: BinaryIO, topic: str) -> Iterator[Iterable[bytes]]:
-    """The lines of a file, with a bar where its size is known; of a pipe, as they come."""
+    """The lines of a file, with a bar if its size is known; those of a pipe, as they come."""
     try:
         status = os.fstat(file.fileno())
     except OSError:
-        # What has no file descriptor is none of the system's files.
+        # An object without a file descriptor is not a file of the system.
         status = None
     if status is None or not stat.S_ISREG(status.st_mode):
         yield file

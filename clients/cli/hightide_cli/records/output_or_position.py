@@ -1,5 +1,5 @@
 """The option -o of `topic consume`: a form of output as everywhere, or a position, as kcat's users write it.
-No position is called as a form is."""
+No position has the name of a form."""
 
 from typing import Any, TypeVar
 
@@ -41,6 +41,7 @@ def output_or_position(command: Decorated) -> Decorated:
 
 
 def position_by_output(ctx: click.Context) -> tuple[Position, bool] | None:
-    """The position that was given as -o, and whether it says where to stop (`e@TIME`); None if none was."""
+    """The position that was given as -o, and whether it is where to stop (`e@TIME`); None if none was
+    given."""
     text: str | None = ctx.meta.get(_CHOSEN)
     return None if text is None else (parse_position(text), text.startswith("e@"))

@@ -1,4 +1,4 @@
-"""Where to start reading, as users write it."""
+"""The positions at which to start reading, as users write them."""
 
 import time
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ import click
 
 from hightide_cli.command_line.sizes import parse_duration
 
-# As many digits as milliseconds since 1970 have had since 1973; fewer are a date, as in 20130101.
+# Milliseconds since 1970 have had this many digits since 1973; fewer are a date, as in 20130101.
 _MILLISECONDS_DIGITS = 11
 
 
 class Anchor(Enum):
-    """What a position counts from."""
+    """The point that a position counts from."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -26,7 +26,8 @@ class Anchor(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where to start reading each partition. `value` is an offset, a count, or microseconds; else 0."""
+    """The position at which to start each partition. `value` is an offset, a count, or microseconds;
+    otherwise 0."""
 
     anchor: Anchor
     value: int = 0
@@ -48,7 +49,7 @@ def parse_position(text: str, hint: str = "--from") -> Position:
 
 
 def reset_of(position: Position) -> Literal["earliest", "latest"]:
-    """Return where a group begins what it has committed nothing of. Raises click.BadParameter."""
+    """Return the start for partitions without a committed offset of the group. Raises click.BadParameter."""
     if position.anchor is Anchor.EARLIEST:
         return "earliest"
     if position.anchor is Anchor.LATEST:

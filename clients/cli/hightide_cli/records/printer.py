@@ -1,4 +1,4 @@
-"""Records become lines of output: what `hightide topic consume`, `get` and `grep` print."""
+"""Records become lines of output: the text that `hightide topic consume`, `get` and `grep` print."""
 
 import re
 from collections.abc import Callable
@@ -15,7 +15,7 @@ _ESCAPES = {"n": b"\n", "t": b"\t", "r": b"\r", "0": b"\0", "\\": b"\\"}
 
 
 def _length(part: bytes | None) -> int:
-    """-1 for what is not there, which is not the same as empty."""
+    """The length, or -1 for a missing part, which differs from an empty one."""
     return -1 if part is None else len(part)
 
 
@@ -37,11 +37,11 @@ _FIELDS: dict[str, Callable[[Record], bytes]] = {
 
 
 class FormatError(ValueError):
-    """A format names a field or an escape that there is not."""
+    """A format names a field or an escape that does not exist."""
 
 
 class RecordPrinter:
-    """Turns a record into the bytes to print. Values go out as they are, whatever bytes they hold."""
+    """Turns a record into the bytes to print. Values are printed unchanged, whatever bytes they hold."""
 
     def __init__(self, *, as_json: bool, form: str | None, as_yaml: bool = False) -> None:
         self._render: Callable[[Record], bytes]
@@ -56,7 +56,7 @@ class RecordPrinter:
 
 
 def printer_of(ctx: click.Context, output: OutputFormat, form: str | None) -> RecordPrinter:
-    """The printer that the command line asks for. Raises click.BadParameter."""
+    """The printer for the options of the command line. Raises click.BadParameter."""
     try:
         return RecordPrinter(
             as_json=output is OutputFormat.JSON, as_yaml=output is OutputFormat.YAML, form=form

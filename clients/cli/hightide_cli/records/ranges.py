@@ -1,4 +1,4 @@
-"""Which offsets of a topic a command works on, and reading exactly those."""
+"""The offsets of a topic that a command works on, and reading exactly those."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-# So many partitions are read at once: each has a fetch under way, whose answer waits in memory.
+# This many partitions are read at once: each has a fetch under way, whose answer waits in memory.
 _READ_AT_ONCE = 8
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetRange:
-    """The offsets [start, end) of one partition, all of which it had when it was asked."""
+    """The offsets [start, end) of one partition, all of which existed when it was asked."""
 
     partition: int
     start: int
@@ -27,13 +27,14 @@ class OffsetRange:
 
     @property
     def count(self) -> int:
-        """How many records that are."""
+        """The number of records."""
         return self.end - self.start
 
 
 @dataclass(frozen=True, slots=True)
 class TopicRanges:
-    """What to read of one topic, and of no namesake. `earliest`: by partition, where its log begins."""
+    """The ranges to read of one topic, never of another one of its name. `earliest` has, by partition, where
+    its log begins."""
 
     topic: str
     topic_id: bytes
@@ -43,12 +44,12 @@ class TopicRanges:
 
     @property
     def count(self) -> int:
-        """How many records that are."""
+        """The number of records."""
         return sum(each.count for each in self.ranges)
 
 
 def partitions_option(command: Command) -> Command:
-    """Add --partition, for the commands that work on some partitions of one topic."""
+    """Add --partition, for commands that work on some partitions of one topic."""
     return click.option(
         "-p",
         "--partition",
@@ -60,7 +61,7 @@ def partitions_option(command: Command) -> Command:
 
 
 def range_options(command: Command) -> Command:
-    """Add --from and --until, for the commands that work on what is there, and end."""
+    """Add --from and --until, for commands that work on existing records, and end."""
     begin = click.option(
         "--from",
         "start",
@@ -76,7 +77,8 @@ def range_options(command: Command) -> Command:
 
 
 def range_of(partition: int, earliest: int, latest: int, start: int | None, end: int | None) -> OffsetRange:
-    """Cut what is wanted to what is there. None is what no record is late enough for: the end."""
+    """Cut the wanted range to the existing one. None stands for a time for which no record is late enough:
+    the end."""
     first = latest if start is None else min(max(start, earliest), latest)
     last = latest if end is None else min(max(end, earliest), latest)
     return OffsetRange(partition, first, max(first, last))
@@ -151,7 +153,7 @@ def read_ranges(
 def records_in(
     topic: str, partition: int, batch: "RangeBatch", rows: Iterable[int] | None = None
 ) -> Iterator["Record"]:
-    """The records of a batch, or those of these rows."""
+    """The records of a batch, or those of the given rows."""
     from hightide import Record
 
     columns = batch.rows

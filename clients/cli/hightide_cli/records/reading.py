@@ -1,4 +1,4 @@
-"""Reading a topic and printing its records: what `hightide topic consume` does outside of a group."""
+"""Reading a topic and printing its records: the work of `hightide topic consume` outside of a group."""
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _POLL_TIMEOUT_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What to read. `until` is where to stop; None: never. No partitions are all of them."""
+    """The range to read. `until` is where to stop; None: never. No partitions means all of them."""
 
     start: Position
     until: Position | None = None
@@ -30,7 +30,7 @@ class Reading:
 def consume_records(
     topic: str, reading: Reading, printer: RecordPrinter, output: BinaryIO, *, bootstrap: str | None
 ) -> None:
-    """Print records until the end, the wanted number, or Ctrl-C, which is how following a topic ends."""
+    """Print records until the end, the wanted number, or Ctrl-C, which ends the following of a topic."""
     with Consumer(bootstrap, offset_reset="error", on_corrupt_batch=reading.on_corrupt_batch) as consumer:
         assigned = [TopicPartition(topic, each) for each in reading.partitions] or consumer.partitions_for(
             topic
@@ -48,7 +48,7 @@ def consume_records(
             for record in islice(records, reading.records_max):
                 output.write(printer.render(record))
                 if is_followed:
-                    # Whoever follows a topic wants to see a record when it comes.
+                    # A user who follows a topic wants to see a record when it comes.
                     output.flush()
         except KeyboardInterrupt:
             pass
@@ -78,7 +78,7 @@ def seek(consumer: Consumer, assigned: Iterable[TopicPartition], position: Posit
 def _ends(
     consumer: Consumer, assigned: Sequence[TopicPartition], until: Position
 ) -> Mapping[TopicPartition, int]:
-    """Where to stop in each partition: at its end as it is now, or before."""
+    """The end for each partition: its present end, or an earlier offset."""
     latest = consumer.end_offsets(assigned)
     wanted: Mapping[TopicPartition, int | None]
     match until.anchor:
@@ -98,8 +98,8 @@ def _ends(
 def _bounded(
     consumer: Consumer, topic: str, ends: Mapping[TopicPartition, int], records_max: int | None
 ) -> Generator[Sequence[Record]]:
-    """Every record before the ends. A partition that has come to its end is paused, so that nothing of it is
-    fetched any more."""
+    """Yield every record before the ends. A partition that has come to its end is paused, so that no more of
+    it is fetched."""
     left = dict[TopicPartition, int]()
     for partition, end in ends.items():
         start = consumer.position(partition)
@@ -115,7 +115,7 @@ def _bounded(
             yield wanted
             done.advance(len(wanted))
             read = {TopicPartition(topic, each.partition) for each in records}
-            # What is left out brings a partition to its end as well.
+            # Batches that are left out bring a partition to its end as well.
             for partition in (read | consumer.skipped_batches().keys()) & left.keys():
                 if consumer.position(partition) >= ends[partition]:
                     del left[partition]

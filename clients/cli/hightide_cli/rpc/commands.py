@@ -1,4 +1,4 @@
-"""`hightide rpc`: any call of any server, by what the server itself says of its services."""
+"""`hightide rpc`: any call of any server, by the server's own description of its services."""
 
 import json
 import sys
@@ -39,7 +39,7 @@ class _RpcGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Called by click with what stands behind `rpc`."""
+        """The command and its arguments. Called by click with the words after `rpc`."""
         if args and args[0] not in self.commands and any("/" in each or ":" in each for each in args[:2]):
             args = ["call", *args]
         return super().resolve_command(ctx, args)
@@ -238,7 +238,7 @@ def _found(pool: Any, symbol: str) -> Any:
 def _address_and_name(
     ctx: click.Context, words: Sequence[str], *, needs_name: bool
 ) -> tuple[str | None, str | None]:
-    """Take ADDRESS and NAME apart; an address has a colon, a name has none."""
+    """Tell ADDRESS and NAME apart; an address has a colon, a name has none."""
     from hightide.calls.addresses import bootstrap_addresses
 
     if any(each.lstrip().startswith("{") for each in words):
@@ -276,7 +276,8 @@ def _server(
 
 
 def _usual_address(ctx: click.Context, name: str | None, timeout_s: float) -> str:
-    """A broker, or whoever serves what is named. Raises HightideError, click.ClickException."""
+    """The address of a broker, or of the server that serves the named method. Raises HightideError,
+    click.ClickException."""
     from hightide.calls.addresses import bootstrap_addresses
 
     from hightide_cli.cluster.metadata_probe import MetadataProbe, address_of, coordinators_in

@@ -18,7 +18,7 @@ from hightide_cli.printing.rendering import printable
 if TYPE_CHECKING:
     from hightide_cli.documents.contract import MessageDocument, MethodDocument
 
-# The numbers of fields in descriptor.proto, by which comments name what they belong to.
+# The numbers of fields in descriptor.proto, by which comments name their objects.
 _MESSAGES, _ENUMS, _SERVICES = 4, 5, 6
 _FIELDS_OF_MESSAGE, _MESSAGES_OF_MESSAGE, _ENUMS_OF_MESSAGE = 2, 3, 4
 _VALUES_OF_ENUM, _METHODS_OF_SERVICE = 2, 2
@@ -34,7 +34,7 @@ _TYPES: Final = {
 
 
 def comments_of(files: Iterable[descriptor_pb2.FileDescriptorProto]) -> dict[str, str]:
-    """The comment of everything that has one, by full name."""
+    """All comments, by the full name of their object."""
     found: dict[str, str] = {}
     for file in files:
         names = dict(_names(file))
@@ -88,7 +88,7 @@ def service_text(service: ServiceDescriptor, comments: Comments) -> str:
 
 
 def method_text(method: MethodDescriptor, comments: Comments) -> str:
-    """A method, what it takes and what it answers."""
+    """A method with its request and its answer."""
     own = "\n".join([*_comment(comments, method.full_name, ""), f"{_signature(method)};"])
     messages = dict.fromkeys((method.input_type, method.output_type))
     return "\n\n".join([own, *(message_text(each, comments) for each in messages)])

@@ -1,4 +1,4 @@
-"""What a failed call says, as one sentence: the status, the server's own words, and the reason."""
+"""A failed call as one sentence: the status, the server's own words, and the reason."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ class NobodyAnswersError(click.ClickException):
 
 
 def failure_of_rpc_error(error: Any, address: str) -> click.ClickException:
-    """What `hightide rpc` raises for every grpc.RpcError."""
+    """The error that `hightide rpc` raises for every grpc.RpcError."""
     is_nobody = isinstance(error, grpc.Call) and _is_nobody(error)
     return (NobodyAnswersError if is_nobody else click.ClickException)(sentence_of_rpc_error(error, address))
 
@@ -46,7 +46,7 @@ def sentence_of_rpc_error(error: Any, address: str) -> str:
 
 
 def _error_info(error: Any) -> Any:
-    """The google.rpc.ErrorInfo that came with the error, None where there is none or it cannot be read."""
+    """The google.rpc.ErrorInfo of the error, or None if there is none or it cannot be read."""
     from google.protobuf.message import DecodeError
     from google.rpc import error_details_pb2
     from grpc_status import rpc_status

@@ -1,4 +1,4 @@
-"""Messages as JSON and back, in protobuf's own mapping; bytes as text where that is wanted."""
+"""Messages as JSON and back, in protobuf's own mapping, with bytes as text on request."""
 
 import base64
 import binascii
@@ -11,7 +11,7 @@ from google.protobuf.message import Message
 
 
 class MessageJsonError(ValueError):
-    """What was given is not the message that the method takes."""
+    """The text is not the message that the method takes."""
 
 
 def parsed(document: Any, message: Message, *, bytes_are_text: bool) -> Message:

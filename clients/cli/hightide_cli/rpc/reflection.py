@@ -1,7 +1,7 @@
-"""What a server says of its own services: gRPC server reflection, asked with deadlines and with bounds.
+"""A server's description of its own services: gRPC server reflection, with deadlines and bounds.
 
 The answers come from another process, so their number and size are bounded, and descriptors that do not fit
-together are an error of the server, told as one sentence.
+together are an error of the server, reported as one sentence.
 """
 
 from collections.abc import Iterator
@@ -18,11 +18,11 @@ _NESTING_MAX: Final = 50
 
 
 class ReflectionError(click.ClickException):
-    """The server does not tell of the service, or tells what cannot be read."""
+    """The server does not describe the service, or its description cannot be read."""
 
 
 class ReflectedServer:
-    """The services of one server, fetched as they are asked for."""
+    """The services of one server, fetched on demand."""
 
     def __init__(self, channel: grpc.Channel, address: str, timeout_s: float) -> None:
         self._stub = reflection_pb2_grpc.ServerReflectionStub(channel)
@@ -38,14 +38,15 @@ class ReflectedServer:
         return sorted(each.name for each in answer.list_services_response.service)
 
     def pool_with(self, symbol: str) -> descriptor_pool.DescriptorPool:
-        """A pool that has this symbol and all that it refers to. Raises grpc.RpcError, ReflectionError."""
+        """A pool that has this symbol and all others that it refers to. Raises grpc.RpcError,
+        ReflectionError."""
         self._take(self._ask(reflection_pb2.ServerReflectionRequest(file_containing_symbol=symbol)))
         for name in list(self._files):
             self._load(name, 0)
         return self._pool
 
     def files(self) -> Iterator[descriptor_pb2.FileDescriptorProto]:
-        """All that was fetched so far, with comments where the server has them."""
+        """All files that were fetched so far, with comments if the server has them."""
         yield from self._files.values()
 
     def _take(self, answer: reflection_pb2.ServerReflectionResponse) -> None:
@@ -59,7 +60,7 @@ class ReflectedServer:
             self._files.setdefault(file.name, file)
 
     def _load(self, name: str, depth: int) -> None:
-        """Put a file into the pool, those that it imports first."""
+        """Put a file into the pool, after the files that it imports."""
         if name in self._in_pool:
             return
         if depth > _NESTING_MAX:

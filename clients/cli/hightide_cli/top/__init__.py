@@ -1,1 +1,1 @@
-"""`hightide top`: what moves in the cluster."""
+"""`hightide top`: the traffic in the cluster."""

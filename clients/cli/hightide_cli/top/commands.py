@@ -1,4 +1,4 @@
-"""`hightide top`: what moves in the cluster, drawn anew every few seconds."""
+"""`hightide top`: the traffic in the cluster, redrawn every few seconds."""
 
 import shutil
 import sys
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from hightide_cli.top.history import GroupLook, TopHistory, TopView
 
-# Each is one call to a coordinator; the others are asked at the next looks, in turns.
+# Each group costs one call to a coordinator; the others are asked at the next looks, in turns.
 _GROUPS_A_LOOK: Final = 20
-# A look at 10,000 partitions takes a while: the cluster shall not be busy with being looked at.
+# A look at 10,000 partitions takes a while: the cluster should not be kept busy by it.
 _REST_OF_LOOKING: Final = 4
 _LINES_OF_HEADINGS: Final = 16
-# Of topics, and of groups, where there is no screen that could be too small.
+# The number of rows of topics, and of groups, if there is no screen.
 _ROWS_OF_PAPER: Final = 50
 
 
@@ -62,7 +62,7 @@ def top(ctx: click.Context, once: bool, interval_s: float) -> None:
             with live_text(is_wanted=True, is_kept=True) as live:
                 follow(lambda: _look(admin, history, turns), lambda text: draw(live, text), interval_s)
         except KeyboardInterrupt:
-            # The only way to end it, and no failure.
+            # Ctrl-C is the only way to end it, and no failure.
             return
 
 
@@ -72,8 +72,8 @@ def follow(
     interval_s: float,
     sleep: Callable[[float], None] = time.sleep,
 ) -> NoReturn:
-    """Look and show for ever. Where a look fails, which is when somebody watches, what was seen last stays
-    below why it is not news, and the next look comes as usual. Ends by KeyboardInterrupt alone."""
+    """Look and show for ever. If a look fails, which is likely while a user watches, the last view stays on
+    the screen below the reason, and the next look comes as usual. Ends by KeyboardInterrupt alone."""
     from hightide.errors import HightideError
 
     from hightide_cli.printing.rendering import printable
@@ -112,7 +112,7 @@ def _screen(view: "TopView") -> str:
 
 
 def _look(admin: "Admin", history: "TopHistory", turns: deque[str]) -> "tuple[TopView, float]":
-    """One look, and how long it took. Raises HightideError."""
+    """One look, and its duration. Raises HightideError."""
     from hightide_cli.top.history import Look
 
     begun_s = time.monotonic()

@@ -1,7 +1,8 @@
-"""What moves in a cluster, from two looks at it. Pure: looks come in, figures come out.
+"""The traffic in a cluster, from two looks at it. Pure: looks come in, figures come out.
 
-What came in is told by how far high watermarks moved, what groups read by how far their offsets did. A
-replica or offset that is seen for the first time moves nothing: it may be as old as the cluster.
+The records that came in are computed from the change of high watermarks, those that groups read from the
+change of their offsets. A replica or offset that is seen for the first time counts as no traffic: it may be
+as old as the cluster.
 """
 
 from collections import defaultdict
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class GroupLook:
-    """One group: how many members it has, its state, and the offsets that it has committed."""
+    """One group: its number of members, its state, and its committed offsets."""
 
     name: str
     state: str
@@ -31,8 +32,8 @@ class GroupLook:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What was told at one moment. `at_s` is a monotonic clock's. `groups` are those that were asked this
-    time; of others the last answer counts."""
+    """The answers of one moment. `at_s` is a monotonic clock's. `groups` are those that were asked this time;
+    of the others the last answer counts."""
 
     at_s: float
     cluster: "ClusterDescription"
@@ -44,7 +45,7 @@ class Look:
 
 @dataclass(slots=True)
 class Traffic:
-    """Of one topic or broker. The rates are None until there were two looks."""
+    """The traffic of one topic or broker. The rates are None until there were two looks."""
 
     records_per_s: float | None = None
     bytes_per_s: float | None = None
@@ -55,7 +56,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class GroupPace:
-    """One group. `lag` counts the partitions of which something is committed."""
+    """One group. `lag` counts the partitions with a committed offset."""
 
     name: str
     state: str
@@ -66,7 +67,7 @@ class GroupPace:
 
 @dataclass(frozen=True, slots=True)
 class TopView:
-    """All that is shown. Topics with the most traffic first, groups with the most lag first."""
+    """The whole view. Topics with the most traffic come first, groups with the most lag first."""
 
     cluster: "ClusterDescription"
     total: Traffic
@@ -80,7 +81,7 @@ class TopView:
 
 @dataclass(slots=True)
 class _Seen:
-    """Of the last look: high watermark and size of each leader's log."""
+    """The state at the last look: high watermark and size of each leader's log."""
 
     at_s: float = 0.0
     logs: "dict[tuple[bytes, TopicPartition], tuple[int, int]]" = field(default_factory=dict)
@@ -95,7 +96,7 @@ class TopHistory:
         self._paces: dict[str, float | None] = {}
 
     def look(self, look: Look, group_names: Sequence[str] = ()) -> TopView:
-        """Take one look. `group_names`: all groups that there are, so that those that went are forgotten."""
+        """Take one look. `group_names` lists all existing groups, so that deleted ones are dropped."""
         before, seen = self._seen, _Seen(look.at_s)
         seconds = look.at_s - before.at_s if before is not None else 0.0
         topics: dict[str, Traffic] = defaultdict(Traffic)
@@ -152,7 +153,7 @@ class TopHistory:
 def _leaders(
     replicas: "Iterable[ReplicaDescription]",
 ) -> "dict[tuple[bytes, TopicPartition], ReplicaDescription]":
-    """Who leads each partition. One that was deposed and does not know it yet is in an older epoch."""
+    """The leader of each partition. One that was deposed and does not know it yet has an older epoch."""
     leaders: dict[tuple[bytes, TopicPartition], ReplicaDescription] = {}
     for each in replicas:
         if each.is_leader:

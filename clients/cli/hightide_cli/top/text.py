@@ -1,4 +1,4 @@
-"""What `hightide top` shows, as text and as a document. Pure."""
+"""The view of `hightide top`, as text and as a document. Pure."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ _NAME_MAX: Final = 40
 
 
 def top_text(view: TopView, rows_max: int) -> str:
-    """All of one look. `rows_max`: of topics, and of groups and moves together."""
+    """The whole view of one look. `rows_max` is the limit of topics, and of groups and moves together."""
     cluster = view.cluster
     alive = sum(each.alive for each in cluster.brokers)
     controller = f"controller {cluster.controller_id} (epoch {cluster.controller_epoch})"

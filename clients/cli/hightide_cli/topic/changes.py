@@ -1,4 +1,5 @@
-"""What changes a topic: `hightide topic delete`, `alter`, `add-partitions` and `remove-partitions`."""
+"""The commands that change a topic: `hightide topic delete`, `alter`, `add-partitions` and
+`remove-partitions`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,7 +25,8 @@ _CHANGE_TIMEOUT_MS = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What some partitions hold: records as offsets count them, and the bytes of one replica of each."""
+    """The content of some partitions: the number of records by offsets, and the bytes of one replica of
+    each."""
 
     records: int
     size_bytes: int
@@ -173,7 +175,7 @@ def remove_partitions(ctx: click.Context, name: str, partitions: int, yes: bool,
     from hightide_cli.command_line.connections import open_admin
 
     with open_admin(ctx, _CHANGE_TIMEOUT_MS) as admin:
-        # What cannot be done is told before anybody is asked about it.
+        # A change that is not possible is reported before the user is asked.
         (before,) = admin.describe_topics([name])
         admin.remove_partitions(name, partitions, validate_only=True)
         removed = [each.partition for each in before.partitions if each.partition >= partitions]
@@ -224,8 +226,8 @@ def _found(admin: "Admin", names: Sequence[str], if_exists: bool) -> list["Topic
 
 
 def _content(admin: "Admin", topic: "TopicDescription", first_partition: int) -> Content:
-    """What the partitions from this one on hold, as far as live brokers tell: it must not take a leader to
-    say it, since what is deleted may be what is broken."""
+    """The content of the partitions from this one on, as far as live brokers report it. It does not depend on
+    leaders, since the topic to delete may be the broken one."""
     fullest: dict[int, tuple[int, int]] = {}
     for each in admin.describe_replicas([topic.name]).replicas:
         number = each.partition.partition

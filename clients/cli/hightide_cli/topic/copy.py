@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from hightide_cli.copying.plan import CopyNotes
 
 _CREATE_TIMEOUT_MS = 60_000
-# A bar may say so soon what it waits for; a line stays.
+# A bar may soon show what it waits for; a line stays.
 _STALL_S = 2.0
 _STALL_LINE_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What one run has to do. `key` and `notes` are None where records go by their keys: such a copy is not
-    counted, and writes all of it again when it is repeated."""
+    """The work of one run. `key` and `notes` are None if records go by their keys: such a copy is not
+    counted, and a repetition writes all of it again."""
 
     source: TopicRanges
     target: str
@@ -135,7 +135,7 @@ def _bootstrap_of(context: str) -> str:
 def _target(
     admin: "Admin", target_admin: "Admin", source: str, target: str, *, create: bool, dry_run: bool
 ) -> "TopicDescription | None":
-    """The target as it is, or as it was just created; None where it would be created."""
+    """The target as it is, or as it was just created; None if it would be created."""
     from hightide.errors import UnknownTopicError
 
     try:
@@ -167,7 +167,7 @@ def _task(
     by_key: bool,
     skip_deleted: bool,
 ) -> Task:
-    """What is left to be copied. Raises click.ClickException and CopyError."""
+    """The part that is left to copy. Raises click.ClickException and CopyError."""
     if described is None:
         return Task(ranges, target, bootstrap, ranges, name)
     highest = max((each.partition for each in ranges.ranges), default=-1)
@@ -225,7 +225,7 @@ def _run(ctx: click.Context, task: Task, compression: str) -> None:
             click.echo(f"{copied.records:,} of {task.left.count:,} records; {sentence}", err=True)
 
     if task.notes is not None:
-        # Before the first record: without them, nobody could tell later what the count means.
+        # The notes come before the first record: without them, the count would mean nothing later.
         store_notes(task.notes_path, task.name, task.notes)
     codec = None if compression == "none" else cast(Literal["lz4", "zstd"], compression)
     try:

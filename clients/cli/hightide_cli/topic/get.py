@@ -56,7 +56,7 @@ def _record(ctx: click.Context, topic: str, partition: int, offset: int) -> "Rec
 
 
 def _text(record: "Record") -> str:
-    """One record for a person: what is known of it, and its value last, since that may be long."""
+    """One record for a person: its fields, and its value last, since that may be long."""
     from hightide_cli.printing.rendering import Cell, properties
 
     headers = ", ".join(f"{name}={_shown(value)}" for name, value in record.headers)
@@ -74,8 +74,8 @@ def _text(record: "Record") -> str:
 
 
 def _shown(value: bytes) -> str:
-    """Text where it is printable text, else the bytes as Python writes them: a terminal must not obey what is
-    in a record."""
+    """The text if it is printable, otherwise the bytes as Python writes them: a record must not control a
+    terminal."""
     try:
         text = value.decode()
     except UnicodeDecodeError:

@@ -18,13 +18,14 @@ if TYPE_CHECKING:
     from hightide_cli.records.printer import RecordPrinter
 
 EXIT_FOUND_NOTHING = 1
-# Where it was found, then what was found.
+# The place comes first, then the content.
 _FORM = r"%p@%o\t%k\t%v\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a record must have. The expressions are RE2's, so that none takes longer than its text is long."""
+    """The conditions for a record. The expressions are RE2's, so that the time grows only with the length of
+    the text."""
 
     pattern: str
     is_fixed: bool = False
@@ -141,7 +142,7 @@ def _search(
 
 
 def check_pattern(wanted: Wanted) -> None:
-    """Raise click.BadParameter where RE2 cannot read the expression."""
+    """Raise click.BadParameter if RE2 cannot read the expression."""
     import pyarrow as pa
 
     try:
@@ -151,7 +152,7 @@ def check_pattern(wanted: Wanted) -> None:
 
 
 def matching_rows(batch: "RangeBatch", wanted: Wanted) -> list[int]:
-    """The rows of a batch that are wanted, in their order."""
+    """The rows of a batch that match, in their order."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -159,7 +160,7 @@ def matching_rows(batch: "RangeBatch", wanted: Wanted) -> list[int]:
     matched: Any = pa.repeat(pa.scalar(False), columns.num_rows)
     for column, is_wanted in ((0, wanted.in_keys), (1, wanted.in_values)):
         if is_wanted:
-            # A record without a key has none that matches.
+            # A record without a key does not match.
             hits = pc.fill_null(_matches(columns.column(column), wanted), False)
             matched = pc.or_(matched, hits)
     if wanted.in_headers and columns.num_columns > 3:
@@ -171,7 +172,7 @@ def matching_rows(batch: "RangeBatch", wanted: Wanted) -> list[int]:
 
 
 def _header_matches(headers: Any, wanted: Wanted) -> Any:
-    """Which rows have a header whose name or value matches."""
+    """The rows that have a header whose name or value matches."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,4 +1,4 @@
-"""What has changed of leaders and ISRs from look to look. Pure: descriptions in, changes out."""
+"""The changes of leaders and ISRs from look to look. Pure: descriptions in, changes out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PartitionChange:
-    """One partition as it is now, and what is other than at the look before. `is_new`: it was not there, or
-    this is the first look."""
+    """One partition as it is now, and its differences from the look before. `is_new` means that it did not
+    exist then, or that this is the first look."""
 
     partition: "TopicPartition"
     leader: int | None
@@ -46,8 +46,8 @@ def _listed(brokers: tuple[int, ...]) -> str:
 
 
 class IsrWatch:
-    """Takes looks at some partitions and tells what has changed. The first look tells of those that lack a
-    leader or a replica in sync."""
+    """Takes looks at some partitions and reports the changes. The first look reports those that lack a leader
+    or a replica in sync."""
 
     def __init__(self) -> None:
         self._seen: dict[TopicPartition, PartitionDescription] | None = None
@@ -55,11 +55,11 @@ class IsrWatch:
 
     @property
     def partition_count(self) -> int:
-        """How many there were at the last look."""
+        """The number of partitions at the last look."""
         return len(self._seen or ())
 
     def look(self, now: "Mapping[TopicPartition, PartitionDescription]") -> list[PartitionChange]:
-        """What is other than at the last look, in the order of partitions."""
+        """The changes since the last look, in the order of partitions."""
         changes = []
         for partition, each in sorted(now.items()):
             before = None if self._seen is None else self._seen.get(partition)

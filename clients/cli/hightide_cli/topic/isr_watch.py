@@ -1,4 +1,4 @@
-"""`hightide topic isr-watch`: who leads and who is in sync, as it changes."""
+"""`hightide topic isr-watch`: leaders and in-sync replicas as they change."""
 
 import time
 from collections.abc import Sequence
@@ -75,7 +75,7 @@ def _watch(
     give_up_s: float | None,
     interval_s: float,
 ) -> bool:
-    """Look until all is full, where that ends it, or the time is up; whether all was full at the end."""
+    """Look until all is full, if that ends it, or the time is up. Returns whether all was full at the end."""
     from hightide_cli.topic.isr_changes import IsrWatch
 
     watch, is_first = IsrWatch(), True

@@ -1,4 +1,4 @@
-"""`hightide topic offsets` and `size`: how much there is, and from where to where."""
+"""`hightide topic offsets` and `size`: the number of records, and their first and last offsets."""
 
 from typing import TYPE_CHECKING
 
@@ -96,14 +96,15 @@ def size(ctx: click.Context, names: tuple[str, ...], by_partition: bool) -> None
 
 
 def size_document(topic: "TopicDescription", replicas: "Sequence[ReplicaDescription]") -> dict[str, Json]:
-    """What a topic holds, from what brokers say of their replicas of it, and of no namesake."""
+    """The content of a topic, from the brokers' reports about their replicas of it, never of another topic of
+    its name."""
     held: dict[int, list[ReplicaDescription]] = {each.partition: [] for each in topic.partitions}
     for replica in replicas:
         if replica.topic_id == topic.topic_id and replica.partition.partition in held:
             held[replica.partition.partition].append(replica)
     partitions: list[dict[str, int]] = []
     for number, found in held.items():
-        # A leader is as full as any; where none is known, the fullest is the nearest to it.
+        # A leader is as full as any replica; without a known leader, the fullest one is the nearest to it.
         first = max((each.log_start_offset for each in found if each.is_leader), default=None)
         if first is None:
             first = min((each.log_start_offset for each in found), default=0)

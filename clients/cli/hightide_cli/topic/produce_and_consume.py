@@ -199,7 +199,7 @@ def _between(
     until: str | None,
     exit_at_end: bool,
 ) -> tuple[Position, Position | None]:
-    """Where to begin and where to stop, None for never, from all the ways to say it."""
+    """The positions at which to begin and to stop (None: never), from all options for them."""
     by_output = position_by_output(ctx)
     begins = {
         "--from": None if start is None else parse_position(start),
@@ -213,7 +213,7 @@ def _between(
         "-o": by_output[0] if by_output is not None and by_output[1] else None,
     }
     said = [(name, position) for name, position in begins.items() if position is not None]
-    # What is said twice in the same sense does no harm.
+    # Two options with the same meaning do no harm.
     if len({position for _, position in said}) > 1:
         raise click.UsageError(f"say either {' or '.join(name for name, _ in said)}, not both", ctx)
     stops = [position for position in ends.values() if position is not None]

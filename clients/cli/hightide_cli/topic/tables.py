@@ -1,4 +1,4 @@
-"""What `-o wide` tells of topics beside the usual table: what is on disk and how far each log went. Pure."""
+"""The additional columns of `-o wide` for topics: sizes on disk and the ends of logs. Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -36,7 +36,7 @@ def wide_listing(topics: "Sequence[TopicDescription]", listing: "ReplicaListing"
 
 
 def wide_partitions(topic: "TopicDescription", listing: "ReplicaListing") -> str:
-    """`topic describe -o wide`: also where the log of each leader begins and ends, and who lacks what."""
+    """`topic describe -o wide`: also the start and the end of each leader's log, and the missing replicas."""
     leaders = _leaders(listing.replicas)
     held = [each for each in listing.replicas if each.topic_id == topic.topic_id]
     rows = []
@@ -75,7 +75,7 @@ def wide_partitions(topic: "TopicDescription", listing: "ReplicaListing") -> str
 
 
 def _leaders(replicas: "Iterable[ReplicaDescription]") -> "dict[tuple[bytes, int], ReplicaDescription]":
-    """Who leads each partition. One that was deposed and does not know it yet is in an older epoch."""
+    """The leader of each partition. One that was deposed and does not know it yet has an older epoch."""
     leaders: dict[tuple[bytes, int], ReplicaDescription] = {}
     for each in replicas:
         key = (each.topic_id, each.partition.partition)

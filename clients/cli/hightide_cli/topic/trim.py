@@ -1,4 +1,4 @@
-"""`hightide topic trim`: let go of the oldest records of a topic."""
+"""`hightide topic trim`: delete the oldest records of a topic."""
 
 from typing import TYPE_CHECKING
 
@@ -83,7 +83,7 @@ def trim(
 
 
 def _check_reach(admin: "Admin", name: str, partitions: tuple[int, ...], before_offset: int) -> None:
-    """Refuse an offset beyond the end of a log: a digit too many must not delete all that there is."""
+    """Refuse an offset beyond the end of a log, so that one digit too many does not delete all records."""
     from hightide import TopicPartition
 
     (described,) = admin.describe_topics([name])

@@ -1,4 +1,4 @@
-"""Which partitions are not as they should be. Pure: descriptions in, those that are wanted out."""
+"""Partitions with problems. Pure: descriptions in, the matching ones out."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ MIN_ISR_BY_DEFAULT = 1
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What is looked for; a partition is wanted of which one of it is true, or any where nothing is said."""
+    """The problems to look for. A partition matches if it has one of them; without any, all match."""
 
     under_replicated: bool = False
     offline: bool = False
@@ -20,11 +20,11 @@ class Wanted:
 
     @property
     def is_any(self) -> bool:
-        """Whether something is looked for."""
+        """Whether any problem is looked for."""
         return self.under_replicated or self.offline or self.under_min_isr
 
     def of(self, topics: "Iterable[TopicDescription]") -> "list[TopicDescription]":
-        """These topics with their wanted partitions; a topic without one is left out."""
+        """These topics with their matching partitions; a topic without one is left out."""
         if not self.is_any:
             return list(topics)
         found = (

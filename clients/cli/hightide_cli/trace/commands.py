@@ -1,4 +1,4 @@
-"""`hightide trace`: what the cluster did, as traces, listed and drawn as a waterfall."""
+"""`hightide trace`: the cluster's work as traces, listed and drawn as a waterfall."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -118,7 +118,7 @@ def show(
 
 
 def _write(chosen: "Trace", html: Path | None, png: Path | None) -> list[str]:
-    """Write the files that were asked for. Returns a line about each."""
+    """Write the requested files. Returns a line about each."""
     if html is None and png is None:
         return []
     from hightide_cli.trace.picture import picture_of
@@ -177,7 +177,7 @@ def _known_directories() -> tuple[Path, ...]:
 
 
 def _summary(chosen: "Trace") -> dict[str, Json]:
-    """What a trace amounts to, for programs. `parts` sum up to the whole of the sentence."""
+    """The summary of a trace, for programs. `parts` add up to the whole of the sentence."""
     from hightide_local.traces.trace_accounts import account_of
 
     from hightide_cli.trace.waterfall import title

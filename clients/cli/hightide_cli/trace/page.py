@@ -1,7 +1,7 @@
 """A trace as one HTML page: inline SVG, no script, nothing from elsewhere, light and dark.
 
-Whatever came from a file is escaped. Each bar says all that is known of its span when one points at it, and
-the same stands in a table below the picture, for those who cannot point.
+All text from files is escaped. Each bar shows all that is known of its span when one points at it; a table
+below the picture has the same, for those who cannot point.
 """
 
 from html import escape

@@ -1,7 +1,7 @@
 """One trace laid out for drawing; the page and the PNG draw the same.
 
-Milliseconds count from what the sentence counts from, the break of a failover; what clients felt may have
-begun before that was noticed.
+Milliseconds count from the zero of the trace's sentence, which for a failover is the break; a client's wait
+may have begun before the break was noticed.
 """
 
 import math
@@ -37,9 +37,9 @@ STEPS: Final[dict[str, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One span. `step` is its number in V3, where it has one; `is_cut`: it goes on beyond the picture,
-    `is_beyond`: it begins there, as with a consumer that comes to a partition much later;
-    `is_point`: it stands for a moment, however long it took to write it down."""
+    """One span. `step` is its number in V3, if it has one. `is_cut` means that it goes on beyond the picture.
+    `is_beyond` means that it begins there, as with a consumer that comes to a partition much later.
+    `is_point` means that it stands for a moment, however long it took to write it."""
 
     label: str
     step: int | None
@@ -52,7 +52,7 @@ class Row:
     is_beyond: bool
     is_point: bool
     note: str
-    """All that is known of it, a line a fact."""
+    """All that is known of it, one fact on each line."""
 
     @property
     def is_moment(self) -> bool:
@@ -61,7 +61,7 @@ class Row:
 
     @property
     def took(self) -> str:
-        """How long it took, for its bar."""
+        """Its duration, for its bar."""
         if self.is_beyond:
             return f"at {_duration(self.start_ms)} →"
         if self.is_moment:
@@ -71,7 +71,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One part of the account, where it lies."""
+    """One part of the account, with its place."""
 
     name: str
     start_ms: float
@@ -80,7 +80,7 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """All that is drawn."""
+    """The content of the drawing."""
 
     title: str
     sentence: str
@@ -94,7 +94,7 @@ class Picture:
     left_out: int
 
     def share(self, ms: float) -> float:
-        """Where a moment lies, from 0 at the left to 1 at the right."""
+        """The place of a moment, from 0 at the left to 1 at the right."""
         return min(1.0, max(0.0, (ms - self.begin_ms) / (self.end_ms - self.begin_ms)))
 
 
@@ -142,7 +142,8 @@ def picture_of(trace: Trace) -> Picture:
 
 
 def label_of(span: SpanRecord, kind: str) -> str:
-    """Return the name of a span as a person reads it, with what tells it from its neighbours."""
+    """Return the name of a span as a person reads it, with the part that distinguishes it from its
+    neighbours."""
     if span.service == span_kinds.CLIENT:
         return span.name
     name = span.name.removeprefix(f"{kind}.").replace("_", " ").replace(".", ": ")

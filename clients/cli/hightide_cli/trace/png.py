@@ -22,8 +22,8 @@ _RIGHT: Final = 0.915
 
 
 def write_png(picture: Picture, path: Path) -> None:
-    """Draw it into a file, a PNG whatever the file is called. Called for `trace show --png`. Raises
-    ClickException where matplotlib is not there, and OSError."""
+    """Draw it into a file, as a PNG whatever the file's name. Called for `trace show --png`. Raises
+    ClickException if matplotlib is not installed, and OSError."""
     try:
         import matplotlib as mpl
     except ImportError:
@@ -44,7 +44,7 @@ def write_png(picture: Picture, path: Path) -> None:
             _frame(axes, picture)
             for at, row in enumerate(picture.rows):
                 _draw(axes, picture, row, at)
-            # By the option's name and not by the file's, which may end in anything.
+            # The option's name sets the format, not the file's, which may end in anything.
             figure.savefig(path, dpi=_DPI, format="png")
         finally:
             pyplot.close(figure)

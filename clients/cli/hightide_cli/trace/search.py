@@ -36,7 +36,7 @@ def _first(
     directory: Path, name: str, since_s: float, is_it: Callable[[Trace], bool] = lambda _: True
 ) -> Trace | None:
     for trace in all_traces([directory], {name}):
-        # The root is written last, so that who finds it finds all that its process had to say.
+        # The root is written last, so that a reader who finds it finds all spans of its process.
         if trace.root.name == name and trace.end_us / 1e6 > since_s and is_it(trace):
             return trace
     return None

@@ -1,4 +1,4 @@
-"""Draws one trace as a waterfall: which process did what, when, for how long."""
+"""Draws one trace as a waterfall: each process's steps with their start and duration."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -18,8 +18,8 @@ _LATER = "→"
 
 
 def waterfall(trace: Trace) -> str:
-    """Return a heading, one line for each span, children below their parents, in order of start, and what it
-    all amounts to. Times count from what that sentence counts from.
+    """Return a heading, one line for each span, children below their parents, in order of start, and a
+    concluding sentence. Times count from the zero of that sentence.
 
     Called by `hightide trace show`.
     """
@@ -52,17 +52,17 @@ def end_of_interest(trace: Trace, account: Account | None) -> int:
 
 
 def heading(trace: Trace) -> str:
-    """Return what a trace is, when it began and how long it took, on one line."""
+    """Return the kind of a trace, its start and its duration, on one line."""
     return f"{title(trace)} · {started_at(trace)} · {took_ms(trace):.1f} ms · trace {trace.trace_id}"
 
 
 def took_ms(trace: Trace) -> float:
-    """Return how long it took, without what came much later."""
+    """Return the duration, without spans that came much later."""
     return (end_of_interest(trace, account_of(trace)) - trace.start_us) / 1000
 
 
 def conclusion(trace: Trace) -> str:
-    """Return where the time went, and who felt it; nothing where that cannot be told."""
+    """Return where the time went, and which clients waited; nothing if that is not known."""
     account = account_of(trace)
     lines = [] if account is None else [account.sentence]
     waits = sorted((span for span in trace.spans if is_wait(span)), key=lambda span: -span.duration_us)
@@ -77,7 +77,7 @@ def conclusion(trace: Trace) -> str:
 
 
 def title(trace: Trace) -> str:
-    """Return what the trace is about, with whom it happened to and the reason where they are told."""
+    """Return the subject of the trace, with the affected process and the reason if they are known."""
     root = trace.root
     attributes = root.attributes
     who, reason = attributes.get("broker_ids"), str(attributes.get("reason", "")).replace("_", " ")
@@ -89,7 +89,7 @@ def title(trace: Trace) -> str:
         case span_kinds.COORDINATOR_FAILOVER:
             return f"{name} after coordinator {attributes.get('previous_coordinator', '?')}"
         case span_kinds.GROUP_REBALANCE:
-            # The reason may name a member, whose name is its own.
+            # The reason may contain the name of a member, which is kept as it is.
             why = attributes.get("reason")
             return f"{name} of {attributes.get('group', '?')}" + (f" ({why})" if why else "")
         case span_kinds.TOPIC_CREATION | span_kinds.TOPIC_DELETION:
@@ -106,7 +106,8 @@ def title(trace: Trace) -> str:
 
 
 def _moved(trace: Trace) -> str:
-    """What was moved: the partition where it is one, else how many, of which topics."""
+    """The subject of a move: the partition if it is one, otherwise the number of partitions and their
+    topics."""
     count = trace.root.attributes.get("partition_count", "?")
     steps = {
         str(span.attributes["partition"]): None for span in trace.spans if "partition" in span.attributes
@@ -130,8 +131,8 @@ def process_of(span: SpanRecord) -> str:
 
 
 def in_tree_order(nodes: tuple[SpanNode, ...], depth: int = 0) -> Iterator[tuple[SpanRecord, int]]:
-    """Go through spans, parents before children, each with how deep it lies. What clients felt comes behind
-    what caused it, though it may have begun before anybody noticed the cause."""
+    """Yield the spans, parents before children, each with its depth. A client's wait comes after its cause,
+    even if it began before the cause was noticed."""
     for node in sorted(nodes, key=lambda node: node.span.service == span_kinds.CLIENT):
         yield node.span, depth
         yield from in_tree_order(node.children, depth + 1)

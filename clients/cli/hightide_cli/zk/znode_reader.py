@@ -13,12 +13,13 @@ VALUE_BYTES_MAX: Final = 64 << 10
 
 
 class ZooKeeperAwayError(click.ClickException):
-    """ZooKeeper does not answer, or refuses; the message says where and what."""
+    """ZooKeeper does not answer, or refuses; the message says at which address and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Znode:
-    """One znode. `data` is what it holds, at most 64 KiB of it; `depth` counts from where the look began."""
+    """One znode. `data` is its content, at most 64 KiB of it; `depth` counts from the first znode of the
+    look."""
 
     path: str
     depth: int
@@ -37,7 +38,7 @@ class ZnodeReader:
     def __init__(self, connection: str, timeout_s: float) -> None:
         from kazoo.client import KazooClient
 
-        # What kazoo says of a server that is away is said in one sentence below.
+        # One sentence below reports kazoo's messages about a server that is away.
         logging.getLogger("kazoo").setLevel(logging.CRITICAL)
         self._connection = connection
         self._timeout_s = timeout_s
@@ -63,7 +64,7 @@ class ZnodeReader:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Let go of the session."""
+        """End the session."""
         self._client.stop()
         self._client.close()
 
@@ -74,8 +75,8 @@ class ZnodeReader:
         return _znode(checked, 0, data, stat)
 
     def tree(self, path: str, depth: int, znodes_max: int) -> list[Znode]:
-        """A znode and what is below it, parents before their children, those by name. At most `depth` levels
-        below it and `znodes_max` in all; what goes away meanwhile is left out."""
+        """A znode and those below it, parents before their children, those by name. At most `depth` levels
+        below it and `znodes_max` in all; znodes that disappear meanwhile are left out."""
         found: list[Znode] = []
         waiting = [(_checked(path), 0)]
         while waiting and len(found) < znodes_max:
@@ -107,7 +108,7 @@ class ZnodeReader:
 
 
 class _GoneError(ZooKeeperAwayError):
-    """There is no such znode."""
+    """The znode does not exist."""
 
 
 def _checked(path: str) -> str:

@@ -1,5 +1,5 @@
-"""Znodes as text. What they hold was written by others: nothing of it reaches a terminal that is not
-printable. Pure."""
+"""Znodes as text. Their content was written by others, so only printable text of it reaches a terminal.
+Pure."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ _BEGINNING_MAX: Final = 100
 
 
 def tree_lines(znodes: "Sequence[Znode]", *, with_values: bool) -> Iterator[str]:
-    """A line a znode, indented by its depth."""
+    """One line for each znode, indented by its depth."""
     for each in znodes:
         name = each.path if not each.depth else each.path.rpartition("/")[2]
         mark = " (ephemeral)" if each.is_ephemeral else ""
@@ -23,13 +23,14 @@ def tree_lines(znodes: "Sequence[Znode]", *, with_values: bool) -> Iterator[str]
 
 
 def beginning(data: bytes) -> str:
-    """The first of what a znode holds, on one line."""
+    """The beginning of a znode's content, on one line."""
     text = printable(" ".join(data[: 4 * _BEGINNING_MAX].decode(errors="replace").split()))
     return text if len(text) <= _BEGINNING_MAX else f"{text[: _BEGINNING_MAX - 1]}…"
 
 
 def value_text(data: bytes) -> str:
-    """All that a znode holds: JSON with its indentation, other text as it is, the rest as hexadecimal."""
+    """The whole content of a znode: JSON with its indentation, other text as it is, the rest as
+    hexadecimal."""
     try:
         return json.dumps(json.loads(data), indent=2, ensure_ascii=True)
     except (ValueError, RecursionError):
