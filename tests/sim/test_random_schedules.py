@@ -10,7 +10,7 @@ import pytest
 from sim.random_walk import RandomWalk
 from sim.seeds import SHARES, run_share
 
-SCHEDULES_IN_SMOKE = 400
+SCHEDULES_IN_SMOKE = 200
 
 
 @pytest.mark.timeout(0)

@@ -12,7 +12,7 @@ from sim.groups.random_walk import RandomWalk
 from sim.known_wrong import without
 from sim.seeds import SHARES, run_share
 
-SCHEDULES_IN_SMOKE = 300
+SCHEDULES_IN_SMOKE = 150
 
 
 @pytest.mark.timeout(0)

@@ -10,7 +10,7 @@ import pytest
 from sim.seeds import SHARES, run_share
 from sim.topics.random_walk import RandomWalk
 
-SCHEDULES_IN_SMOKE = 60
+SCHEDULES_IN_SMOKE = 30
 
 
 @pytest.mark.timeout(0)
