@@ -21,6 +21,7 @@ $(STAMP):
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'pip>=25.1'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . --group dev
+	$(BIN)/python -m hightide_local.processes.making_class_archive
 	rm -f $(VENV)/.ready-* && touch $@
 
 demo: setup

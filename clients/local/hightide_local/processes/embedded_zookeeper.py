@@ -4,16 +4,20 @@ import os
 import signal
 import socket
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from hightide_local.errors import ClusterError
+from hightide_local.processes import class_archive
 from hightide_local.processes.guard import Guard
 from hightide_local.processes.java import find_java, zookeeper_class_path
 from hightide_local.processes.managed_process import ManagedProcess
 from hightide_local.processes.ports import HOST, free_port
 
+#: A short life: the first compiler only, one thread for garbage, no shared performance data.
+JVM_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xms64m", "-Xmx512m")
 _POLL_S = 0.02
 _STOP_S = 10.0
 _CONFIGURATION = """\
@@ -31,12 +35,18 @@ autopurge.purgeInterval=1
 
 
 def zookeeper_process(
-    directory: Path, port: int, *, tick_time_ms: int = 500, log_path: Path | None = None
+    directory: Path,
+    port: int,
+    *,
+    tick_time_ms: int = 500,
+    log_path: Path | None = None,
+    class_sharing: Sequence[str] | None = None,
 ) -> ManagedProcess:
     """Write the configuration of a ZooKeeper and return its process, not started yet.
 
     The tick is short because a session timeout is at least two of them. Its log is not fsynced
     (forceSync=no): a crash of the machine may lose the cluster's state, a crash of the process does not.
+    `class_sharing`: the JVM's options for it; None takes the archive of this environment, where there is one.
     """
     data = directory / "data"
     data.mkdir(parents=True, exist_ok=True)
@@ -44,14 +54,17 @@ def zookeeper_process(
     configuration.write_text(
         _CONFIGURATION.format(data=data.resolve(), host=HOST, port=port, tick_time_ms=tick_time_ms)
     )
+    java, class_path = find_java(), zookeeper_class_path()
+    if class_sharing is None:
+        class_sharing = class_archive.options(class_archive.archive_directory(), java, class_path)
     command = [
-        str(find_java()),
-        # A short life: the first compiler only, one thread for garbage, no shared performance data.
-        *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xms64m", "-Xmx512m"),
+        str(java),
+        *JVM_FLAGS,
+        *class_sharing,
         "-Dzookeeper.forceSync=no",
         "-Dzookeeper.preAllocSize=4096",
         "-Dorg.apache.logging.log4j.level=WARN",
-        *("-cp", zookeeper_class_path()),
+        *("-cp", class_path),
         "org.apache.zookeeper.server.ZooKeeperServerMain",
         str(configuration),
     ]
@@ -91,10 +104,19 @@ def wait_until_answers(process: ManagedProcess, port: int, timeout_s: float) -> 
 class EmbeddedZooKeeper:
     """One ZooKeeper server on 127.0.0.1. Use it as a with-block, or start and stop it."""
 
-    def __init__(self, directory: Path, port: int | None = None, *, tick_time_ms: int = 500) -> None:
-        """`port` None takes a free one, and keeps it over restarts."""
+    def __init__(
+        self,
+        directory: Path,
+        port: int | None = None,
+        *,
+        tick_time_ms: int = 500,
+        class_sharing: Sequence[str] | None = None,
+    ) -> None:
+        """`port` None takes a free one, and keeps it over restarts. `class_sharing`: `zookeeper_process`."""
         self._port = port or free_port()
-        self._process = zookeeper_process(directory, self._port, tick_time_ms=tick_time_ms)
+        self._process = zookeeper_process(
+            directory, self._port, tick_time_ms=tick_time_ms, class_sharing=class_sharing
+        )
         self._guard: Guard | None = None
 
     @property

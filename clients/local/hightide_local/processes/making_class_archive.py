@@ -1,0 +1,59 @@
+"""Writes the archive of ZooKeeper's classes (`class_archive`); run by `make setup`, which goes on without."""
+
+import contextlib
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from hightide_local.errors import ClusterError
+from hightide_local.processes.class_archive import archive_directory, archive_path
+from hightide_local.processes.embedded_zookeeper import JVM_FLAGS, EmbeddedZooKeeper
+from hightide_local.processes.java import find_java, zookeeper_class_path
+
+_CHECK_TIMEOUT_S: Final = 30.0
+
+
+def make_archive(directory: Path, java: Path, class_path: str) -> Path:
+    """Write the archive where it is not there yet; its path. Those of other jars or JVMs go.
+
+    A ZooKeeper runs for it, and its JVM writes what it has loaded when it ends. The file takes its name
+    only once a JVM has accepted it: whoever looks meanwhile finds none. Raises OSError, ClusterError where
+    ZooKeeper does not start, and subprocess.SubprocessError where this JVM writes none that it accepts.
+    """
+    path = archive_path(directory, java, class_path)
+    if path.is_file():
+        return path
+    directory.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=directory, prefix="making-") as scratch:
+        new = Path(scratch, "archive.jsa")
+        with EmbeddedZooKeeper(
+            Path(scratch, "zookeeper"), class_sharing=(f"-XX:ArchiveClassesAtExit={new}",)
+        ):
+            pass
+        subprocess.run(
+            [java, *JVM_FLAGS, "-Xshare:on", f"-XX:SharedArchiveFile={new}", "-cp", class_path, "-version"],
+            check=True,
+            capture_output=True,
+            timeout=_CHECK_TIMEOUT_S,
+        )
+        for other in directory.glob("zookeeper-*.jsa"):
+            with contextlib.suppress(OSError):
+                other.unlink()
+        new.rename(path)
+    return path
+
+
+def main() -> None:
+    """Write it, or say in one line why ZooKeeper starts without."""
+    directory = archive_directory()
+    if directory is None:
+        return
+    try:
+        make_archive(directory, find_java(), zookeeper_class_path())
+    except (OSError, ClusterError, subprocess.SubprocessError) as error:
+        print(f"ZooKeeper starts without an archive of its classes: {str(error).splitlines()[0]}")
+
+
+if __name__ == "__main__":
+    main()
