@@ -1,7 +1,7 @@
 """The data source `hightide`: `spark.read.format("hightide")`, `readStream`, `write` and `writeStream`.
 
 Spark makes one in a Python process of the driver, pickles it, and calls what it needs. So it holds the
-options and nothing else; what reads and what writes is imported when it is asked for.
+options and nothing else; readers and writers are imported on demand.
 """
 
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class HightideDataSource(DataSource):
     """Reads and writes topics. The options have the names and the meaning of Spark's Kafka source; see
     `hightide_spark.core.source_options` and `sink_options`. Errors are those of `hightide_spark.errors`, and
-    the SDK's where the cluster has refused something."""
+    the SDK's if the cluster refuses a request."""
 
     @classmethod
     def name(cls) -> str:
@@ -29,7 +29,7 @@ class HightideDataSource(DataSource):
         return "hightide"
 
     def schema(self) -> str:
-        """The columns where the user names none; called by `load()`. Refuses wrong options already there."""
+        """The columns if the user names none; called by `load()`, which also refuses wrong options."""
         from hightide_spark.source.planned_read import default_schema
 
         return default_schema(self.options)

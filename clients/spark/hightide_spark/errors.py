@@ -1,15 +1,15 @@
-"""Everything the data source raises by itself.
+"""The errors that the data source itself raises.
 
-Strategy: Spark wraps whatever a data source raises in a traceback of its own, and pickles it on the way. So
-each message is one line that stands alone: what is wrong, with which option, topic, partition, value, and the
-next step. Errors of the cluster are the SDK's (`hightide.errors`) and pass through unchanged.
+Strategy: Spark wraps every error of a data source in its own traceback, and pickles it on the way. So each
+message is one line that stands alone: the problem, the option, topic, partition and value, and the next step.
+Errors of the cluster are the SDK's (`hightide.errors`) and pass through unchanged.
 """
 
 from hightide.error_base import HightideError
 
 
 class SparkConnectorError(HightideError):
-    """The root of what this package raises."""
+    """The root of the errors of this package."""
 
 
 # -- options -------------------------------------------------------------------------------------------------
@@ -32,7 +32,7 @@ class InvalidOptionError(OptionError):
 
 
 class ContradictingOptionsError(OptionError):
-    """Two options say different things, or one has no meaning for this kind of query."""
+    """Two options contradict each other, or one has no meaning for this kind of query."""
 
 
 class NoRecordSoLateError(OptionError):
@@ -42,16 +42,16 @@ class NoRecordSoLateError(OptionError):
 
 
 class TooManyTasksError(OptionError):
-    """What is read would be cut into more tasks than a driver should hold."""
+    """The read would be cut into more tasks than a driver should hold."""
 
     next_step = "Set maxRecordsPerPartition higher, or let a stream take less with maxOffsetsPerTrigger."
 
 
 class UnsupportedSchemaError(SparkConnectorError, ValueError):
-    """The schema names a column that is not there, or gives one another type."""
+    """The schema names an unknown column, or gives a column another type."""
 
 
-# -- what was to be read is not there ------------------------------------------------------------------------
+# -- records that are not there ------------------------------------------------------------------------------
 
 
 class DataLossError(SparkConnectorError):

@@ -1,1 +1,1 @@
-"""What the data source decides, without I/O: options, offsets, ranges, admission, losses, filters."""
+"""The decisions of the data source, without I/O: options, offsets, ranges, admission, losses, filters."""

@@ -1,4 +1,4 @@
-"""How much a micro-batch takes: maxOffsetsPerTrigger, minOffsetsPerTrigger, maxTriggerDelay."""
+"""The size of a micro-batch: maxOffsetsPerTrigger, minOffsetsPerTrigger, maxTriggerDelay."""
 
 from dataclasses import dataclass
 
@@ -7,9 +7,9 @@ from hightide_spark.core.stream_offsets import StreamOffsets, TopicOffsets
 
 
 def admit(start: StreamOffsets, end: StreamOffsets, max_records: int | None) -> StreamOffsets:
-    """The end of a micro-batch from `start` that takes at most `max_records` of what is there up to `end`,
-    from each partition in proportion to what waits in it. Never beyond `end`; where something waits, it
-    takes something."""
+    """The end of a micro-batch that begins at `start` and takes at most `max_records` of the records up to
+    `end`, from each partition in proportion to its waiting records. It is never beyond `end`; if any record
+    waits, the batch takes some."""
     waiting = between(start, end)
     total = sum(each.size for each in waiting)
     if max_records is None or total <= max_records:
@@ -25,8 +25,8 @@ def admit(start: StreamOffsets, end: StreamOffsets, max_records: int | None) -> 
 
 
 def _shares(waiting: list[LogRange], total: int, max_records: int) -> dict[tuple[str, int], int]:
-    """Where each partition ends. What rounding leaves over goes first to partitions that would get nothing,
-    so that much in one does not starve little in another, then to the largest remainders."""
+    """The end for each partition. Records left over by rounding go first to partitions that would get none,
+    so that a long partition does not starve a short one, then to the largest remainders."""
     ends = {(each.topic, each.partition): each.start + each.size * max_records // total for each in waiting}
     by_remainder = sorted(
         waiting,
@@ -48,10 +48,10 @@ class Patience:
     last_ms: float | None = None
 
     def waits(self, waiting: int, now_ms: float) -> bool:
-        """Whether to wait for more."""
+        """Whether the stream should wait for more records."""
         is_due = self.last_ms is None or now_ms - self.last_ms >= self.max_delay_ms
         return not is_due and waiting < self.min_records
 
     def after_batch(self, now_ms: float) -> "Patience":
-        """The same, once a micro-batch was let through."""
+        """The state after a micro-batch was let through."""
         return Patience(self.min_records, self.max_delay_ms, now_ms)

@@ -1,4 +1,4 @@
-"""Tells apart the ways in which records that a stream was to read can be gone, and where it can go on."""
+"""The ways in which records that a stream was to read can be lost, and where the stream can go on."""
 
 from collections.abc import Callable
 
@@ -15,8 +15,8 @@ Selects = Callable[[str, int], bool]
 
 
 def find_losses(start: StreamOffsets, now: StreamOffsets, selects: Selects) -> list[DataLossError]:
-    """What is gone of what a stream at `start` was to read, where the logs end at `now`. What is not selected
-    any more is not missed. Records that retention deleted are found when they are read."""
+    """The losses of a stream at `start`, if the logs end at `now`. Partitions that are no longer selected do
+    not count. Records that retention deleted are found when they are read."""
     losses: list[DataLossError] = []
     for topic, before in start.items():
         numbers = sorted(number for number in before.offsets if selects(topic, number))
@@ -54,8 +54,8 @@ def _in_topic(topic: str, read: dict[int, int], there: TopicOffsets) -> list[Dat
 
 
 def without_lost(start: StreamOffsets, now: StreamOffsets, selects: Selects) -> StreamOffsets:
-    """Where a stream goes on that tolerates the losses: without what is gone, and where a log ends earlier,
-    at its end. A topic that was created again is new, and so begins at 0."""
+    """The position at which a stream that tolerates the losses goes on: without lost partitions and, if a log
+    ends earlier, at its end. A topic that was created again is new, and so begins at 0."""
     return {
         topic: TopicOffsets(
             before.topic_id,

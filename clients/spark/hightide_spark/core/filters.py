@@ -1,6 +1,6 @@
 """Filters on partition, offset and timestamp that narrow what a batch reads.
 
-They only narrow: Spark holds every row against every filter again. Timestamps are the producers' and need
+They only narrow: Spark checks every row against every filter again. Timestamps are the producers' and need
 not ascend in a log. So a lower bound can be turned into an offset (no earlier record is that late), an upper
 bound cannot.
 """
@@ -26,8 +26,8 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Narrowing:
-    """What all conditions together leave. `partitions` is None for all; offsets are those in
-    [first_offset, end_offset); `from_us` is the earliest timestamp."""
+    """The result of all conditions together. `partitions` is None for all. Offsets are those in
+    [first_offset, end_offset). `from_us` is the earliest timestamp."""
 
     partitions: frozenset[int] | None = None
     first_offset: int = 0
@@ -40,7 +40,8 @@ class Narrowing:
 
 
 def narrowing(conditions: Iterable[Condition]) -> Narrowing:
-    """What the conditions leave. Those that cannot narrow, also by their value's type, are passed over."""
+    """The result of the conditions. Those that cannot narrow, perhaps because of their value's type, are
+    ignored."""
     partitions: frozenset[int] | None = None
     first, end, from_us = 0, None, None
     for each in conditions:

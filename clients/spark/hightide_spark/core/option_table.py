@@ -1,8 +1,8 @@
 """The mechanism of options: names without case, values with types and bounds, and a refusal with a suggestion
 for every name that is not known.
 
-Who uses it: the source's options (`core.source_options`) and the sink's. An `Option` is also the key under
-which its parsed value is found: `values[SUBSCRIBE]`.
+The source's options (`core.source_options`) and the sink's use it. An `Option` is also the key under which
+its parsed value is found: `values[SUBSCRIBE]`.
 """
 
 import difflib
@@ -25,8 +25,8 @@ _DURATION: Final = re.compile(r"\s*(\d{1,15})\s*([a-z]*)\s*")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Option(Generic[T]):
-    """One option. `parse` turns its text into its value, or raises ValueError saying what it may be. Where it
-    is not given its value is `default`; a `required` one must be given."""
+    """One option. `parse` turns its text into its value, or raises ValueError with the allowed values. If the
+    option is not given, its value is `default`; a `required` option must be given."""
 
     name: str
     parse: Callable[[str], T]
@@ -52,7 +52,7 @@ class OptionValues:
 
 class OptionTable:
     """The options of one purpose, such as "a streaming read". `ignored` are names that Spark itself puts
-    among the options. `instead` says of names that others know what to do here instead."""
+    among the options. `instead` has, for names from other systems, what to use here instead."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class OptionTable:
         return f"{self._purpose} has no option {name!r}; {hint}"
 
 
-# -- parsers: each raises ValueError saying what the value may be --------------------------------------------
+# -- parsers: each raises ValueError with the allowed values ------------------------------------------------
 
 
 def text(value: str) -> str:

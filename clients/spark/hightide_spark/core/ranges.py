@@ -1,4 +1,4 @@
-"""Ranges of offsets, and how they are cut into Spark's tasks."""
+"""Ranges of offsets, and their division into Spark's tasks."""
 
 import heapq
 from collections.abc import Iterable
@@ -30,8 +30,8 @@ class LogRange:
 
 
 def between(start: StreamOffsets, end: StreamOffsets) -> list[LogRange]:
-    """What a micro-batch reads. A partition that is new since `start`, or belongs to another topic than the
-    one of that name there, begins at offset 0: so a batch that is read again has the same records."""
+    """The ranges of a micro-batch. A partition that is new since `start`, or whose topic is another one than
+    at `start`, begins at offset 0, so that a repeated batch has the same records."""
     found = []
     for topic, upto in end.items():
         before = start.get(topic)
@@ -45,9 +45,9 @@ def between(start: StreamOffsets, end: StreamOffsets) -> list[LogRange]:
 
 
 def split(ranges: Iterable[LogRange], min_partitions: int | None, max_records: int | None) -> list[LogRange]:
-    """Cut ranges, each into equal pieces: none larger than `max_records`, and at least `min_partitions`
-    pieces in all where there are as many records. The largest pieces are cut first. Raises TooManyTasksError
-    where `max_records` asks for more than TASKS_MAX pieces."""
+    """Cut ranges, each into equal pieces. None is larger than `max_records`, and there are at least
+    `min_partitions` pieces in all, if there are that many records. The largest pieces are cut first. Raises
+    TooManyTasksError where `max_records` asks for more than TASKS_MAX pieces."""
     whole = sorted(each for each in ranges if each.size > 0)
     counts = [-(-each.size // max_records) if max_records else 1 for each in whole]
     if max_records and sum(counts) > TASKS_MAX:

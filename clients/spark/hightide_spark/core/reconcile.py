@@ -1,6 +1,7 @@
-"""Exactly once: what an attempt of a task knows of one log partition, and which of its rows have to go still.
+"""Exactly once: an attempt's knowledge of one log partition, and the rows of its task that are still to be
+sent.
 
-Rules of this file: no clock, no I/O, no threads. `sink.partition_writer` asks, sends and reads for it.
+Rules of this file: no clock, no I/O, no threads. `sink.partition_writer` makes the calls for it.
 
 Theory of operation. All attempts of one task are one producer to the log (the same id and epoch), and a
 sequence is a compare-and-set: a batch is appended only where the log holds exactly as many rows of this
@@ -41,7 +42,7 @@ Digests = npt.NDArray[np.bytes_]
 
 
 class ExactlyOnceError(SparkConnectorError):
-    """The root of what stands in the way of writing each row exactly once."""
+    """The root of the errors that prevent writing each row exactly once."""
 
 
 class NewerWriterError(ExactlyOnceError):
@@ -64,19 +65,19 @@ class OtherRowsWrittenError(ExactlyOnceError):
 
 
 class WrittenRowsGoneError(ExactlyOnceError):
-    """What an earlier attempt wrote cannot be read back whole, so that nobody can tell what is missing."""
+    """Rows that an earlier attempt wrote cannot be read back whole, so the missing rows are not known."""
 
     next_step = "Compare the topic with its source, or write this batch with delivery=at-least-once."
 
 
 class ConflictPersistsError(ExactlyOnceError):
-    """The log refuses what this attempt sends, and holds nothing that says why."""
+    """The log refuses this attempt's rows, and holds nothing that explains it."""
 
     next_step = "Look into the logs of the brokers."
 
 
 class Known(Protocol):
-    """What a log remembers of a producer (the SDK's ProducerState)."""
+    """The state that a log keeps of a producer (the SDK's ProducerState)."""
 
     @property
     def producer_epoch(self) -> int: ...  # noqa: D102
@@ -91,7 +92,7 @@ class Known(Protocol):
 
 
 class RowMultiset:
-    """Rows by their digests, each with how often it is there. 24 bytes a row."""
+    """Rows by their digests, each with its count. Takes 24 bytes for each row."""
 
     def __init__(self) -> None:
         self._digests: Digests = np.empty(0, f"S{_DIGEST_BYTES}")
@@ -103,7 +104,7 @@ class RowMultiset:
         return self._count
 
     def add(self, digests: Digests) -> None:
-        """Count these rows in."""
+        """Add these rows."""
         self._added.append(digests)
         self._count += len(digests)
 
@@ -115,7 +116,7 @@ class RowMultiset:
         self._left, self._added = left, []
 
     def strike(self, digests: Digests) -> npt.NDArray[np.bool_]:
-        """Which of these rows are there; each of those is counted down."""
+        """Find which of these rows are in the set, and count each of those down."""
         if self._added:
             self._merge()
         if not len(self._digests):
@@ -123,7 +124,7 @@ class RowMultiset:
         kinds, kind_of, counts = np.unique(digests, return_inverse=True, return_counts=True)
         places = np.minimum(np.searchsorted(self._digests, kinds), len(self._digests) - 1)
         struck_of = np.where(self._digests[places] == kinds, np.minimum(self._left[places], counts), 0)
-        # Of equal rows the first ones are struck.
+        # Of equal rows the first ones are taken.
         in_order = np.argsort(kind_of, kind="stable")
         rank = np.empty(len(digests), np.int64)
         rank[in_order] = np.arange(len(digests)) - np.repeat(np.cumsum(counts) - counts, counts)
@@ -134,7 +135,8 @@ class RowMultiset:
 
 
 def digests_of(rows: Any, with_timestamps: bool) -> Digests:
-    """A digest of each row of an Arrow table. Only called after a conflict: it looks at row after row."""
+    """A digest of each row of an Arrow table. Called only after a conflict, since it looks at row after
+    row."""
     count = rows.num_rows
     names = rows.schema.names
     keys = rows.column("key").to_pylist() if "key" in names else [None] * count
@@ -167,7 +169,8 @@ def _digest(
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """Read these offsets, then look again. It may be that they are gone with a leader that had them alone."""
+    """Order to read these offsets, then look again. They may have disappeared with the only leader that had
+    them."""
 
     start: int
     end: int
@@ -175,7 +178,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class GoOn:
-    """Send these rows, in this order, the first of them under this sequence."""
+    """Order to send these rows in this order, the first of them under this sequence."""
 
     next_sequence: int
     tables: tuple[Any, ...]
@@ -191,11 +194,12 @@ class PartitionAttempt:
         self._place = place
         self._identity = (producer_id, producer_epoch)
         self._with_timestamps = with_timestamps
-        # What this attempt was told is in the log: ranges of offsets, rising, neighbours joined.
+        # The ranges of offsets in the log that this attempt has heard of, rising, neighbours joined.
         self._own: list[tuple[int, int]] = []
         self._elsewhere = RowMultiset()
         self._refused: list[Any] = []
-        # Where the rows of this task begin, how many of them were read, and up to which offset.
+        # The offset at which the rows of this task begin, the number of them that were read, and up to which
+        # offset.
         self._first_offset = -1
         self._read_count = 0
         self._read_to = 0
@@ -205,14 +209,14 @@ class PartitionAttempt:
     # -- sending ---------------------------------------------------------------------------------------------
 
     def unwritten(self, rows: Any) -> Any:
-        """Of rows that are about to be sent those that no other attempt wrote, as far as is known."""
+        """The rows to send, without those that another attempt wrote, as far as is known."""
         if not len(self._elsewhere) or not rows.num_rows:
             return rows
         struck = self._elsewhere.strike(digests_of(rows, self._with_timestamps))
         return rows.filter(np.logical_not(struck)) if struck.any() else rows
 
     def acknowledged(self, base_offset: int, record_count: int) -> None:
-        """Rows of this attempt are in the log, committed, from this offset on."""
+        """Note that rows of this attempt are in the log, committed, from this offset on."""
         if self._own and self._own[-1][1] == base_offset:
             base_offset, record_count = self._own[-1][0], base_offset + record_count - self._own[-1][0]
             self._own.pop()
@@ -221,26 +225,26 @@ class PartitionAttempt:
         self._rounds_without_news = 0
 
     def refused(self, rows: Any) -> None:
-        """Rows of this attempt are not in the log by what was just sent: another attempt wrote there."""
+        """Note that the log did not take these rows from this attempt: another attempt wrote there."""
         self._refused.append(rows)
 
     @property
     def is_refused(self) -> bool:
-        """Whether rows were refused: find out what is there (`look`), until it says to go on."""
+        """Whether rows were refused: then call `look` until it says to go on."""
         return bool(self._refused)
 
-    # -- finding out what others wrote -----------------------------------------------------------------------
+    # -- finding the rows of others --------------------------------------------------------------------------
 
     @property
     def pause_ms(self) -> int:
-        """How long to wait before the next `look`: nothing for the first, longer with each without news."""
+        """The pause before the next `look`: none for the first, longer after each without news."""
         if not self._rounds_without_news:
             return 0
         return LOOK_AGAIN.pause_ms(self._rounds_without_news)
 
     def look(self, known: Known | None) -> Read | GoOn:
-        """What to do next, by what the log remembers now: read on (each batch goes to `saw`) and look
-        again; or send, when all that the log remembers was read. Only while nothing of this attempt is under
+        """The next step, by the present state of the log: read on (each batch goes to `saw`) and look again,
+        or send, when all that the log remembers was read. Called only while no row of this attempt is under
         way. Raises ExactlyOnceError."""
         if known is not None and known.producer_epoch > self._identity[1]:
             raise taken_over(self._who, self._place)
@@ -267,8 +271,8 @@ class PartitionAttempt:
         return Read(self._read_to, self._read_to)
 
     def _look_at_nothing(self) -> Read | GoOn:
-        """What stood in the way was not committed, and went with the leader that had it; or who answers does
-        not lead any more."""
+        """Handle a log without the rows that caused the conflict. They were not committed, and disappeared
+        with their leader, or the broker that answers no longer leads."""
         if self._own or self._read_count:
             if self._rounds_without_news > ROUNDS_WITHOUT_NEWS_MAX:
                 raise WrittenRowsGoneError(f"{self._who}: {self._place} has forgotten what this task wrote")
@@ -277,7 +281,7 @@ class PartitionAttempt:
         return self._go_on(0)
 
     def _begin_reading(self, first_offset: int) -> None:
-        """Where the rows of this task begin is only known for sure once they are committed."""
+        """Begin to read the rows of this task. Their start is only certain once they are committed."""
         if self._has_gone_on and self._read_count:
             raise WrittenRowsGoneError(
                 f"{self._who}: the rows of this task in {self._place} began at offset {self._first_offset}, "
@@ -295,8 +299,8 @@ class PartitionAttempt:
             )
 
     def saw(self, producer_id: int, producer_epoch: int, base_offset: int, rows: Any) -> None:
-        """A batch that was read, or the part of it in the range, whoever wrote it. Batches come in the order
-        of their offsets."""
+        """Take in a batch that was read, or the part of it in the range, whichever producer wrote it. Batches
+        come in the order of their offsets."""
         assert base_offset >= self._read_to, "nothing is read twice"
         self._read_to = base_offset + rows.num_rows
         if (producer_id, producer_epoch) != self._identity:
@@ -316,7 +320,7 @@ class PartitionAttempt:
     # -- the end ---------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """All rows of this attempt are in the log. Raises OtherRowsWrittenError where others are, too."""
+        """End the attempt, whose rows are all in the log. Raises OtherRowsWrittenError if others are, too."""
         assert not self._refused, "what was refused is sent again first"
         if len(self._elsewhere):
             raise OtherRowsWrittenError(
@@ -333,8 +337,8 @@ def taken_over(who: str, place: str) -> NewerWriterError:
 def refuse_rows_elsewhere(
     who: str, producer_epoch: int, known: Iterable[tuple[str, Sequence[Known]]]
 ) -> None:
-    """At the end of an attempt, with what the log partitions remember of its producer that it has no rows
-    for. Raises OtherRowsWrittenError where another attempt has."""
+    """Check, at the end of an attempt, the log partitions for which it has no rows. Raises
+    OtherRowsWrittenError if another attempt wrote rows there."""
     found = [
         place for place, states in known if any(each.producer_epoch == producer_epoch for each in states)
     ]

@@ -1,4 +1,4 @@
-"""The columns of a read: those of Spark's Kafka source, all of them or those that the user's schema names."""
+"""The columns of a read: those of Spark's Kafka source, or those of them that the user's schema names."""
 
 from typing import Any, Final
 
@@ -25,16 +25,16 @@ _MAY_BE_NULL: Final = frozenset({"key", "value", "headers"})
 
 
 def default_ddl(include_headers: bool) -> str:
-    """The schema where the user names none."""
+    """The schema if the user names none."""
     return ", ".join(
         f"{name} {sql_type}" for name, sql_type, _ in _COLUMNS if include_headers or name != "headers"
     )
 
 
 def columns_of(schema: Any) -> tuple[str, ...]:
-    """The columns that a `pyarrow.Schema` names, in its order, by the names that this room knows. Raises
-    UnsupportedSchemaError for a column that is not there, twice there, or of another type, and where there is
-    no column at all: rows without columns cannot be counted."""
+    """The columns that a `pyarrow.Schema` names, in its order, by their names in this package. Raises
+    UnsupportedSchemaError for a column that is unknown, named twice, or of another type, and if there is no
+    column: rows without columns cannot be counted."""
     known = {name.lower(): (name, sql_type, arrow_type) for name, sql_type, arrow_type in _COLUMNS}
     found: list[str] = []
     for field in schema:

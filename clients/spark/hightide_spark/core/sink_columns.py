@@ -1,8 +1,9 @@
-"""The columns of a write, those of Spark's Kafka sink: `value`, and where they are there `key`, `topic`,
-`partition`, `headers`, and beyond Kafka's `timestamp`. Others are left out, as there.
+"""The columns of a write: `value` and optionally `key`, `topic`, `partition` and `headers`, as of Spark's
+Kafka sink, and also `timestamp`. Other columns are ignored, as there.
 
-Where a row goes depends on the row alone, since a task that runs again may see its rows in another order:
-the partition it names, else the SDK's partitioner over its key, else a hash of its value.
+The partition of a row depends on the row alone, since a task that runs again may see its rows in another
+order. It is the partition that the row names, else that of the SDK's partitioner for its key, else that of a
+hash of its value.
 
 Cost: of a row with a key one CRC-32C, by a C function mapped over the column, 0.1 us for a short key;
 everything else is Arrow's or numpy's.
@@ -44,8 +45,8 @@ Numbers = npt.NDArray[np.int64]
 
 
 class UnsupportedRowError(SparkConnectorError, ValueError):
-    """A row cannot be written: it names no topic, or a partition that is not there, or has a null where there
-    may be none."""
+    """A row that cannot be written: it names no topic, or an unknown partition, or has a null in a column
+    that allows none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,21 +60,21 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class SinkColumns:
-    """Which columns a write has, and the topic of all rows, if there is one."""
+    """The columns of a write, and the topic of all rows, if there is one."""
 
     names: frozenset[str]
     topic: str | None
 
     @property
     def has_timestamps(self) -> bool:
-        """Whether rows bring their timestamps."""
+        """Whether rows have their timestamps."""
         return "timestamp" in self.names
 
     def share_out(
         self, rows: Any, partition_count: Callable[[str], int], row_name: Callable[[int], str]
     ) -> Iterator[Group]:
-        """Share rows, a `pyarrow.RecordBatch` as Spark gives them, out to partitions. `row_name` names a row
-        in errors by its index. Raises UnsupportedRowError, and what `partition_count` raises."""
+        """Divide rows, a `pyarrow.RecordBatch` from Spark, by partition. `row_name` names a row in errors by
+        its index. Raises UnsupportedRowError, and what `partition_count` raises."""
         if not rows.num_rows:
             return
         self._check_nulls(rows, row_name)
@@ -84,7 +85,8 @@ class SinkColumns:
         targets = partitions + (firsts[topic_of] if len(topics) > 1 else 0)
         kept = [name for name in _SENT_AS if name in self.names]
         sent = pa.RecordBatch.from_arrays([rows.column(name).cast(_SENT_AS[name]) for name in kept], kept)
-        # Each partition's rows are copied by themselves, so that what waits for one holds none of another's.
+        # Each partition's rows are copied separately, so that waiting rows of one keep none of another's in
+        # memory.
         for target, group in _grouped(sent, targets, int(counts.sum())):
             number = int(np.searchsorted(firsts, target, side="right")) - 1
             yield Group(topics[number], target - int(firsts[number]), group)
@@ -115,7 +117,7 @@ class SinkColumns:
             raise UnsupportedRowError(f"{row_name(row)} has a header without a key")
 
     def _topics(self, rows: Any, row_name: Callable[[int], str]) -> tuple[list[str], Numbers]:
-        """The topics of these rows, and which of them is each row's."""
+        """The topics of these rows, and the topic of each row."""
         if self.topic is not None:
             return [self.topic], np.zeros(rows.num_rows, np.int64)
         column = rows.column("topic")
@@ -150,7 +152,7 @@ class SinkColumns:
         return partitions
 
     def _hashes(self, rows: Any, counts: Numbers) -> Numbers:
-        """Of each row the number that decides on its partition."""
+        """The number of each row that decides its partition."""
         if counts.max() == 1:
             return np.zeros(rows.num_rows, np.int64)
         keys = rows.column("key").cast(pa.binary()) if "key" in self.names else None
@@ -218,7 +220,7 @@ def value_hashes(values: Any) -> Numbers:
     hashes = np.empty(len(lengths), np.int64)
     left = np.arange(len(lengths))
     while len(left):
-        # A few long values shall not fill up all others to their length.
+        # A few long values should not make all others as long.
         are_alike = lengths[left] <= max(_WORD_BYTES, 2 * lengths[left].mean())
         alike, left = left[are_alike], left[~are_alike]
         part = values if len(alike) == len(lengths) else values.take(pa.array(alike))

@@ -1,12 +1,12 @@
 """The options of writes. `topic` has the name and the meaning of Spark's Kafka sink.
 
-`delivery` is exactly-once unless it says at-least-once. A batch write is one for itself, exactly once over
-the retries of its tasks; with `txnAppId` and `txnVersion` (as of Delta) one that is done again, such as in a
-`foreachBatch` after a crash, writes only what is missing. A stream needs neither: it has an id and numbers
-its micro-batches by itself.
+`delivery` is exactly-once unless at-least-once is given. Each batch write stands alone, and is exactly once
+over the retries of its tasks. With `txnAppId` and `txnVersion` (as of Delta), a repeated write, such as in a
+`foreachBatch` after a crash, writes only the missing rows. A stream needs neither: it has an id and numbers
+its micro-batches itself.
 
-Exactly once lasts as long as brokers remember a writer: for a day after its last row, and of the writers of
-one log partition the newest 5,000. What is begun again later than that is written again.
+Exactly once lasts as long as brokers remember a writer: for a day after its last row, and only the newest
+5,000 writers of each log partition. A write that is repeated later than that is written again.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ TXN_APP_ID: Final[Option[str | None]] = Option("txnAppId", text, None)
 TXN_VERSION: Final[Option[int | None]] = Option("txnVersion", integer(0, (1 << 63) - 1), None)
 
 _OPTIONS: Final = (BOOTSTRAP, TOPIC, DELIVERY)
-# What Spark puts among the options of a stream.
+# Names that Spark adds to the options of a stream.
 _IGNORED: Final = ("checkpointLocation", "path", "queryName")
 _NO_TXN: Final = dict.fromkeys(
     (TXN_APP_ID.name, TXN_VERSION.name),
@@ -37,7 +37,7 @@ _STREAM: Final = OptionTable("a streaming write to hightide", _OPTIONS, ignored=
 
 
 class UnsupportedModeError(OptionError):
-    """A log is only ever appended to."""
+    """A save mode other than append: a log can only be appended to."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 Precedence: startingTimestamp before startingOffsetsByTimestamp before startingOffsets; the same for the end.
 Beyond Kafka's: an option that means nothing for the kind of query is refused, not ignored; `groupId` names
-the consumer group to which a stream publishes how far it is (it never shares partitions with that group's
+the consumer group for which a stream commits its positions (it never shares partitions with that group's
 members); `pushdown` lets filters narrow what a batch reads.
 """
 
@@ -210,14 +210,14 @@ _STREAM: Final = OptionTable(
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Which partitions are read; exactly one of the three is given. A pattern must match the whole name."""
+    """The partitions to read; exactly one of the three is given. A pattern must match the whole name."""
 
     topics: tuple[str, ...] | None = None
     pattern: str | None = None
     assigned: Mapping[str, frozenset[int]] | None = None
 
     def names(self) -> tuple[str, ...] | None:
-        """The topics by name; None where a pattern chooses among all."""
+        """The topics by name; None if a pattern chooses among all."""
         return (
             self.topics
             if self.topics is not None
@@ -227,7 +227,7 @@ class Subscription:
         )
 
     def selects(self, topic: str, partition: int) -> bool:
-        """Whether this partition is meant."""
+        """Whether this partition is selected."""
         if self.topics is not None:
             return topic in self.topics
         if self.assigned is not None:
@@ -238,7 +238,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """What batches and streams have in common. `late` says what a start after the last record becomes."""
+    """The common options of batches and streams. `late` is the treatment of a start after the last record."""
 
     bootstrap: str
     subscription: Subscription
@@ -271,14 +271,14 @@ class StreamOptions:
 
 
 def includes_headers(given: Mapping[str, str]) -> bool:
-    """Whether the user wants headers where they name no columns. Refuses what no read can take."""
+    """Whether the user wants headers if no columns are named. Refuses options that no read can take."""
     values = _ANY_READ.read(given)
     _subscription(values)
     return values[INCLUDE_HEADERS]
 
 
 def batch_options(given: Mapping[str, str]) -> BatchOptions:
-    """The options of a batch read. Raises OptionError, of the kind that fits."""
+    """The options of a batch read. Raises an OptionError of the matching kind."""
     values = _BATCH.read(given)
     start = _bound(values, STARTS, "earliest")
     end = _bound(values, ENDS, "latest")
@@ -291,7 +291,7 @@ def batch_options(given: Mapping[str, str]) -> BatchOptions:
 
 
 def stream_options(given: Mapping[str, str]) -> StreamOptions:
-    """The options of a stream. Raises OptionError, of the kind that fits."""
+    """The options of a stream. Raises an OptionError of the matching kind."""
     values = _STREAM.read(given)
     least, most = values[MIN_OFFSETS_PER_TRIGGER], values[MAX_OFFSETS_PER_TRIGGER]
     if least is not None and most is not None and least > most:
@@ -333,7 +333,7 @@ def _subscription(values: OptionValues) -> Subscription:
 
 
 def _bound(values: OptionValues, options: tuple[Option[Bound | None], ...], default: Any) -> Bound:
-    """The one that takes precedence."""
+    """The option that takes precedence."""
     for option in options:
         bound = values[option]
         if bound is not None:

@@ -1,8 +1,10 @@
-"""Where a read starts and ends: what to ask the cluster for each partition, and what its answers mean.
+"""The start and end of a read: the questions to the cluster for each partition, and the meaning of the
+answers.
 
-Theory of operation. The options come down to one `Bound` for the start and one for the end. `questions` says
-what must be asked for it; the shell asks all of it in a few calls; `resolve` turns the answers into offsets.
-What cannot be is returned as errors beside the offsets with which a read that tolerates losses goes on.
+Theory of operation. The options are reduced to one `Bound` for the start and one for the end. `questions`
+returns the questions for it; the shell asks them in a few calls; `resolve` turns the answers into offsets.
+Bounds that are not possible are returned as errors, beside the offsets with which a read that tolerates
+losses goes on.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,14 +24,14 @@ from hightide_spark.errors import (
 LATEST: Final = -1
 EARLIEST: Final = -2
 
-# What can be asked of a partition: its first offset, its next one, or the first at or after a time in us.
+# The questions about a partition: its first offset, its next one, or the first at or after a time in us.
 When: TypeAlias = Literal["earliest", "latest"] | int
 Answers: TypeAlias = Mapping[tuple[TopicPartition, When], int | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Everywhere:
-    """The same for every partition. `option` is the option that says so."""
+    """The same bound for every partition. `option` is the option that sets it."""
 
     option: str
     when: When
@@ -56,16 +58,16 @@ Bound: TypeAlias = Everywhere | AtOffsets | AtTimes
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """An offset for each partition. `errors` say which of them are not what was asked for."""
+    """An offset for each partition. `errors` name those that differ from the request."""
 
     offsets: Mapping[TopicPartition, int]
     errors: tuple[SparkConnectorError, ...] = ()
 
 
 def questions(bound: Bound, partitions: Iterable[TopicPartition]) -> list[tuple[TopicPartition, When]]:
-    """What must be asked about these partitions, in this order: the end before a time, so that a record that
-    comes in between is found by its time or lies behind the end. Raises InvalidOptionError where the option
-    does not name exactly these."""
+    """The questions about these partitions, in this order: the end before a time, so that a record that comes
+    in between is found by its time or is after the end. Raises InvalidOptionError if the option does not name
+    exactly these partitions."""
     every = sorted(partitions)
     match bound:
         case Everywhere(when="earliest" | "latest" as when):
@@ -106,7 +108,7 @@ def _check_named(option: str, named: Iterable[TopicPartition], read: Iterable[To
 
 
 def resolve(bound: Bound, partitions: Iterable[TopicPartition], answers: Answers, *, late: str) -> Resolved:
-    """The offset of each partition. `late` says what becomes of a time after the last record: "latest", or
+    """The offset of each partition. `late` is the treatment of a time after the last record: "latest", or
     "error", which raises NoRecordSoLateError."""
     found: dict[TopicPartition, int] = {}
     errors: list[SparkConnectorError] = []
@@ -165,7 +167,7 @@ def _at_offset(
 
 
 def contradiction(start: Bound, end: Bound) -> str | None:
-    """What is wrong where the options alone say that a partition starts behind its end."""
+    """The error if the options alone place a partition's start after its end, or None."""
     pairs: list[tuple[str, int, int]] = []
     match start, end:
         case AtOffsets(offsets=starts), AtOffsets(offsets=ends):

@@ -1,13 +1,14 @@
-"""The offsets of a stream: what Spark keeps in a checkpoint and shows in a query's progress.
+"""The offsets of a stream, which Spark keeps in a checkpoint and shows in a query's progress.
 
     {"flights": {"id": "0f3c…", "offsets": {"0": 1200, "1": 1180}}}
 
 Each offset is that of the next record to read. The topic's id (32 hexadecimal digits) is kept, so that a
-topic that was deleted and created again is told from one that goes on. Spark takes two offsets for the same
-where their JSON is, so topics are sorted by name and partitions by number.
+topic that was deleted and created again differs from one that goes on. Spark takes two offsets for the same
+if their JSON is equal, so topics are sorted by name and partitions by number.
 
-Option `groupId`: the stream reader publishes the positions behind every finished micro-batch by itself, also
-behind the last one of Trigger.AvailableNow: Spark asks it then once more what is the latest, from those.
+Option `groupId`: the stream reader itself commits the positions after every finished micro-batch. This
+includes the last one of Trigger.AvailableNow, because Spark then asks it once more for the latest offsets,
+from those positions.
 """
 
 import json
@@ -24,7 +25,7 @@ _ID_DIGITS = 32
 
 @dataclass(frozen=True, slots=True)
 class TopicOffsets:
-    """The positions in one topic: its id, and of each partition the offset of the next record."""
+    """The positions in one topic: its id, and for each partition the offset of the next record."""
 
     topic_id: str
     offsets: Mapping[int, int] = field(default_factory=dict)

@@ -1,7 +1,8 @@
-"""`hightide pipeline archive`: topics into Parquet, each record once; small files merged; all of it checked.
+"""`hightide pipeline archive`: writes topics to Parquet, each record once, merges small files, and checks
+all.
 
 The archive's directory has to be one that the driver and all workers see under the same path. The query's
-checkpoint lies in it, below `_checkpoint`, so that an archive goes on where it was, whoever goes on with it.
+checkpoint lies in it, below `_checkpoint`, so that any later run goes on where the last one ended.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -39,7 +40,7 @@ _MB = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class ArchiveReport:
-    """What an archive holds: of each log its records and files, and everything that is wrong."""
+    """The content of an archive: the records and files of each log, and all problems."""
 
     records: Mapping[str, int]
     """By topic."""
@@ -59,10 +60,10 @@ def archive(
     source_options: Mapping[str, str],
     every_s: float | None = None,
 ) -> None:
-    """Bring an archive up to what the topics hold now, or follow them where `every_s` is given.
+    """Bring an archive up to the present end of the topics, or follow them if `every_s` is given.
 
-    `source_options` are those of the source, with subscribe, subscribePattern or assign. One run at a time
-    for a directory; interrupted wherever it may be, the next run goes on. Raises UnknownTopicError,
+    `source_options` are those of the source, with subscribe, subscribePattern or assign. A directory takes
+    one run at a time. Wherever a run is interrupted, the next one goes on. Raises UnknownTopicError,
     ArchiveBusyError, and StreamingQueryException, of whose text `command.sentence_of` makes a sentence.
     """
     from hightide_spark.pipelines.archive_files import sweep
@@ -142,7 +143,7 @@ def _merge_in_task(
 
 
 def check(directory: Path) -> ArchiveReport:
-    """Look at every file's name and footer: whether each log's files hold each of its records once."""
+    """Check every file's name and footer: whether each log's files hold each of its records once."""
     from hightide_spark.pipelines.archive_files import miscounted, scan
 
     found = scan(directory)

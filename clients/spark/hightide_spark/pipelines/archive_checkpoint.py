@@ -1,7 +1,6 @@
-"""What Spark's checkpoint of a stream says of the micro-batch that is being done.
+"""The state of the current micro-batch in Spark's checkpoint of a stream.
 
-Spark writes the offsets of a micro-batch down before it does it, and they carry the topics' ids; the rows do
-not.
+Spark writes the offsets of a micro-batch before it runs it, and they carry the topics' ids; the rows do not.
 """
 
 from pathlib import Path
@@ -22,7 +21,7 @@ def topic_ids(checkpoint: Path, batch_id: int) -> dict[str, str]:
 
 
 def read_topic_ids(text: str, path: str) -> dict[str, str]:
-    """The ids that the text of such a file carries; `path` is for the error."""
+    """The ids in the text of such a file; `path` is for the error."""
     lines = text.splitlines()
     if len(lines) != _SOURCE_AT + 1 or lines[0] != _VERSION:
         raise CheckpointError(
@@ -37,7 +36,7 @@ def read_topic_ids(text: str, path: str) -> dict[str, str]:
 
 
 def unfinished_batch(checkpoint: Path) -> int | None:
-    """The micro-batch that was begun and is not done; the next run does it again. None where all are done."""
+    """The micro-batch that was begun and is not done; the next run repeats it. None if all are done."""
     begun, done = (
         max((int(path.name) for path in (checkpoint / name).glob("[0-9]*")), default=-1)
         for name in ("offsets", "commits")

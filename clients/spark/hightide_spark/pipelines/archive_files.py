@@ -1,7 +1,7 @@
 """The files of an archive: found, written by tasks, published by the driver, merged, read back.
 
-Tasks write below names that begin with a dot, which nobody reads; the driver renames them once all tasks of
-the micro-batch are done. A re-run writes the same ranges and replaces the same files.
+Tasks write to names that begin with a dot, which no reader uses; the driver renames the files once all tasks
+of the micro-batch are done. A repeated run writes the same ranges and replaces the same files.
 """
 
 import contextlib
@@ -54,7 +54,7 @@ _READ_ROWS: Final = 8_192
 
 @dataclass(frozen=True, slots=True)
 class ArchivedFiles:
-    """One log of an archive as it lies on the disk. `strays` are files in its folder that are not ours."""
+    """The files of one log of an archive on the disk. `strays` are foreign files in its folder."""
 
     log: ArchivedLog
     folder: Path
@@ -62,21 +62,21 @@ class ArchivedFiles:
     strays: tuple[str, ...] = ()
 
     def paths(self) -> list[Path]:
-        """The files that count, in the order of their offsets."""
+        """The valid files, in the order of their offsets."""
         return [self.folder / each.file_name for each in self.tiling.counting]
 
 
 @dataclass(slots=True)
 class Archive:
-    """What lies in a directory: its logs, in order, and files outside of them."""
+    """The content of a directory: its logs, in order, and files outside of them."""
 
     logs: list[ArchivedFiles] = field(default_factory=list)
     strays: list[str] = field(default_factory=list)
 
 
 def scan(directory: Path) -> Archive:
-    """Look at an archive. Files and folders whose names begin with a dot or `_` are not of it: Spark does
-    not read them either. A directory that is not there is an empty archive."""
+    """Look at an archive. Files and folders whose names begin with a dot or `_` do not belong to it: Spark
+    does not read them either. A missing directory is an empty archive."""
     archive = Archive()
     for path, folders, names in os.walk(directory):
         folders[:] = sorted(name for name in folders if not name.startswith((".", "_")))
@@ -97,7 +97,7 @@ def scan(directory: Path) -> Archive:
 
 
 def miscounted(files: ArchivedFiles) -> list[tuple[FileRange, int]]:
-    """The files that do not hold as many records as their names say, by their footers."""
+    """The files whose footers show another number of records than their names."""
     counts = (
         (each, pq.read_metadata(files.folder / each.file_name).num_rows) for each in files.tiling.counting
     )
@@ -105,7 +105,7 @@ def miscounted(files: ArchivedFiles) -> list[tuple[FileRange, int]]:
 
 
 def sweep(directory: Path) -> None:
-    """Remove what an interrupted run has left: unfinished files, and parts of files that are merged.
+    """Remove the remains of an interrupted run: unfinished files, and parts of files that are merged.
 
     Called by the driver before a run; only one run at a time works on an archive.
     """
@@ -117,7 +117,7 @@ def sweep(directory: Path) -> None:
 
 
 class RangeFile:
-    """One file in the making: rows are added in the order of their offsets. `close` names it."""
+    """One file that is being written: rows are added in the order of their offsets. `close` names it."""
 
     def __init__(self, directory: Path, log: ArchivedLog, start: int) -> None:
         self.log = log
@@ -132,7 +132,7 @@ class RangeFile:
         self.size_bytes = 0
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Add rows that follow on the last ones, with the columns of FILE_SCHEMA."""
+        """Add rows that follow the last ones, with the columns of FILE_SCHEMA."""
         half = rows.num_rows // 2
         if half and rows.nbytes > _ROW_GROUP_BYTES:
             self.add(rows.slice(0, half))
@@ -155,8 +155,8 @@ class RangeFile:
         return FileRange(self._start, self.end), self._path.name
 
     def give_up(self) -> None:
-        """Remove it. Called where the rows cannot be had."""
-        # The file goes anyhow: that its end cannot be written, on a full disk, says nothing new.
+        """Remove it. Called if its rows cannot be read."""
+        # The file is removed anyway: an error in writing its end, such as on a full disk, says nothing new.
         with contextlib.suppress(OSError):
             self._writer.close()
         self._file.close()
@@ -199,7 +199,7 @@ def write_ranges(
 
 
 def _runs(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Cut a batch where the log changes or an offset is missing; mostly it stays whole."""
+    """Cut a batch where the log changes or an offset is missing; most batches stay whole."""
     if batch.num_rows == 0:
         return
     offsets = batch.column("offset").to_numpy()
@@ -246,8 +246,8 @@ def publish(directory: Path, written: Iterable[Any]) -> int:
 
 
 def merge(directory: Path, log: ArchivedLog, parts: Sequence[FileRange]) -> None:
-    """Make one file of several that follow on each other. The merged file is there before its parts go; done
-    again, only the parts go that are left."""
+    """Make one file of several that follow each other. The merged file exists before its parts are removed; a
+    repetition removes only the parts that are left."""
     folder = directory / log.folder
     whole = FileRange(parts[0].start, parts[-1].end)
     if not (folder / whole.file_name).exists():
@@ -279,7 +279,7 @@ def read_files(paths: Iterable[Path]) -> Iterator[pa.RecordBatch]:
 
 
 def _make_safe(folder: Path) -> None:
-    """Let names survive a loss of power."""
+    """Make names durable against a loss of power."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,10 +1,10 @@
-"""Where an archive keeps which offsets: names, how files tile a log, what to publish, what to merge.
+"""The layout of an archive: names, how files tile a log, what to publish, what to merge.
 
 Pure: no file is touched here. Theory of operation. A log is a folder, `topic=…/topic_id=…/partition=…`; the
 topic's id stands in it, so that a topic that was created anew under its old name is a log of its own. A file
-holds the records [start, end) and is named by them, so a range written twice is one file, and what is
-missing or double shows in the names alone. Records never change, so of two files of which one covers the
-other, the covering one is as good: it counts, and the other is rubbish that a crash has left.
+holds the records [start, end) and is named by them. So a range written twice is one file, and the names alone
+show missing or double records. Records never change, so if one file covers another, the covering one counts,
+and the other is rubbish that a crash has left.
 """
 
 import re
@@ -46,7 +46,7 @@ class ArchivedLog:
 
     @classmethod
     def of_folder(cls, folder: str) -> "ArchivedLog | None":
-        """Which log a relative folder is; None for one that no archive has made."""
+        """The log of a relative folder; None for a folder that no archive has made."""
         found = _FOLDER.fullmatch(folder)
         if found is None:
             return None
@@ -71,12 +71,12 @@ class FileRange:
 
     @property
     def file_name(self) -> str:
-        """The name that says it; names sort as offsets do."""
+        """The file's name; names sort as offsets do."""
         return f"{self.start:020d}-{self.end:020d}.parquet"
 
     @property
     def record_count(self) -> int:
-        """How many records the file must hold: a log has no gaps."""
+        """The number of records that the file must hold: a log has no gaps."""
         return self.end - self.start
 
     @classmethod
@@ -91,7 +91,7 @@ class FileRange:
         return self.start <= other.start and other.end <= self.end
 
     def overlaps(self, other: "FileRange") -> bool:
-        """Whether some offset lies in both."""
+        """Whether both ranges share an offset."""
         return self.start < other.end and other.start < self.end
 
     def __str__(self) -> str:
@@ -100,14 +100,14 @@ class FileRange:
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """How the files of one log lie: those that count, in order, and what is wrong with them."""
+    """The files of one log: those that count, in order, and the problems with them."""
 
     counting: tuple[FileRange, ...]
     covered: tuple[FileRange, ...]
     """Rubbish of an interrupted merge: another file holds all of it."""
     gaps: tuple[FileRange, ...]
     overlaps: tuple[FileRange, ...]
-    """Offsets that two files hold of which neither covers the other."""
+    """Offsets in two files of which neither covers the other."""
 
     @property
     def is_sound(self) -> bool:
@@ -123,7 +123,7 @@ class Tiling:
 
 
 def tile(files: Iterable[FileRange]) -> Tiling:
-    """Tell how files lie to each other. Called by everything that reads an archive."""
+    """Compare the ranges of files. Called by everything that reads an archive."""
     counting: list[FileRange] = []
     covered, gaps, overlaps = [], [], []
     for each in sorted(set(files), key=lambda found: (found.start, -found.end)):
@@ -142,7 +142,7 @@ def tile(files: Iterable[FileRange]) -> Tiling:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """How the files that a micro-batch has written come into a log: rename, then remove."""
+    """The steps by which the files of a micro-batch come into a log: rename, then remove."""
 
     remove: tuple[FileRange, ...]
     """Left by an earlier attempt at the micro-batch that was cut in another way."""
@@ -154,7 +154,8 @@ class Publication:
 def plan_publication(
     log: ArchivedLog, existing: Iterable[FileRange], written: Sequence[FileRange]
 ) -> Publication:
-    """Decide what becomes of written files beside those that are there. Called once a log and micro-batch.
+    """Decide what to do with written files, given the existing ones. Called once for each log and
+    micro-batch.
 
     Raises ArchiveOverlapError where a file would stick out of what was written: removing it would lose
     records, and keeping it would count some twice.

@@ -1,4 +1,5 @@
-"""One run at a time works on an archive: a lock on a file in it, which ends with the process that has it."""
+"""The lock of an archive, which lets one run at a time work on it: a lock on a file in it, which ends with
+its process."""
 
 import fcntl
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ _LOCK: Final = "_lock"
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Have an archive to oneself. The file stays: removing it would let two runs lock two files.
+    """Keep other runs out of an archive. The file stays: removing it would let two runs lock two files.
 
     Raises ArchiveBusyError where another run has it; of other machines only those are seen with which the
     file system shares its locks.

@@ -1,10 +1,10 @@
 """`hightide pipeline audit`: proves that the replicas of topics hold the same, byte for byte.
 
 Spark's tasks read the same offsets from every replica of a partition, below the leader's high watermark, and
-hash what they read; a replica that lags takes part as far as it knows, and is told. Of each batch the offset,
-the number of records, the leader epoch, the CRC in its header (which is checked against its bytes) and the
-hash of its records must be the same everywhere. A broker serves the newest records from memory: what is
-compared is what it would give to readers.
+hash what they read; a replica that lags takes part as far as it knows, and is reported. Of each batch the
+offset, the number of records, the leader epoch, the CRC in its header (which is checked against its bytes)
+and the hash of its records must be the same everywhere. A broker serves the newest records from memory: what
+is compared is what it would give to readers.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ _ROWS_PER_BATCH = 1_000
 
 @dataclass(frozen=True, slots=True)
 class AuditReport:
-    """What was compared, and what was found."""
+    """The numbers of compared records, and the findings."""
 
     partitions: int
     records: int

@@ -1,4 +1,4 @@
-"""What the four commands have in common: where the cluster and Spark are, what failures look like.
+"""The common parts of the four commands: the addresses of the cluster and of Spark, and the text of failures.
 
 Rule of this file, and of the top of every command's module: nothing slow is imported, since `--help` must
 answer at once.
@@ -104,7 +104,7 @@ def told_in_a_sentence() -> Iterator[None]:
 
 
 def sentence_of(error: Exception) -> str | None:
-    """What to tell the user of a failure; None where it is a fault of the program.
+    """The sentence for the user about a failure; None if it is a fault of the program.
 
     Spark makes text with tracebacks of what its workers raise: the innermost sentence of ours counts.
     """
@@ -159,8 +159,8 @@ def settings(spark: "SparkSession", values: Mapping[str, str]) -> Iterator[None]
 
 
 def check_topics(bootstrap: str, topics: Iterable[str]) -> None:
-    """Raise UnknownTopicError where one is not there: a stream that goes on would only wait for it, and a
-    writer for as long as it is patient."""
+    """Raise UnknownTopicError if one does not exist: a stream would only wait for it, and a writer until its
+    patience ends."""
     from hightide import Admin
 
     with Admin(bootstrap, client_id="spark-pipeline") as admin:

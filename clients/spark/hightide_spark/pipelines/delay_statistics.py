@@ -1,7 +1,7 @@
-"""What is told of the flights of one airport in one window of time: definitions, and nothing of Spark.
+"""The statistics of the flights of one airport in one window of time: definitions, without Spark.
 
-Spark sums whole numbers, and what is divided is divided here. So a micro-batch that is done again, in another
-order, tells the same to the last digit, and the sink can see that it was written before.
+Spark sums whole numbers, and all divisions are made here. So a micro-batch that is repeated in another order
+gives the same result to the last digit, and the sink can see that it was written before.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""What a pipeline refuses to do, each in one sentence with what to do next."""
+"""The refusals of pipelines, each in one sentence with the next step."""
 
 from hightide_spark.errors import SparkConnectorError
 
@@ -12,7 +12,7 @@ class ArchiveNameError(PipelineError):
 
 
 class ArchiveOverlapError(PipelineError):
-    """What was read overlaps a file of the archive without being the same range or lying within it."""
+    """The new range overlaps a file of the archive without being the same range or lying within it."""
 
 
 class ArchiveChoiceError(PipelineError):

@@ -1,4 +1,4 @@
-"""Which offsets of a partition are read from its replicas, and what it means where they differ. Pure."""
+"""The choice of offsets to read from the replicas of a partition, and the meaning of differences. Pure."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class ReplicaRead:
 
 @dataclass(frozen=True, slots=True, order=True)
 class Unread:
-    """Why a replica, from some offset on, could not be compared."""
+    """The reason why a replica could not be compared from some offset on."""
 
     topic: str
     partition: int
@@ -36,14 +36,14 @@ class Unread:
     reason: str
 
     def sentence(self) -> str:
-        """What to tell the user."""
+        """The sentence for the user."""
         where = f"{self.topic}-{self.partition} on broker {self.broker_id}"
         return f"{where}: not compared from offset {self.offset} on: {self.reason}"
 
 
 @dataclass(frozen=True, slots=True)
 class AuditPlan:
-    """What is read, and which replicas cannot be."""
+    """The reads, and the replicas that cannot be read."""
 
     reads: tuple[ReplicaRead, ...]
     unread: tuple[Unread, ...]
@@ -152,7 +152,7 @@ def _why(broker_id: int, silent_brokers: Mapping[int, str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Fingerprint:
-    """What one replica holds at an offset: a batch, or the part of one that was asked for."""
+    """The content of one replica at an offset: a batch, or the requested part of one."""
 
     record_count: int
     leader_epoch: int
@@ -177,7 +177,7 @@ class Divergence:
     """Brokers that have no batch that begins here."""
 
     def sentence(self) -> str:
-        """What to tell the user: what differs, and who says what."""
+        """The sentence for the user: the difference, and what each broker holds."""
         parts = [f"the {name.replace('_', ' ')} differs: {self._values(name)}" for name in self.differing]
         if self.lacking:
             has, lacks = self._brokers(self.seen), self._brokers(self.lacking)
@@ -198,8 +198,8 @@ class Divergence:
 def judge(
     topic: str, partition: int, offset: int, seen: Mapping[int, Fingerprint], expected: Iterable[int]
 ) -> Divergence | None:
-    """Compare what the brokers hold that were read at an offset; `expected` are those that were read there
-    without an error. None where all hold the same."""
+    """Compare the content of the brokers that were read at an offset; `expected` are those that were read
+    there without an error. None if all hold the same."""
     differing = tuple(
         name
         for name in Fingerprint.__dataclass_fields__

@@ -1,7 +1,8 @@
-"""How far a pipeline has come: a bar with the time left, on stderr, if that is a terminal and rich is there.
+"""The progress of a pipeline: a bar with the time left, on stderr, if that is a terminal and rich is
+installed.
 
-Spark tells the driver which tasks are done, and streams how far they have read: both are looked at from a
-thread of its own, so that the work knows nothing of it.
+Spark tells the driver which tasks are done, and reports the positions of streams. A thread of its own looks
+at both, so the work needs no code for it.
 """
 
 import sys
@@ -39,8 +40,8 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What the bar shows. `total` is None while nothing is known of it; `of` changes where another thing is
-    counted, whose pace is another one."""
+    """The content of the bar. `total` is None while it is not known. `of` changes if something else is
+    counted, which has a pace of its own."""
 
     of: object
     text: str
@@ -50,7 +51,7 @@ class Shown:
 
 @dataclass(slots=True)
 class StreamCourse:
-    """How far a stream has come in this run, by what it told after its micro-batches."""
+    """The progress of a stream in this run, from its reports after its micro-batches."""
 
     _first: dict[tuple[str, int], int] = field(default_factory=dict)
     _untold: int = 0
@@ -109,7 +110,7 @@ def no_progress_option(command: Command) -> Command:
 
 
 class Watch:
-    """Is told of the session as soon as there is one."""
+    """Starts to look at the session as soon as there is one."""
 
     def __init__(self) -> None:
         self.session: SparkSession | None = None

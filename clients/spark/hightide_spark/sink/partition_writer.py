@@ -1,4 +1,4 @@
-"""What one task sends to one log partition: the hands of `core.reconcile.PartitionAttempt`."""
+"""The sending of one task's rows to one log partition: the shell of `core.reconcile.PartitionAttempt`."""
 
 import logging
 import time
@@ -30,7 +30,7 @@ log = logging.getLogger("hightide.spark.sink")
 
 
 class ReadBack:
-    """Looks up what attempts of a task wrote, over the connections of this process."""
+    """Looks up the rows that attempts of a task wrote, over the connections of this process."""
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -39,7 +39,7 @@ class ReadBack:
     def known(
         self, places: Iterable[TopicPartition], producer_id: int
     ) -> dict[TopicPartition, list[ProducerState]]:
-        """What logs remember of a producer, for each one state or none."""
+        """The state that logs keep of a producer, for each partition one or none."""
         return admin_of(self._bootstrap).describe_producers(places, [producer_id])
 
     def read(self, topic: str, partition: int, span: Read, attempt: PartitionAttempt) -> None:
@@ -79,14 +79,14 @@ class PartitionWriter:
         self._append(rows if self._attempt is None else self._attempt.unwritten(rows))
 
     def settle(self) -> None:
-        """Let go of the rows that are in the log by now. Called for all partitions again and again, so that
-        none holds many. Raises ExactlyOnceError, and what sending rows has met."""
+        """Release the rows that are in the log by now. Called for all partitions again and again, so that
+        none holds many. Raises ExactlyOnceError, and the errors of sending rows."""
         self._settle(wait=False)
         if self._attempt is not None and self._attempt.is_refused:
             self._reconcile()
 
     def finish(self) -> None:
-        """Return when all rows are in the log. Raises ExactlyOnceError, and what sending them has met."""
+        """Return when all rows are in the log. Raises ExactlyOnceError, and the errors of sending rows."""
         self._settle(wait=True)
         if self._attempt is None:
             return
@@ -105,7 +105,7 @@ class PartitionWriter:
             self._sent.append((delivery, part))
 
     def _settle(self, *, wait: bool) -> None:
-        """Take note of what was delivered and what was refused."""
+        """Take note of delivered and refused rows."""
         while self._sent and (wait or self._sent[0][0].done()):
             delivery, rows = self._sent.popleft()
             delivery.exception()
@@ -129,7 +129,7 @@ class PartitionWriter:
         raise error
 
     def _reconcile(self) -> None:
-        """After a conflict: find out which rows other attempts wrote, and send the rest."""
+        """Find out, after a conflict, which rows other attempts wrote, and send the rest."""
         attempt, exactly_once = self._attempt, self._exactly_once
         assert attempt is not None, "only what is written exactly once has conflicts"
         assert exactly_once is not None, "it is given with the attempt"
@@ -149,7 +149,7 @@ class PartitionWriter:
 
 
 class ExactlyOnce:
-    """What the writers of one task have in common."""
+    """The common state of the writers of one task."""
 
     def __init__(self, who: str, key: ProducerKey, bootstrap: str, *, with_timestamps: bool) -> None:
         self.who = who
@@ -168,8 +168,7 @@ class ExactlyOnce:
         )
 
     def finish(self, unwritten: Iterable[TopicPartition]) -> None:
-        """To be called at the end of the task with the log partitions that it has no rows for. Raises
-        OtherRowsWrittenError."""
+        """End the task, with the log partitions for which it has no rows. Raises OtherRowsWrittenError."""
         known = self.read_back.known(unwritten, self.key.producer_id)
         states = [(f"{place.topic}-{place.partition}", known[place]) for place in known]
         refuse_rows_elsewhere(self.who, self.key.producer_epoch, states)

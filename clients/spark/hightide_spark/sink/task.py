@@ -1,4 +1,4 @@
-"""What one Spark task does: rows are gathered, shared out to log partitions, and sent to all of them at
+"""The work of one Spark task: rows are gathered, divided by log partition, and sent to all partitions at
 once."""
 
 from collections.abc import Iterable, Iterator
@@ -77,7 +77,7 @@ class SinkTask:
         return self._row_count
 
     def _gathered(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """The same rows in pieces of the size that is worth sharing out."""
+        """The same rows in pieces of a size that is worth dividing."""
         gathered: list[Any] = []
         gathered_bytes = 0
         for batch in batches:
@@ -100,7 +100,7 @@ class SinkTask:
         return self._partition_counts[topic]
 
     def _unwritten(self) -> Iterator[TopicPartition]:
-        """The log partitions that this task has no rows for, of the topics that it has rows for."""
+        """The log partitions for which this task has no rows, of the topics for which it has rows."""
         for topic in self._partition_counts:
             for partition in range(self._producer.partitions_for(topic)):
                 if (topic, partition) not in self._writers:

@@ -1,4 +1,4 @@
-"""What Spark calls to write: made on the driver, pickled, and asked in each task."""
+"""The writers that Spark calls: made on the driver, pickled, and used in each task."""
 
 import uuid
 from collections.abc import Iterator, Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TaskWritten(WriterCommitMessage):
-    """What a task tells the driver. All is in the log by then; the driver has nothing to commit."""
+    """A task's message to the driver. All rows are in the log by then; the driver has nothing to commit."""
 
     row_count: int
 

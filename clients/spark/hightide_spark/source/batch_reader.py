@@ -1,4 +1,4 @@
-"""A batch read: which ranges it has is settled once, on the driver."""
+"""A batch read, whose ranges are chosen once, on the driver."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -87,7 +87,7 @@ class PushdownBatchReader(BatchReader):
     twice."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Narrow the ranges. All filters go back, so that Spark holds every row against them."""
+        """Narrow the ranges. All filters are returned, so that Spark checks every row against them."""
         self._narrowing = narrowing(
             Condition(each.attribute[0], _COMPARISONS[type(each)], each.value)
             for each in filters

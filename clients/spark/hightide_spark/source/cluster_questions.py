@@ -1,4 +1,5 @@
-"""What the driver asks the cluster about the subscribed partitions: few calls, however many partitions."""
+"""The driver's questions to the cluster about the subscribed partitions: few calls, however many
+partitions."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -33,8 +34,8 @@ class ClusterQuestions:
         return admin_of(self._bootstrap)
 
     def topics(self) -> dict[str, TopicDescription]:
-        """The subscribed topics. Raises UnknownTopicError and UnknownPartitionError where one that is named
-        is not there."""
+        """The subscribed topics. Raises UnknownTopicError and UnknownPartitionError if a named one does not
+        exist."""
         names = self._subscription.names()
         found = {topic.name: topic for topic in self._admin.describe_topics(names)}
         for topic, numbers in (self._subscription.assigned or {}).items():
@@ -49,7 +50,7 @@ class ClusterQuestions:
         return self._selected(found.values())
 
     def topics_left(self) -> dict[str, TopicDescription]:
-        """Those of the subscribed topics that are there."""
+        """The subscribed topics that still exist."""
         try:
             return self._selected(self._admin.describe_topics(self._subscription.names()))
         except UnknownTopicError:
