@@ -1,11 +1,11 @@
-"""Random faults under a consumer group at work, judged by what its consumers reported and ZooKeeper held.
+"""Random faults under a working consumer group, judged by its consumers' reports and ZooKeeper's content.
 
     .venv/bin/python bench/faults/group_faults.py --seed 5 --seconds 60
 
-Kills, stops and stands still consumers (that commit by themselves and by hand), coordinators, brokers,
-controllers and ZooKeeper, and cuts these services off, in an order drawn from the seed, while records come
-in. The seed fixes what is done to whom, not how the machine schedules it. Exit code 1 where a partition had
-two owners, an offset was skipped or went back, a commit was lost, or the group did not heal.
+It kills, stops and pauses consumers (with automatic and explicit commits), coordinators, brokers, controllers
+and ZooKeeper, and cuts these services off, in an order drawn from the seed, while records come in. The seed
+fixes the faults and their targets, not how the machine schedules them. Exit code 1 where a partition had two
+owners, an offset was skipped or went back, a commit was lost, or the group did not heal.
 """
 
 import argparse

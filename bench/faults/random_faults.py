@@ -1,14 +1,14 @@
-"""Random faults on a real cluster under load, judged by what clients saw and what lies on disk.
+"""Random faults on a real cluster under load, judged by the clients' observations and the disks' content.
 
     .venv/bin/python bench/faults/random_faults.py --seed 5 --seconds 60
 
 Kills, pauses, stops and cuts off brokers, controllers and ZooKeeper in an order drawn from the seed, while a
 producer (acks=all, idempotent) and a reader work, and operators create, delete, grow, shrink, alter, move,
 cancel, throttle and elect (`--calm`: nobody does; `--whole-links`: nothing is cut off). Then everything is
-healed and compared. The seed fixes what is done to whom, not how the machine schedules it. Exit code 1 where
-anything acknowledged is lost, doubled, out of order, or differs between replicas, or where work of operators
-stays half done: below /admin, on a disk, or as a partition that is not led by one of its replicas, all in
-sync.
+healed and compared. The seed fixes the faults and their targets, not how the machine schedules them. Exit
+code 1 where anything acknowledged is lost, doubled, out of order, or differs between replicas, or where work
+of operators stays half done: below /admin, on a disk, or as a partition that is not led by one of its
+replicas, all in sync.
 """
 
 import argparse
@@ -40,7 +40,7 @@ PAUSES_S = (0.1, 0.5, 1.0, 2.0, 4.0)
 def break_and_mend(
     drill: Drill, walk: OperatorWalk, chance: random.Random, seconds: float, *, calm: bool, links: bool
 ) -> None:
-    """Strike and mend for so long, while operators work; sometimes let all heal in between."""
+    """Break and mend for this long, while operators work; sometimes let all heal in between."""
     faults = Faults(drill.cluster, chance, links=links)
     start = time.monotonic()
     while time.monotonic() - start < seconds:
@@ -59,7 +59,7 @@ def break_and_mend(
 
 
 def judge(hand: OperatorsHand, walk: OperatorWalk) -> None:
-    """All that operators asked for is done or was refused, and nothing of it is left lying about. Raises
+    """Check that every order of the operators is done or was refused, and left no remains. Raises
     ViolationError."""
     walk.finish()
     hand.admin.set_reassignment_throttle(0)
@@ -80,7 +80,7 @@ def judge(hand: OperatorsHand, walk: OperatorWalk) -> None:
 
 
 def tell_what_is_left(hand: OperatorsHand, walk: OperatorWalk) -> None:
-    """For whoever looks for the cause."""
+    """Print the remains, for the search for the cause."""
     print("operators met with:", dict(walk.done))
     print("complaints:", hand.complaints())
     for kind, _, topic in (each.partition("/") for each in hand.asked_for()):
@@ -94,7 +94,7 @@ def tell_what_is_left(hand: OperatorsHand, walk: OperatorWalk) -> None:
 
 
 def strays(hand: OperatorsHand) -> list[str]:
-    """Directories of partitions on brokers that they are not assigned to; what is quarantined is not."""
+    """Directories of partitions on brokers to which they are not assigned; quarantined ones do not count."""
     assigned = {
         (broker_id, f"{topic.topic_id.hex()}-{partition.partition}")
         for topic in hand.admin.describe_topics()

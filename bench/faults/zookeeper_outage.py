@@ -1,9 +1,9 @@
-"""All of ZooKeeper away for a minute under load: what leaders serve meanwhile, and how it heals.
+"""An outage of all of ZooKeeper for a minute under load: the leaders' service meanwhile, and the healing.
 
     .venv/bin/python bench/faults/zookeeper_outage.py --seconds 60 [--how pause] [--json]
 
 Three brokers, two controllers, sessions of 2.5 s, one producer (acks=all, idempotent) and two readers. While
-the ISR need not change nobody needs ZooKeeper. Then everything is compared: exit code 1 where anything
+the ISR need not change, no broker needs ZooKeeper. Then everything is compared: exit code 1 where anything
 acknowledged is lost, doubled, out of order, or differs between replicas, or a client saw an error.
 """
 

@@ -1,1 +1,1 @@
-"""Benchmarks, and campaigns of faults: what a cluster can do, and whether it keeps what it promised."""
+"""Benchmarks of a cluster, and campaigns of faults that check its promises."""

@@ -1,1 +1,1 @@
-"""Everything that can go wrong, at random, on a cluster of its own, and the verdict."""
+"""Random faults of every kind on a cluster of its own, and the verdict."""

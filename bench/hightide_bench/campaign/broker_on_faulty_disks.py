@@ -58,7 +58,7 @@ def exists(path: str) -> bool:
 
 
 class FaultyDisk:
-    """One data directory, and what is wrong with it at present."""
+    """One data directory, and its present faults."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory

@@ -1,4 +1,5 @@
-"""One campaign: seasons of load and faults, each judged by what clients saw and by what lies on the disks."""
+"""One campaign: seasons of load and faults, each judged by the clients' observations and the disks'
+content."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ CONFIGS: Final = {"segment.bytes": "65536"}
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is done for how long. `groups` are lists of strikes; one group is drawn, then one of its list."""
+    """The faults and their duration. `groups` are lists of strikes; one group is drawn, then one of its
+    list."""
 
     seconds: float
     season_s: float
@@ -41,7 +43,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Found:
-    """What came of it. `violation`: the first that was found wrong; the campaign ends with it."""
+    """The result. `violation` is the first one found; the campaign ends with it."""
 
     seconds: float = 0.0
     seasons: int = 0
@@ -66,7 +68,7 @@ class Campaign:
         self._started_s = time.monotonic()
 
     def run(self) -> Found:
-        """Run all seasons, and tell what was found."""
+        """Run all seasons, and return the findings."""
         self._started_s = time.monotonic()
         while (left_s := self._plan.seconds - self._elapsed_s()) > 0 and not self._found.violation:
             self._found.seasons += 1

@@ -1,7 +1,7 @@
-"""What can happen to the files of one broker: bytes that change, files that are cut, emptied or gone.
+"""Damage to the files of one broker: changed bytes, and files that are cut, emptied or deleted.
 
 Each function takes the data directory and a source of chance, changes the files in place, and says what it
-did; an empty answer where there was nothing to damage. Called by `disk_faults`.
+did; the answer is empty if there was no file to damage. Called by `disk_faults`.
 """
 
 from __future__ import annotations
@@ -156,10 +156,10 @@ OFFLINE: Final[dict[str, Damage]] = {
     "disk replaced": lose_the_disk,
     "small file spoilt": spoil_a_small_file,
 }
-"""What is done to the files of a broker that does not run."""
+"""Damage to the files of a broker that is not running."""
 
 LIVE: Final[dict[str, Damage]] = {
     "bits flipped, live": flip_bits,
     "segment lost, live": lose_a_closed_segment,
 }
-"""What is done to the files of a broker that runs; closed segments only, since the active one is written."""
+"""Damage to the files of a running broker; closed segments only, since the active one is being written."""

@@ -24,7 +24,7 @@ BROKER_ARGUMENTS: Final = (
     *("--scrub-interval-ms", "2000"),
     *("--scrub-bytes-per-s", "100000000"),
 )
-"""What happens once in minutes or hours otherwise happens several times between two faults."""
+"""Settings that make events of minutes or hours happen several times between two faults."""
 
 
 def run_campaign(
@@ -37,10 +37,10 @@ def run_campaign(
     directory: Path | None,
     say: Callable[[float, str], None],
 ) -> tuple[Found, Path]:
-    """Start a cluster, run the campaign on it, and stop it; what was found, and where the cluster lay.
+    """Start a cluster, run the campaign on it, and stop it. Returns the findings and the cluster's directory.
 
-    `groups` are names of `strikes()`. Without a `directory` the cluster is removed where all was well.
-    Raises ClusterError where it does not start.
+    `groups` are names of `strikes()`. Without a `directory` the cluster is removed if all was well. Raises
+    ClusterError if it does not start.
     """
     place = directory or Path(tempfile.mkdtemp(prefix="hightide-faults-"))
     all_strikes = strikes()

@@ -1,7 +1,7 @@
-"""The faults of a campaign: what is done to whom, when it may be done, and how it is mended.
+"""The faults of a campaign: their targets, when they are allowed, and how they are mended.
 
-A strike is drawn by chance. It answers with what was done and how to undo it, or None where it cannot be done
-now. Damage to files obeys the one rule under which nothing acknowledged may be lost: one disk at a time, and
+A strike is drawn by chance. It returns the fault and how to undo it, or None if it is not possible now.
+Damage to files obeys the one rule under which no acknowledged record may be lost: one disk at a time, and
 only while every partition is whole on all others.
 """
 
@@ -26,7 +26,7 @@ SWITCHES: Final = {
     "disk hangs": "HUNG",
     "disk fails": "EIO",
 }
-"""Faults of a disk that last while a file stands beside the data directory (`broker_on_faulty_disks`)."""
+"""Faults of a disk that last while a file exists beside the data directory (`broker_on_faulty_disks`)."""
 SERVICES: Final = ("broker-", "controller-", "coordinator-", "zookeeper")
 
 
@@ -41,7 +41,7 @@ class Done:
 
 @dataclass(slots=True)
 class Site:
-    """The cluster that is struck, and who is struck at present."""
+    """The cluster under test, and the processes with a fault at present."""
 
     cluster: LocalCluster
     chance: random.Random
@@ -50,7 +50,7 @@ class Site:
     struck: set[str] = field(default_factory=set)
 
     def running(self, prefix: str = "") -> list[str]:
-        """Names of processes that run and are not struck, in order."""
+        """Names of running processes without a fault, in order."""
         return [
             name
             for name in sorted(self.cluster.running())
@@ -62,13 +62,13 @@ Strike = Callable[[Site], Done | None]
 
 
 def _pick(site: Site, prefixes: tuple[str, ...] = SERVICES) -> str | None:
-    """A kind of process first, then one of it: otherwise most strikes would hit brokers."""
+    """Choose a kind of process first, then one of that kind: otherwise most strikes would hit brokers."""
     by_kind = [names for prefix in prefixes if (names := site.running(prefix))]
     return site.chance.choice(site.chance.choice(by_kind)) if by_kind else None
 
 
 def kill(site: Site) -> Done | None:
-    """SIGKILL to one process; it is started again."""
+    """Send SIGKILL to one process; it is started again."""
     name = _pick(site)
     if name is None:
         return None
@@ -78,7 +78,7 @@ def kill(site: Site) -> Done | None:
 
 
 def kill_all_brokers(site: Site) -> Done | None:
-    """SIGKILL to all brokers at once; they start in an order drawn by chance."""
+    """Send SIGKILL to all brokers at once; they start in an order drawn by chance."""
     names = site.running("broker-")
     if len(names) < len(site.cluster.brokers):
         return None
@@ -94,7 +94,7 @@ def kill_all_brokers(site: Site) -> Done | None:
 
 
 def terminate(site: Site) -> Done | None:
-    """SIGTERM to one service; it is started again."""
+    """Send SIGTERM to one service; it is started again."""
     name = _pick(site, SERVICES[:3])
     if name is None:
         return None
@@ -110,7 +110,7 @@ def terminate(site: Site) -> Done | None:
 
 
 def pause(site: Site) -> Done | None:
-    """SIGSTOP to one process; it goes on later."""
+    """Send SIGSTOP to one process; it goes on later."""
     name = _pick(site)
     if name is None:
         return None
@@ -138,7 +138,7 @@ def cut(site: Site) -> Done | None:
 
 
 def refuse(site: Site) -> Done | None:
-    """Have the port of one service refuse connections for a while, though it lives."""
+    """Make the port of one service refuse connections for a while, though it lives."""
     name = _pick(site, SERVICES[:3])
     if name is None:
         return None
@@ -147,7 +147,7 @@ def refuse(site: Site) -> Done | None:
 
 
 def switch(kind: str, site: Site) -> Done | None:
-    """Have the disk of a broker be full, read-only, slow, hung or broken for a while."""
+    """Make the disk of a broker full, read-only, slow, hung or broken for a while."""
     name = _pick(site, SERVICES[:1])
     if name is None:
         return None
@@ -167,7 +167,7 @@ def switch(kind: str, site: Site) -> Done | None:
 
 
 def damage_live(kind: str, site: Site) -> Done | None:
-    """Damage closed segments of a broker that runs."""
+    """Damage closed segments of a running broker."""
     name = _whole_broker(site)
     if name is None:
         return None
@@ -216,7 +216,7 @@ def _damage(kind: str, site: Site, name: str) -> str:
 
 
 def _whole_broker(site: Site) -> str | None:
-    """A broker whose files may be damaged: all else is whole, and nobody is struck."""
+    """A broker whose files may be damaged: all others are whole, and no process has a fault."""
     names = site.running("broker-")
     if site.struck or len(names) < len(site.cluster.brokers) or not site.is_whole():
         return None
@@ -229,7 +229,7 @@ def _start(site: Site, name: str) -> None:
 
 
 def strikes() -> Mapping[str, tuple[Strike, ...]]:
-    """All that can be done, by the group of it that `--only` names."""
+    """All faults, by the group that `--only` names."""
     return {
         "processes": (kill, kill, kill_all_brokers, terminate, pause, pause),
         "links": (cut, cut, refuse),

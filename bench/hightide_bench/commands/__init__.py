@@ -1,1 +1,1 @@
-"""`hightide bench …`: a file for each command, and what they have in common."""
+"""`hightide bench …`: a file for each command, and their common parts."""

@@ -1,4 +1,4 @@
-"""`hightide bench`: what this machine can do with this cluster, in figures."""
+"""`hightide bench`: the performance of this machine with this cluster, in figures."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -382,7 +382,7 @@ def groups(
 
 @contextmanager
 def _steps_told(steps: int) -> Iterator[Callable[[str], None]]:
-    """Give what is to be called with each step that begins; a bar counts those that have ended."""
+    """Give the function to call when each step begins; a bar counts those that have ended."""
     with progress("measuring", steps, "steps") as done:
         begun = 0
 
@@ -403,7 +403,7 @@ def _print(
     setting: Mapping[str, Json],
     upright: bool = False,
 ) -> None:
-    """Print the figures. `upright`: there are too many for one line each, so each has its own."""
+    """Print the figures. `upright` puts each on its own line, because there are too many for one."""
     from hightide_bench.measuring.statistics import rounded
 
     documents = {name: rounded({key: each[key] for key in keys}) for name, each in figures.items()}

@@ -1,4 +1,5 @@
-"""`hightide bench faults`: whether anything acknowledged is lost, whatever happens to processes and disks."""
+"""`hightide bench faults`: checks that no acknowledged record is lost, whatever happens to processes and
+disks."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -110,7 +111,7 @@ def faults(
 
 
 def faults_document(seed: int, flush: str, found: "Found") -> dict[str, Json]:
-    """What was found, as JSON."""
+    """The findings, as JSON."""
     return {
         "benchmark": "faults",
         "seed": seed,

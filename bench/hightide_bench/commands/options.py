@@ -1,4 +1,4 @@
-"""What the benchmarks' commands have in common: options, and the cluster that is measured."""
+"""The common parts of the benchmarks' commands: options, and the cluster that is measured."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -45,7 +45,7 @@ def seconds_option(default: float) -> Callable[[Command], Command]:
 
 
 def keep_option(command: Command) -> Command:
-    """Add --keep, which `measured` heeds."""
+    """Add --keep, which `measured` obeys."""
 
     def take(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         ctx.meta[_KEEPS] = value

@@ -1,4 +1,4 @@
-"""What a benchmark tells while it runs: a bar over its rounds, and a line of CSV for each."""
+"""The output of a benchmark while it runs: a bar over its rounds, and a line of CSV for each."""
 
 import csv
 from collections.abc import Callable, Iterator, Mapping
@@ -27,8 +27,8 @@ CSV = click.option(
 
 @contextmanager
 def rounds_told(what: str, rounds: int, csv_path: Path | None) -> Iterator[Told]:
-    """Give what is to be called with the figures of each round, and with what they are of. Raises OSError
-    before anything was measured where the file cannot be written."""
+    """Give the function to call with the figures of each round and their subject. Raises OSError before the
+    measurement if the file cannot be written."""
     with ExitStack() as stack:
         file = None
         if csv_path is not None:
@@ -45,7 +45,7 @@ def rounds_told(what: str, rounds: int, csv_path: Path | None) -> Iterator[Told]
                 writer.writerow(
                     [count + 1, of, *("" if each is None else f"{each:.6g}" for each in figures.values())]
                 )
-                # Whoever ends a long benchmark keeps what was measured.
+                # A user who ends a long benchmark keeps its figures so far.
                 file.flush()
             count += 1
             done.advance(1)
@@ -56,8 +56,8 @@ def rounds_told(what: str, rounds: int, csv_path: Path | None) -> Iterator[Told]
 def measured_rounds(
     ctx: click.Context, rounds: int, csv_path: Path | None, measure: "Callable[[Target, Told], Measured]"
 ) -> Measured:
-    """Measure the cluster that the command line means, and tell of each round. The bar begins when the
-    cluster is there, since what starts one shows that itself."""
+    """Measure the cluster that the command line means, and report each round. The bar begins when the cluster
+    is running, since its start shows its own progress."""
 
     def measure_there(target: "Target") -> Measured:
         with rounds_told("measuring", rounds, csv_path) as told:

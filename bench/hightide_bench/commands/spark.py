@@ -1,4 +1,4 @@
-"""`hightide bench spark-…`: what Spark can do with this cluster, in figures."""
+"""`hightide bench spark-…`: the performance of Spark with this cluster, in figures."""
 
 import os
 from collections.abc import Callable, Mapping

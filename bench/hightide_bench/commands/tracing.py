@@ -1,4 +1,4 @@
-"""`--tracing` of `hightide bench produce`: what tracing costs."""
+"""`--tracing` of `hightide bench produce`: the cost of tracing."""
 
 from typing import TYPE_CHECKING
 
@@ -29,7 +29,7 @@ TRACING = click.option(
 def traced_and_not(
     plan: "ProducePlan", modes: tuple[str, ...]
 ) -> "tuple[dict[str, Figures], dict[str, float]]":
-    """The figures by mode, and how they compare, where there is something to compare."""
+    """The figures by mode, and their comparison, if there are two modes."""
     from hightide_bench.measuring.tracing_cost import ON, measure_tracing
 
     figures, ratio = measure_tracing(plan, modes)

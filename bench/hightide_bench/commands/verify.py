@@ -1,4 +1,5 @@
-"""`hightide bench verify`: whether every record comes back once and in order, whatever breaks meanwhile."""
+"""`hightide bench verify`: checks that every record comes back once and in order, whatever breaks
+meanwhile."""
 
 from typing import TYPE_CHECKING
 
@@ -84,7 +85,7 @@ def _verify(target: "Target", plan: "VerifyPlan", keep: bool) -> "tuple[str, Ver
 
 
 def verify_document(topic: str, plan: "VerifyPlan", verified: "Verified") -> dict[str, Json]:
-    """What was found, as JSON."""
+    """The findings, as JSON."""
     found = verified.findings
     return {
         "benchmark": "verify",

@@ -1,4 +1,4 @@
-"""The load of `bench failover`: a steady stream to some partitions, until the parent says: enough."""
+"""The load of `bench failover`: a steady stream to some partitions, until the parent stops it."""
 
 import sys
 import threading
@@ -14,13 +14,13 @@ _WARM_S = 2.0
 
 
 def row_of(place: int, number: int) -> tuple[bytes, bytes]:
-    """Return key and value of the n-th record of the load's so-many-th partition; the parent reads them
-    back."""
+    """Return key and value of the n-th record of one of the load's partitions; the parent reads them back."""
     return b"%d" % place, b"%d:%d" % (place, number)
 
 
 def run(configuration: dict[str, Any]) -> dict[str, Any]:
-    """Send a record to each partition per interval; return when each was acknowledged, and what failed."""
+    """Send a record to each partition in each interval. Returns the times of acknowledgement, and the
+    failures."""
     partitions: list[tuple[str, int]] = configuration["partitions"]
     interval_s = configuration["interval_ms"] / 1000
     acknowledged_ms: list[list[float]] = [[] for _ in partitions]

@@ -1,4 +1,5 @@
-"""The load of `bench groups`: many consumers in one process, which does what the parent says, a line each."""
+"""The load of `bench groups`: many consumers in one process, which obeys the parent's orders, one on each
+line."""
 
 import asyncio
 import gc
@@ -15,8 +16,9 @@ from hightide_bench.loads.group_member import Connections, Finder, GroupMember, 
 from hightide_bench.loads.load_worker import say_ready
 
 _REGISTERING_MAX = 200
-"""So many consumers of a process connect and register at a time while a group is made: nobody starts
-thousands of processes within one millisecond. When a coordinator dies all of them come at once."""
+"""The number of consumers of a process that connect and register at a time while a group is made, because
+thousands of processes never start within one millisecond. When a coordinator dies, all of them come at
+once."""
 
 
 class GroupLoad:
@@ -32,7 +34,7 @@ class GroupLoad:
         self._admission = asyncio.Semaphore(_REGISTERING_MAX)
 
     async def obey(self, order: dict[str, Any]) -> Mapping[str, object]:
-        """Do what one line says, and return what is told of it."""
+        """Carry out the order of one line, and return the result."""
         match order.pop("do"):
             case "join":
                 return self._join(**order)
@@ -104,7 +106,7 @@ class GroupLoad:
         }
 
     def _forget(self) -> Mapping[str, object]:
-        """Begin new notes, but for what went wrong."""
+        """Begin new notes, but keep the failures."""
         notes = self._notes
         notes.first_registration_s = notes.left_s = notes.last_answer_s = notes.last_confirmed_s = 0.0
         notes.heard.clear()
@@ -112,7 +114,7 @@ class GroupLoad:
         return {}
 
     def _reading(self) -> Mapping[str, object]:
-        """Group → each partition that is read, as often as it is."""
+        """Group → each partition that is read, as often as it is read."""
         reading: dict[str, list[int]] = {}
         for member in self._members.values():
             reading.setdefault(member.plan.group, []).extend(member.reading)

@@ -1,7 +1,7 @@
-"""A consumer of `bench groups`: the messages of the group protocol and nothing behind them.
+"""A consumer of `bench groups`: it sends the messages of the group protocol, and has no other function.
 
-It reads no records. It registers, answers every order at once, says that its partitions move on where it is
-told to, finds the coordinator again when its stream breaks, and notes when things happened.
+It reads no records. It registers, answers every order at once, reports progress in its partitions if it is
+told to, finds the coordinator again when its stream breaks, and notes the times of events.
 """
 
 import asyncio
@@ -31,7 +31,7 @@ _PASSING: Final = frozenset({"", "NOT_COORDINATOR", "SHUTTING_DOWN", "OVERLOADED
 
 
 class Connections:
-    """The channels of one process: to each address one for every so many consumers."""
+    """The channels of one process: one to each address for a certain number of consumers."""
 
     def __init__(self, streams_per_connection: int) -> None:
         self._streams_per_connection = streams_per_connection
@@ -46,8 +46,8 @@ class Connections:
         return channel
 
     def drop(self, address: str, place: int) -> None:
-        """Let go of the channel to where the coordinator was. It would try to reconnect five times a second
-        for ever, also where that process is dead: thousands of them are a load.
+        """Drop the channel to the coordinator's old address. It would try to reconnect five times a second
+        for ever, even if that process is dead: thousands of channels are a load.
 
         The last reference closes it. Its own `close` looks at all tasks of the process.
         """
@@ -60,26 +60,27 @@ class Notes:
 
     first_registration_s: float = 0.0
     left_s: float = 0.0
-    """When the first one said goodbye."""
+    """The time of the first goodbye."""
     last_answer_s: float = 0.0
-    """When the last StopFetcher or StartFetcher was answered."""
+    """The time of the last answer to a StopFetcher or StartFetcher."""
     last_confirmed_s: float = 0.0
-    """When the last consumer was registered with all that it says it owns, or was told to start the rest."""
+    """The time when the last consumer was registered with all that it claims, or was told to start the
+    rest."""
     heard: set[str] = field(default_factory=set)
-    """Who was told to stop or to start something."""
+    """The consumers that were told to stop or to start partitions."""
     stopped: int = 0
     started: int = 0
     pings: int = 0
     breaks: int = 0
     look_ups: int = 0
-    """How often a broker was asked who coordinates."""
+    """The number of look-ups of the coordinator at a broker."""
     attempts: int = 0
-    """How often a registration was tried."""
+    """The number of attempts to register."""
     refused: Counter[str] = field(default_factory=Counter)
 
 
 class Finder:
-    """Who coordinates, asked of a broker: once for each consumer that wants to know."""
+    """Look-ups of the coordinator at a broker: once for each consumer that asks."""
 
     def __init__(self, bootstrap: str) -> None:
         self._channel = grpc.aio.insecure_channel(bootstrap, channel_options())
@@ -87,7 +88,7 @@ class Finder:
         self._request = broker_pb.GetMetadataRequest().SerializeToString()
 
     async def address(self, group: str) -> str | None:
-        """host:port, None while nobody coordinates the group."""
+        """host:port, or None while the group has no coordinator."""
         try:
             answer = await self._ask(self._request, timeout=_METADATA_TIMEOUT_S)
         except grpc.aio.AioRpcError:
@@ -105,7 +106,7 @@ class Finder:
 
 @dataclass(frozen=True, slots=True)
 class MemberPlan:
-    """What a consumer is to be."""
+    """The properties of a consumer."""
 
     place: int
     group: str
@@ -142,7 +143,7 @@ class GroupMember:
     def __init__(self, plan: MemberPlan, connections: Connections, finder: Finder, notes: Notes) -> None:
         self.plan = plan
         self.reading: dict[int, int] = {}
-        """Partition → the generation in which it was given."""
+        """Partition → the generation in which it was assigned."""
         self.is_member = False
         self._connections = connections
         self._finder = finder
@@ -161,12 +162,12 @@ class GroupMember:
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether it is a member, and reads again what it read before."""
+        """Whether it is a member, and reads again the partitions that it read before."""
         return self.is_member and not self._unconfirmed
 
     @property
     def coordinator_epoch(self) -> int:
-        """That of the coordinator that it heard of last; 0 before it has heard of any."""
+        """The epoch of the coordinator that it heard of last; 0 before the first."""
         return self._epoch
 
     async def live(self, admission: asyncio.Semaphore) -> None:
@@ -191,14 +192,14 @@ class GroupMember:
         self._gone.set()
 
     async def leave(self) -> None:
-        """Say goodbye with the final positions; returns when they are durable."""
+        """Leave with the final positions; returns when they are durable."""
         self._is_leaving = True
         if self.is_member:
             await self._say(goodbye=pb.ConsumerGoodbye(positions=self._told(self.reading)))
         await self._gone.wait()
 
     async def _member_until_the_end(self, address: str) -> str | None:
-        """Answer orders; the address to register at next, where the end names it."""
+        """Answer orders. Returns the next address to register at, if the end of the stream names it."""
         self.is_member = True
         ended = await self._attempt(address, self._answer_orders)
         self.is_member = False
@@ -207,7 +208,8 @@ class GroupMember:
         return ended if isinstance(ended, str) and ended else None
 
     async def _attempt(self, address: str, act: Callable[[str], Awaitable[bool]]) -> bool | str:
-        """What it returns; where the stream ends with an error, the address that the error names, or ""."""
+        """The result of the act; if the stream ends with an error, the address that the error names, or
+        ""."""
         try:
             return await act(address)
         except grpc.aio.AioRpcError as error:
@@ -335,7 +337,7 @@ class GroupMember:
 
 
 def _reason_of(error: grpc.aio.AioRpcError) -> tuple[str, Mapping[str, str]]:
-    """The reason and metadata of a typed error; no reason where the connection broke."""
+    """The reason and metadata of a typed error; no reason if the connection broke."""
     for key, value in error.trailing_metadata() or ():
         if key != "grpc-status-details-bin":
             continue

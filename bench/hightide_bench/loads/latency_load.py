@@ -1,4 +1,5 @@
-"""The loads of `bench e2e`: one process sends records that say when, another reads them and its clock.
+"""The loads of `bench e2e`: one process sends records with the time of sending, another reads them and its
+clock.
 
 Both read CLOCK_MONOTONIC, which all processes of a machine share.
 """
@@ -17,7 +18,7 @@ _POLL_TIMEOUT_S = 60.0
 
 
 def run(configuration: dict[str, Any]) -> dict[str, Any]:
-    """Be the producer or the consumer."""
+    """Run as the producer or the consumer."""
     return _produce(configuration) if configuration["role"] == "produce" else _consume(configuration)
 
 

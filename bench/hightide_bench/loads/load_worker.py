@@ -1,4 +1,4 @@
-"""Starts a load as a process of its own, with the memory settings that services have too."""
+"""Starts a load as a process of its own, with the memory settings that services also have."""
 
 import json
 import os
@@ -23,8 +23,8 @@ class LoadFailedError(Exception):
 class LoadWorker:
     """One load process, `python -m <module> <configuration as JSON>`; a with-block ends it in any case.
 
-    The process prints `ready` when it is warm, and its result as one line of JSON when it has done its
-    work, or when `stop` told it that it is enough.
+    The process prints `ready` when it is warm, and its result as one line of JSON when it has done its work,
+    or when `stop` ended it.
     """
 
     def __init__(self, module: str, configuration: Mapping[str, object]) -> None:
@@ -39,7 +39,7 @@ class LoadWorker:
         )
 
     def wait_until_ready(self) -> None:
-        """Return when the load is warm. Raises LoadFailedError where it ended before."""
+        """Return when the load is warm. Raises LoadFailedError if it ended before."""
         assert self._process.stdout is not None
         if self._process.stdout.readline().strip() != READY:
             raise self._failure()
@@ -50,19 +50,19 @@ class LoadWorker:
         return self._process.pid
 
     def ask(self, what: str, **details: object) -> dict[str, Any]:
-        """Have a load that takes orders do something, and return what it says. Raises LoadFailedError."""
+        """Let a load that takes orders carry one out, and return its answer. Raises LoadFailedError."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"do": what, **details}) + "\n")
         self._process.stdin.flush()
         return self.result()
 
     def stop(self) -> None:
-        """Tell a load that runs until told otherwise that it is enough."""
+        """End a load that runs until it is stopped."""
         assert self._process.stdin is not None
         self._process.stdin.close()
 
     def result(self) -> dict[str, Any]:
-        """Wait for the result. Raises LoadFailedError where there is none."""
+        """Wait for the result. Raises LoadFailedError if there is none."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if line.startswith("{"):
@@ -77,7 +77,7 @@ class LoadWorker:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the process: it has ended by itself where all went well."""
+        """End the process, which has ended by itself if all went well."""
         try:
             self._process.wait(timeout=_ENDS_WITHIN_S if kind is None else 0)
         except subprocess.TimeoutExpired:
@@ -101,7 +101,7 @@ def run_load(module: str, configuration: Mapping[str, object]) -> dict[str, Any]
 
 
 def load_main(run: Callable[[dict[str, Any]], Mapping[str, object]]) -> None:
-    """Be the load process: read the configuration, run, print the result. Called by each load's main."""
+    """Run as the load process: read the configuration, run, print the result. Called by each load's main."""
     # Before it is measured: what it waits for in a failover belongs into that one's trace.
     trace_clients(at_once=True)
     print(json.dumps(run(json.loads(sys.argv[1]))), flush=True)

@@ -21,13 +21,13 @@ _TURN_S = 0.01
 
 @dataclass(slots=True)
 class Outcome:
-    """What the timed deliveries came to; filled by the producer's callbacks, read after a flush."""
+    """The outcomes of the timed deliveries; filled by the producer's callbacks, read after a flush."""
 
     latencies_ms: list[float] = field(default_factory=list)
     first_error: HightideError | None = None
 
     def take(self, sent_s: float, delivery: Delivery | BulkDelivery) -> None:
-        """Note what became of one timed delivery."""
+        """Note the outcome of one timed delivery."""
         self.latencies_ms.append((time.monotonic() - sent_s) * 1000)
         self.first_error = self.first_error or delivery.exception(0)
 
@@ -83,7 +83,8 @@ def _send_for(
 
 
 def _records_a_turn(most: int, records_per_s: float | None) -> int:
-    """Where a rate is asked for, a turn is a hundredth of a second of it: nothing goes out in bursts."""
+    """The records of one turn. With a given rate, a turn is a hundredth of a second of it, so that records do
+    not go out in bursts."""
     return most if records_per_s is None else max(1, min(most, round(records_per_s * _TURN_S)))
 
 

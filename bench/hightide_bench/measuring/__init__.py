@@ -1,1 +1,1 @@
-"""What is measured, how, and of which cluster."""
+"""The measurements, and the clusters that they measure."""

@@ -1,4 +1,4 @@
-"""What the processes of a local cluster use: processor time and memory, by kind of process."""
+"""The processor time and memory of the processes of a local cluster, by kind of process."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -14,14 +14,14 @@ KINDS = ("broker", "controller", "coordinator", "zookeeper")
 
 @dataclass(frozen=True, slots=True)
 class ProcessorSeconds:
-    """Seconds used up to a moment by each process, user and system together."""
+    """The processor seconds of each process up to a moment, user and system together."""
 
     at_s: float
     by_name: Mapping[str, float]
 
     @classmethod
     def now(cls, cluster: LocalCluster) -> Self:
-        """Read the clocks of all processes that run."""
+        """Read the clocks of all running processes."""
         used = {}
         for name, pid in cluster.running().items():
             times = psutil.Process(pid).cpu_times()
@@ -43,7 +43,7 @@ class ProcessorSeconds:
 
 
 def idle_figures(cluster: LocalCluster, idle_s: float) -> dict[str, float | None]:
-    """Watch a cluster for so long; the share of one core that its services and ZooKeeper use."""
+    """Watch a cluster for this long. Returns the share of one core that its services and ZooKeeper use."""
     before = ProcessorSeconds.now(cluster)
     time.sleep(idle_s)
     percent = ProcessorSeconds.now(cluster).percent_since(before)
@@ -65,9 +65,10 @@ def memory_figures(cluster: LocalCluster) -> dict[str, float | None]:
 def until_quiet(
     cluster: LocalCluster, *, percent: float, window_s: float, quiet_s: float, timeout_s: float
 ) -> float:
-    """Wait until the services used less than that of a core for so long; how long it took, in seconds.
+    """Wait until the services used less than this share of a core for this long. Returns how long it took, in
+    seconds.
 
-    Where it does not become quiet in time the caller goes on, and measures what there is.
+    If it does not become quiet in time, the caller goes on and measures it as it is.
     """
     return wait_for_quiet(
         lambda: ProcessorSeconds.now(cluster),

@@ -1,4 +1,4 @@
-"""Compares what was read back with what was written: every row, and per key in order."""
+"""Compares the rows read back with those written: every row, and the order for each key."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -15,7 +15,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What was found. All but the first two should be 0."""
+    """The findings. All but the first two should be 0."""
 
     produced: int
     consumed: int
@@ -30,7 +30,7 @@ class Comparison:
 
     @property
     def is_perfect(self) -> bool:
-        """Whether exactly what was written was read back, in order."""
+        """Whether exactly the written rows were read back, in order."""
         return not (self.lost or self.duplicated or self.reordered or self.foreign)
 
 
@@ -52,7 +52,7 @@ class Comparer:
         self._consumed = self._duplicated = self._reordered = self._foreign = 0
 
     def read_back(self, row: Row) -> None:
-        """Hold one row against the source. Rows of one key must come in the order they were read."""
+        """Compare one row with the source. Rows of one key must come in the order in which they were read."""
         self._consumed += 1
         positions = self._expected.get(row)
         if positions is None:
@@ -67,7 +67,7 @@ class Comparer:
                 self._latest[row.key] = position
 
     def result(self) -> Comparison:
-        """Return what was found so far; rows not read back yet count as lost."""
+        """Return the findings so far; rows not read back yet count as lost."""
         return Comparison(
             produced=self._produced,
             consumed=self._consumed,

@@ -1,4 +1,5 @@
-"""When each partition acknowledged something: how long its clients waited while a failover went on."""
+"""The times at which each partition acknowledged records, which show how long clients waited during a
+failover."""
 
 from array import array
 from collections.abc import Iterable, Mapping
@@ -32,11 +33,11 @@ class DeliveryTimes:
         return sum(map(len, self._times.values()))
 
     def latest_ms(self) -> float:
-        """Return when the last acknowledgement of all came; 0 where none did."""
+        """Return the time of the last acknowledgement of all, or 0 if there was none."""
         return max((times[-1] for times in self._times.values() if times), default=0.0)
 
     def acknowledged_since(self, at_ms: float) -> set[int]:
-        """Return the partitions that have acknowledged something after this moment."""
+        """Return the partitions that have acknowledged a record after this moment."""
         return {partition for partition, times in self._times.items() if times and times[-1] > at_ms}
 
     def longest_waits_ms(self, since_ms: float, until_ms: float) -> dict[int, float]:
