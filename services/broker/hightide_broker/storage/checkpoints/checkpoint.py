@@ -1,4 +1,4 @@
-"""The file `checkpoints`: for each partition of a data directory, what a restart may start from, and what it
+"""The file `checkpoints`: for each partition of a data directory, the state that a restart may start from and
 must find."""
 
 from __future__ import annotations

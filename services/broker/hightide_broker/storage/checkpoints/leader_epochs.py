@@ -1,16 +1,16 @@
-"""Where each leader epoch starts in one log, in memory and in the file `leader_epochs`.
+"""The start of each leader epoch in one log, in memory and in the file `leader_epochs`.
 
 Theory of operation. An election adds one entry to each partition that moves, so adding must be cheap: an
 entry has its own CRC and is written behind the ones that stay, without fsync; the log's flush brings it to
 disk with the data, before any record of the epoch counts as durable. Cutting the log cuts the file, which is
 not synced either. Only retention and recovery write the file anew, synced.
 
-What a power cut takes of it is rebuilt from the batches, which name their epochs. An epoch without a batch
+Entries lost in a power cut are rebuilt from the batches, which name their epochs. An epoch without a batch
 may be lost then, and changes no answer: its leader does not lead in it after a restart (a spent epoch), the
-next epoch would begin at the same offset and take its place, and a follower never had it. What a power cut
-brings back is cut again, when the follower asks its leader; but records of an older epoch must not have been
-appended behind it, so the log syncs such a cut before that (`UnsyncedCuts`).
-The rule: docs/protocol.md, "Truncate by epoch".
+next epoch would begin at the same offset and take its place, and a follower never had it. Entries that a
+power cut brings back are cut again when the follower asks its leader; but records of an older epoch must not
+have been appended behind it, so the log syncs such a cut before that (`UnsyncedCuts`). The rule:
+docs/protocol.md, "Truncate by epoch".
 """
 
 from __future__ import annotations
@@ -105,12 +105,12 @@ class LeaderEpochs:
         self._change_end(kept, (EpochStart(epoch, start_offset),))
 
     def truncate_to(self, end_offset: int) -> None:
-        """Forget epochs that start at or after the log's new end. Raises StorageFailed, DiskFull."""
+        """Drop epochs that start at or after the log's new end. Raises StorageFailed, DiskFull."""
         if self._entries and self._entries[-1].start_offset >= end_offset:
             self._change_end(tuple(entry for entry in self._entries if entry.start_offset < end_offset), ())
 
     def begin_at(self, start_offset: int) -> None:
-        """Forget epochs that ended before the log's new start; the one that spans it starts there."""
+        """Drop epochs that ended before the log's new start; the one that spans it starts there."""
         if not self._entries or self._entries[0].start_offset >= start_offset:
             return
         kept = [entry for entry in self._entries if entry.start_offset >= start_offset]
@@ -120,13 +120,13 @@ class LeaderEpochs:
         self._replace(tuple(kept))
 
     def rebuild(self, entries: Iterable[EpochStart]) -> None:
-        """Apply what recovery found. Raises StorageFailed, DiskFull."""
+        """Apply the entries that recovery found. Raises StorageFailed, DiskFull."""
         rebuilt = tuple(entries)
         if self._damaged or rebuilt != self._entries:
             self._replace(rebuilt)
 
     def load(self) -> None:
-        """Read the file. Raises CorruptFile where it is missing or damaged: recovery then reads the log."""
+        """Read the file. Raises CorruptFile if it is missing or damaged: recovery then reads the log."""
         self._damaged = True
         try:
             data = read_file(self._files, self._path)
@@ -147,7 +147,8 @@ class LeaderEpochs:
             self._replace(self._entries)
 
     def directory_made(self) -> None:
-        """Write what was kept in memory: the log has a directory now. Raises StorageFailed, DiskFull."""
+        """Write the entries kept in memory, because the log has a directory now. Raises StorageFailed,
+        DiskFull."""
         if self._written < 0:
             with self._disk:
                 write_new(self._files, self._path, _MAGIC + b"".join(map(_encode, self._entries)))
@@ -155,8 +156,8 @@ class LeaderEpochs:
             self._unsynced = True
 
     def sync(self, *, anyway: bool = False) -> None:
-        """Bring the file to disk, if it changed, or `anyway`: what a process wrote that was killed may not be
-        there. Called by the log's flush, on its thread, and by recovery. Raises OSError."""
+        """Bring the file to disk if it changed, or `anyway`: the writes of a killed process may not be on
+        disk. Called by the log's flush, on its thread, and by recovery. Raises OSError."""
         if not (self._unsynced or anyway) or self._written < 0:
             return
         self._unsynced = False

@@ -45,8 +45,8 @@ UNLIMITED: Final = 2**63 - 1
 
 
 class LogMark(NamedTuple):
-    """What a log has: its persisted start, its end, its latest leader epoch; and from where on its
-    checkpoint's recovery point does not count any more, since the log was cut below it."""
+    """The state of a log: its persisted start, its end, its latest leader epoch, and the offset from which on
+    its checkpoint's recovery point no longer counts, because the log was cut below it."""
 
     start_offset: int
     end_offset: int
@@ -59,7 +59,7 @@ NOTHING: Final = LogMark(0, 0, -1)
 
 
 class MarkOfLog:
-    """One log's. The log calls it under its lock. Methods raise OSError."""
+    """The mark of one log. The log calls it under its lock. Methods raise OSError."""
 
     __slots__ = ("_key", "_marks", "_slot", "is_held", "promised", "written")
 
@@ -72,8 +72,8 @@ class MarkOfLog:
         self.promised = written
         """The mark at the opening of the directory: what the log must have. None if nothing is known."""
         self.is_held = False
-        """Whether it stays as it is until that is over: what was promised and is not there must not be
-        forgotten before this broker has left the ISR."""
+        """Whether the mark stays as it is until the broker has left the ISR: promised records that are
+        missing must not be forgotten before that."""
 
     @property
     def exists(self) -> bool:
@@ -116,8 +116,9 @@ class LogMarks:
     ) -> tuple[LogMarks, bool]:
         """The marks of a directory, and whether those that were found there hold.
 
-        `promised` is what else is known, which counts where they do not, or where it is all (`is_known`: the
-        last life closed its logs). Called by the data directory when it is opened. Raises OSError.
+        `promised` is the state that is known from elsewhere. It counts if the marks do not hold, or if it is
+        complete (`is_known`: the last life closed its logs). Called by the data directory when it is opened.
+        Raises OSError.
         """
         boot = files.machine_boot()
         found = None if is_known else _load(files, root, boot)
@@ -135,13 +136,13 @@ class LogMarks:
         return cls(files, root, boot, of, len(of)), False
 
     def of(self, key: PartitionKey) -> MarkOfLog:
-        """A log's own. Called when it is opened."""
+        """The mark of one log. Called when it is opened."""
         with self._lock:
             found = self._slots.pop(key, None)
         return MarkOfLog(self, key, *(found if found is not None else (None, None)))
 
     def promised(self, key: PartitionKey) -> LogMark | None:
-        """What a log that was not opened yet must have; None where it has no mark."""
+        """The state that a log that was not opened yet must have; None if it has no mark."""
         found = self._slots.get(key)
         return None if found is None else found[1]
 
@@ -151,7 +152,7 @@ class LogMarks:
         self.of(key).clear()
 
     def write(self, slot: int | None, key: PartitionKey, mark: LogMark) -> int:
-        """Write a record, in a place of its own from the first time on; give the place."""
+        """Write a record, which keeps its place from the first time on. Returns the place."""
         if slot is not None:
             self._write_at(slot + 1, _record(key, mark))
             return slot

@@ -1,4 +1,4 @@
-"""Where a log begins: the file `log_start` beside the segments.
+"""The start of a log: the file `log_start` beside the segments.
 
 An operator may delete records up to any offset (KIP-107), but segments are deleted as a whole. The file says
 below which offset the remaining records must not be read. It is written before a segment is deleted, so a
@@ -40,11 +40,12 @@ class StartFile:
         self.wanted = 0
         """The start to write."""
         self.lock = threading.Lock()
-        """Held while it is written, which the log's lock is not; taken after that one, never before."""
+        """Held while the file is written, unlike the log's lock; taken after the log's lock, never before
+        it."""
 
     def load(self, at_least: int) -> None:
-        """Read it. `at_least` is what it said when that was written down elsewhere. Where it is damaged or
-        gone, that is where the log begins, and what it says again."""
+        """Read the file. `at_least` is the start that was recorded elsewhere. If the file is damaged or
+        missing, the log begins there, and the file is written again with it."""
         try:
             self.offset = self._read()
         except CorruptFile as error:
@@ -67,9 +68,9 @@ class StartFile:
                 self._write(self.wanted, durable=True)
 
     def begin_at(self, offset: int) -> None:
-        """The log is about to begin anew at `offset`, which may be further down: the file must not hide what
-        is appended from there on. Called with the lock held, or before anybody else knows of it. Where there
-        is no room it is written later. Not durably: who begins anew is in no ISR."""
+        """Prepare for a log that begins anew at `offset`, which may be lower: the file must not hide records
+        appended from there on. Called with the lock held, or before any other thread knows the log. On a full
+        disk it is written later. It is not durable: a replica that begins anew is in no ISR."""
         self.wanted = offset
         try:
             if offset > 0:

@@ -1,1 +1,1 @@
-"""The operating system's files, and what a disk that fails or hangs does to them."""
+"""The operating system's files, and the effects of a disk that fails or hangs."""

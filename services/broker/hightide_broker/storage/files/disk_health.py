@@ -45,7 +45,8 @@ class DiskHealth:
         return self._failure
 
     def tell(self, on_failure: Callable[[], None]) -> None:
-        """Have this called at the first final error, on the thread that met it; at once, if it has been."""
+        """Call this at the first final error, on the thread that met it; at once, if there was one
+        already."""
         with self._lock:
             self._on_failure = on_failure
             has_failed = self.failed
@@ -58,7 +59,7 @@ class DiskHealth:
             raise StorageFailed(f"data directory {self._path} is offline since it failed: {self._failure}")
 
     def fail(self, error: OSError) -> StorageFailed:
-        """Note a final error; the caller raises what this gives."""
+        """Note a final error. The caller raises the returned error."""
         with self._lock:
             is_first = self._failure is None
             if is_first:

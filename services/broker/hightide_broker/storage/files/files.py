@@ -34,7 +34,7 @@ class Files(Protocol):
         ...
 
     def write_at(self, fd: int, buffers: Sequence[Buffer], position: int) -> int:
-        """Write the buffers back to back; give how many bytes were taken, which may be fewer."""
+        """Write the buffers back to back; return how many bytes were written, which may be fewer."""
         ...
 
     def read_at(self, fd: int, size: int, position: int) -> bytes:
@@ -62,11 +62,11 @@ class Files(Protocol):
         ...
 
     def set_modified_us(self, path: str, modified_us: int) -> None:
-        """Let a file say that it was last written to then. Raises FileNotFoundError."""
+        """Set the time when a file was last written to. Raises FileNotFoundError."""
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether there is anything of this name. Not to know is an error, and not the same as no."""
+        """Whether there is anything of this name. An unknown answer is an error, and not the same as no."""
         ...
 
     def names(self, path: str) -> list[str]:
@@ -103,8 +103,8 @@ class Files(Protocol):
         ...
 
     def machine_boot(self) -> str:
-        """Which boot of the machine this is: what was written before another one may be lost. Empty where
-        that is not known."""
+        """The id of the machine's present boot: unsynced writes of an earlier boot may be lost. Empty if it
+        is not known."""
         ...
 
 
@@ -196,7 +196,8 @@ class OsFiles:
             os.ftruncate(fd, 0)
             os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
         except OSError as error:
-            # Who holds it is a courtesy; a full disk must not keep a broker from serving reads.
+            # Naming the process that holds it is a courtesy; a full disk must not keep a broker from serving
+            # reads.
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 os.close(fd)
                 raise

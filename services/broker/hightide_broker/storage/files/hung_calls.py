@@ -1,10 +1,10 @@
 """Notices a call to a disk that does not return: the thread that made it cannot.
 
 Theory of operation. Each call of `Files` is known while it is under way, by thread: one entry in a dict, some
-0.2 us a call. Another thread looks once a second and adds up for how long it has seen the very same
-call. So it is single calls of the operating system that are measured: a recovery or a retention that takes
-minutes makes many, and never counts as hung. A look that comes late counts as one that was on time, since the
-whole process stood still then.
+0.2 us a call. Another thread looks once a second and adds up for how long it has seen the same call. So
+single calls of the operating system are measured: a recovery or a retention that takes minutes makes many,
+and never counts as hung. A look that comes late counts as if it was on time, since the whole process was
+paused then.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class CallsUnderWay:
         self._seen: dict[int, tuple[list[str], float]] = {}
 
     def of(self, files: Files) -> Files:
-        """The same files, whose calls are known from now on."""
+        """The same files, with their calls recorded from now on."""
         watched = {name: self._watched(name, getattr(files, name)) for name in _METHODS}
         watched |= {name: self._watched_at(name, getattr(files, name)) for name in _AT_A_POSITION}
         return cast(Files, SimpleNamespace(**watched))
@@ -58,7 +58,7 @@ class CallsUnderWay:
         return call
 
     def _watched_at(self, name: str, method: Callable[..., Any]) -> Callable[..., Any]:
-        """The same for what each append and read calls, without packing the arguments."""
+        """A recorded form of the methods that each append and read calls, without packing the arguments."""
         under_way = self._under_way
 
         def call(fd: int, what: Any, position: int) -> Any:

@@ -40,7 +40,7 @@ class Lease:
         return self._file.fd
 
     def release(self) -> None:
-        """Give it back; once."""
+        """Return the lease; once."""
         self._owner.give_back(self._file)
 
     def __enter__(self) -> int:
@@ -78,7 +78,7 @@ class OpenFiles:
             return Lease(self, file)
 
     def _make_room(self) -> None:
-        """Close what was used longest ago. Files on lease stay; there are no more of those than threads."""
+        """Close the file used longest ago. Files on lease stay; there are no more of those than threads."""
         if len(self._open) < self._max:
             return
         for path, file in self._open.items():

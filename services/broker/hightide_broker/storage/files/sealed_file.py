@@ -1,7 +1,7 @@
-"""Small files that are written whole: a magic, a version, a size and a CRC in front of what they hold.
+"""Small files that are written whole: a magic, a version, a size and a CRC before their content.
 
-What a crash can leave of such a file is the old one, the new one, or, where it was not synced, one whose seal
-is broken; never one that reads well and is wrong.
+A crash can leave the old file, the new one, or, if it was not synced, one whose seal is broken; never one
+that can be read and is wrong.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def seal(magic: bytes, version: int, contents: bytes) -> bytes:
 
 
 def unseal(magic: bytes, version: int, data: bytes) -> memoryview:
-    """What the file holds. Raises CorruptFile where anything is wrong with it."""
+    """The content of the file. Raises CorruptFile if anything is wrong with it."""
     if len(data) < _SEAL.size:
         raise CorruptFile(f"the file has {len(data)} bytes, too few for its header")
     found_magic, found_version, size, crc = _SEAL.unpack_from(data)
@@ -52,7 +52,8 @@ def read_file(files: Files, path: str) -> bytes:
 
 
 def write_new(files: Files, path: str, data: bytes) -> None:
-    """Make a file that is not there yet, of what can be rebuilt or done without. Raises OSError."""
+    """Make a file that does not exist yet, with content that can be rebuilt or is not essential. Raises
+    OSError."""
     fd = files.open(path, create=True)
     try:
         _write_from_start(files, fd, data)
@@ -63,7 +64,7 @@ def write_new(files: Files, path: str, data: bytes) -> None:
 def write_whole(files: Files, path: str, data: bytes, durable: bool) -> None:
     """Replace a file in one step: write beside it, fsync, rename, fsync the directory. Raises OSError.
 
-    Without `durable` the two fsyncs are left out: enough for what can be rebuilt.
+    Without `durable` the two fsyncs are left out, which is enough for content that can be rebuilt.
     """
     temporary = path + TEMPORARY_SUFFIX
     fd = files.open(temporary, create=True)

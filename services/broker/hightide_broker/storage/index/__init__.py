@@ -1,1 +1,1 @@
-"""Where in a segment an offset or a timestamp is."""
+"""The indexes of a segment: the position of an offset or of a timestamp."""

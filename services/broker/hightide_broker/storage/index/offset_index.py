@@ -1,4 +1,4 @@
-"""Where in a segment an offset is: a sparse list of (offset, position), by bisection.
+"""The positions of offsets in a segment: a sparse list of (offset, position), searched by bisection.
 
 The list of the active segment is in memory. It is written, sealed, when the segment is closed; a file that is
 missing, damaged or too short is rebuilt from the segment's headers.
@@ -36,7 +36,7 @@ class OffsetIndex:
         return len(self._offsets)
 
     def entries(self) -> list[tuple[int, int]]:
-        """All (relative offset, position), rising; for who looks into the file."""
+        """All (relative offset, position), rising; for tools that show the file."""
         return list(zip(self._offsets, self._positions, strict=True))
 
     def append(self, relative_offset: int, position: int) -> None:
@@ -47,8 +47,8 @@ class OffsetIndex:
         self._positions.append(position)
 
     def entry_before(self, relative_offset: int) -> tuple[int, int]:
-        """Relative offset and position of a batch that starts at or before the offset; the first one's where
-        none is noted."""
+        """Relative offset and position of a batch that starts at or before the offset; those of the first
+        batch if none is noted."""
         place = bisect_right(self._offsets, relative_offset) - 1
         return (self._offsets[place], self._positions[place]) if place >= 0 else (0, 0)
 
@@ -58,14 +58,14 @@ class OffsetIndex:
         return (self._offsets[place], self._positions[place]) if place >= 0 else (0, 0)
 
     def truncate(self, position: int) -> None:
-        """Drop what is noted at or after `position`."""
+        """Drop the entries at or after `position`."""
         keep = bisect_left(self._positions, position)
         del self._offsets[keep:]
         del self._positions[keep:]
 
     @property
     def last_position(self) -> int:
-        """The last position that is noted; 0 where none is."""
+        """The last noted position; 0 if there is none."""
         return self._positions[-1] if self._positions else 0
 
     def encode(self) -> bytes:

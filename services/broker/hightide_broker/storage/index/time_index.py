@@ -1,4 +1,5 @@
-"""From where in a segment on a timestamp can be: a sparse list of (latest timestamp so far, position).
+"""The positions in a segment from which on a timestamp can be: a sparse list of (latest timestamp so far,
+position).
 
 An entry (t, p) says that all batches in front of position p have no timestamp after t. Timestamps need not be
 in order in a log; the latest so far always is.
@@ -34,29 +35,28 @@ class TimeIndex:
         self.latest_us = -1
 
     def entries(self) -> list[tuple[int, int]]:
-        """All (latest timestamp in front, position), rising; for who looks into the file."""
+        """All (latest timestamp before, position), rising; for tools that show the file."""
         return list(zip(self._timestamps, self._positions, strict=True))
 
     def note(self, max_timestamp_us: int) -> None:
-        """A batch was appended; called for each."""
+        """Note an appended batch; called for each."""
         if max_timestamp_us > self.latest_us:
             self.latest_us = max_timestamp_us
 
     def append(self, position: int) -> None:
-        """Remember what is the latest timestamp in front of `position`; called now and then, before
-        `note`."""
+        """Note the latest timestamp before `position`; called now and then, before `note`."""
         if self.latest_us >= 0 and (not self._timestamps or self.latest_us > self._timestamps[-1]):
             self._timestamps.append(self.latest_us)
             self._positions.append(position)
 
     def position_from(self, timestamp_us: int) -> int:
-        """A position in front of which there is no batch with this timestamp or a later one."""
+        """A position before which no batch has this timestamp or a later one."""
         place = bisect_left(self._timestamps, timestamp_us) - 1
         return self._positions[place] if place >= 0 else 0
 
     def truncate(self, position: int) -> None:
-        """Drop what is noted behind `position`. `latest_us` stays, as an upper bound: a look-up may then
-        read in vain."""
+        """Drop the entries after `position`. `latest_us` stays, as an upper bound: a look-up may then read
+        without a result."""
         keep = bisect_right(self._positions, position)
         del self._timestamps[keep:]
         del self._positions[keep:]

@@ -1,4 +1,4 @@
-"""Looks into the files beside the segments without changing anything: what `hightide dump-index` prints.
+"""Reads the files beside the segments without changing anything, for `hightide dump-index`.
 
 Works on a directory that a broker has open, and on damaged files. All of them can be rebuilt from the
 segments, so that damage here costs time and no records.
@@ -37,7 +37,7 @@ _FILE_BYTES_MAX: Final = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class InspectedIndex:
-    """One file. `entries` are rows with the columns of its kind; `damage` says why there are none, or, of
+    """One file. `entries` are rows with the columns of its kind. `damage` says why there are none or, for
     leader epochs, that the last one is torn."""
 
     path: Path
@@ -48,8 +48,8 @@ class InspectedIndex:
 
 
 def inspect_indexes(path: Path) -> Iterator[InspectedIndex]:
-    """One file, or all of these files under a directory, in the order of their names. Raises OSError, also
-    where there is none of them, and ValueError for a file that is named as none of them."""
+    """One file, or all of these files under a directory, in the order of their names. Raises OSError, also if
+    there is none of them, and ValueError for a file whose name is of no such kind."""
     if not path.is_dir():
         kind = _kind_of(path)
         if kind is None:

@@ -1,4 +1,4 @@
-"""Looks into logs on disk without changing anything: what `hightide dump-log` prints.
+"""Reads logs on disk without changing anything, for `hightide dump-log`.
 
 Works on a directory that a broker has open, and on damaged files.
 """
@@ -21,7 +21,7 @@ __all__ = ["InspectedBatch", "InspectedDamage", "inspect"]
 
 @dataclass(frozen=True, slots=True)
 class InspectedBatch:
-    """A batch, and where it is."""
+    """A batch, and its place."""
 
     path: Path
     position: int
@@ -30,7 +30,7 @@ class InspectedBatch:
 
 @dataclass(frozen=True, slots=True)
 class InspectedDamage:
-    """Where a file stops being readable, and why."""
+    """The place at which a file stops being readable, and the reason."""
 
     path: Path
     position: int
@@ -38,10 +38,11 @@ class InspectedDamage:
 
 
 def inspect(path: Path) -> Iterator[InspectedBatch | InspectedDamage]:
-    """Every batch of a segment file, or of all segments under a directory, with its CRC checked, and that its
-    offset follows on the one in front, its leader epoch does not go back, and no segment lies between two.
+    """Every batch of a segment file, or of all segments under a directory. It checks the CRC, that the offset
+    follows the one before, that the leader epoch does not go back, and that no segment is missing between
+    two.
 
-    A file that is damaged ends with one InspectedDamage. Raises OSError, also where there is none: a mistyped
+    A file that is damaged ends with one InspectedDamage. Raises OSError, also if there is none: a mistyped
     directory is not one without damage.
     """
     paths = sorted(path.rglob(f"*{LOG_SUFFIX}")) if path.is_dir() else [path]

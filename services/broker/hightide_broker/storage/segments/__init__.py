@@ -1,1 +1,1 @@
-"""The files of records, and the row of them that is a log."""
+"""The files of records, and the row of segments that is a log."""

@@ -18,7 +18,8 @@ class TornBatch(CorruptBatch):
 
 
 def check_order(header: BatchHeader, next_offset: int, leader_epoch: int) -> None:
-    """What a leader stamps is outside of the CRC, and told by what stands in front. Raises CorruptBatch."""
+    """Check the fields that a leader stamps, which are outside of the CRC but follow from the batch before.
+    Raises CorruptBatch."""
     if header.base_offset != next_offset:
         raise CorruptBatch(f"the batch has offset {header.base_offset}, the next is {next_offset}")
     if header.leader_epoch < leader_epoch:
@@ -35,10 +36,10 @@ def scan(
 ) -> Iterator[tuple[int, BatchHeader]]:
     """Position and header of each batch from `position` to `end`; `read(size, position)` reads the file.
 
-    With `verify`, each batch's CRC is checked before it is given. What the CRC does not cover is checked
-    where `next_offset`, that of the first batch, is known: offsets follow on, and leader epochs never fall.
-    Raises TornBatch or another BatchError at the first batch that cannot be used; those in front of it were
-    given by then.
+    With `verify`, each batch's CRC is checked before it is given. Fields outside of the CRC are checked if
+    `next_offset`, that of the first batch, is known: offsets follow each other, and leader epochs never fall.
+    Raises TornBatch or another BatchError at the first batch that cannot be used; those before it were given
+    by then.
     """
     leader_epoch = -1
     piece = b""

@@ -22,14 +22,14 @@ __all__ = ["BatchesAtRest"]
 
 @dataclass(frozen=True, slots=True)
 class BatchesAtRest:
-    """What the batches of one log have in common, and the ranges of its leader epochs."""
+    """The common properties of the batches of one log, and the ranges of its leader epochs."""
 
     topic_id: bytes
     partition: int
     epochs: Sequence[EpochStart]
 
     def check(self, data: Buffer, at: int, header: BatchHeader) -> None:
-        """Check the batch at `at`, whose header that is. Raises CorruptBatch."""
+        """Check the batch at `at` with this header. Raises CorruptBatch."""
         verify_crc(data, at, header)
         if (header.topic_id, header.partition) != (self.topic_id, self.partition):
             raise CorruptBatch(f"the batch belongs to {header.topic_id.hex()}-{header.partition}")
@@ -49,6 +49,6 @@ class BatchesAtRest:
         return header
 
     def _epoch_at(self, offset: int) -> int | None:
-        """None before the first known epoch."""
+        """The epoch at this offset; None before the first known epoch."""
         place = bisect_right(self.epochs, offset, key=lambda entry: entry.start_offset) - 1
         return self.epochs[place].epoch if place >= 0 else None

@@ -31,11 +31,12 @@ TIME_INDEX_SUFFIX: Final = ".timeindex"
 _LOCATE_PIECE_BYTES: Final = 8 * 1024
 _REBUILT_INTERVAL_BYTES: Final = 4096
 _WALL_TOLERANCE_US: Final = 60 * 1_000_000
-"""So far a wall clock that is right strays, or is slewed, from the directory's in the days between boots."""
+"""How far a correct wall clock may differ from the directory's, by drift or by slewing, in the days between
+boots."""
 
 
 def offset_name(offset: int) -> str:
-    """An offset as it stands in file names."""
+    """An offset as it is written in file names."""
     assert offset >= 0
     return f"{offset:020d}"
 
@@ -102,8 +103,9 @@ class Segment:
     # --- age -----------------------------------------------------------------------------------------------
 
     def appended_us(self) -> int:
-        """When it was last appended to, by the directory's clock, whose past a moment always is: one of the
-        future was written while the wall was wrong, and would never end. Raises OSError."""
+        """The time of the last append, by the directory's clock, which is never before it. A time in the
+        future was written while the wall clock was wrong, and such a segment would never be old enough.
+        Raises OSError."""
         if self._appended_us is None:
             now_us = self._volume.clock.now_us()
             stamped_us = self._volume.files.modified_us(self.log_path)
@@ -113,14 +115,14 @@ class Segment:
         return self._appended_us
 
     def was_appended_after(self, moment_us: int) -> None:
-        """Its file may have been written to under a wrong wall clock, but not before this moment. Called by
-        recovery. Raises OSError."""
+        """Note that its file may have been written to under a wrong wall clock, but not before this moment.
+        Called by recovery. Raises OSError."""
         self._appended_us = max(self.appended_us(), moment_us)
         self.stamp_age()
 
     def stamp_age(self) -> None:
-        """Let the file say when it was last appended to, where the wall said something else. Called before
-        what was appended counts as durable: a restart knows nothing but the files. Raises OSError."""
+        """Set the file's time to that of the last append, if the wall clock said something else. Called
+        before the append counts as durable, because a restart knows nothing but the files. Raises OSError."""
         if self._appended_us is None:
             return
         files = self._volume.files
@@ -138,7 +140,7 @@ class Segment:
         self, fd: int, position: int, offset: int, max_bytes: int, end_offset: int, expected: BatchesAtRest
     ) -> tuple[memoryview, int]:
         """Whole batches from the one at `position` on, which begins at `offset`, as `Log.read` says, and the
-        offset after them; `fd` is leased. Ends in front of a batch that is damaged.
+        offset after them; `fd` is leased. Ends before a batch that is damaged.
 
         May be called without the log's lock. A cut meanwhile can make nonsense of it. Raises BatchError where
         the first one is damaged, OSError.
@@ -186,14 +188,15 @@ class Segment:
             return self._located(offset)
 
     def check_end(self) -> None:
-        """Check that its last batch ends where the segment does, in bytes and in offsets. Raises BatchError,
-        OSError."""
+        """Check that the segment's last batch ends where the segment does, in bytes and in offsets. Raises
+        BatchError, OSError."""
         position, header = self.locate(self.next_offset - 1)
         if (position + header.size_bytes, header.next_offset) != (self.size_bytes, self.next_offset):
             raise CorruptBatch(f"its last batch ends at offset {header.next_offset}, not {self.next_offset}")
 
     def _located(self, offset: int) -> tuple[int, BatchHeader]:
-        """Raises BatchError, also where what the index or the name says is not in the file."""
+        """The same as `locate`. Raises BatchError, also if the file does not have what the index or the name
+        says."""
         relative_offset, start = self._loaded()[0].entry_before(offset - self.base_offset)
         batches = scan(
             self.read_at, start, self.size_bytes, False, _LOCATE_PIECE_BYTES,
@@ -215,8 +218,8 @@ class Segment:
     # --- writing -------------------------------------------------------------------------------------------
 
     def write(self, buffers: Sequence[Buffer], size_bytes: int) -> None:
-        """Append bytes to the file; all or, with an OSError, none. One call of the operating system, as a
-        rule."""
+        """Append bytes to the file: all of them or, with an OSError, none. Usually this is one call of the
+        operating system."""
         # Now, since they may have to be rebuilt from the file, which is to hold no more than is noted.
         self._loaded()
         files = self._volume.files
@@ -236,7 +239,7 @@ class Segment:
         self._appended_us = self._volume.clock.now_us()
 
     def _cut_back(self, fd: int) -> None:
-        """Undo a write that failed halfway. Where even that fails, the directory takes no more writes."""
+        """Undo a write that failed halfway. If even that fails, the directory takes no more writes."""
         try:
             self._volume.files.truncate(fd, self.size_bytes)
         except OSError as error:
@@ -248,12 +251,13 @@ class Segment:
             self.exists = True
 
     def note(self, position: int, header: BatchHeader, index_interval_bytes: int) -> None:
-        """Bring next offset and indexes up to date for a batch that is at `position`; called in order."""
+        """Update next offset and indexes for a batch at `position`; called in order."""
         self._index(position, header, index_interval_bytes)
         self.next_offset = header.next_offset
 
     def adopt(self, position: int, header: BatchHeader, index_interval_bytes: int) -> None:
-        """Take in a batch that recovery found in the file; called in order, from an empty segment on."""
+        """Take in a batch that recovery found in the file; called in order, beginning with an empty
+        segment."""
         assert position == self.size_bytes
         self.note(position, header, index_interval_bytes)
         self.size_bytes += header.size_bytes
@@ -284,7 +288,7 @@ class Segment:
         self._indexed_to = offset_index.last_position
 
     def mended(self, size_bytes: int) -> None:
-        """The file was written anew, with the same batches; it is on disk. Raises OSError."""
+        """Note that the file was written anew, with the same batches; it is on disk. Raises OSError."""
         is_as_before = size_bytes == self.size_bytes
         self.exists = True
         self.size_bytes = self.synced_bytes = size_bytes
@@ -314,7 +318,7 @@ class Segment:
         write_whole(self._volume.files, self._path + TIME_INDEX_SUFFIX, time_index.encode(), durable=False)
 
     def unload_indexes(self) -> None:
-        """Let go of the indexes in memory; they are read again when used."""
+        """Drop the indexes in memory; they are read again when used."""
         if not self.is_active:
             self._offset_index = self._time_index = None
 
@@ -324,12 +328,12 @@ class Segment:
         self._volume.indexes.forget(self)
 
     def deactivate(self) -> None:
-        """A newer segment takes the appends from now on; the indexes were written."""
+        """Note that a newer segment takes the appends from now on; the indexes were written."""
         self.is_active = False
         self._volume.indexes.used(self)
 
     def _loaded(self) -> tuple[OffsetIndex, TimeIndex]:
-        """Both indexes, read or rebuilt where they are not in memory."""
+        """Both indexes, which are read or rebuilt if they are not in memory."""
         offset_index, time_index = self._offset_index, self._time_index
         if offset_index is None or time_index is None:
             try:

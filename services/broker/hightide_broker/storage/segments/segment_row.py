@@ -1,9 +1,9 @@
-"""The segments of one log in a row: what files there are, which is written to, what goes at either end.
+"""The segments of one log in a row: the files, the active one, and the removal at either end.
 
 Theory of operation. A row has no gap and is never empty; its last segment is the active one. It grows at its
 end only, when the active segment is full, and shrinks at its end by truncation, newest first, and at its
-front by retention, oldest first: so that whatever a crash leaves of it is a row again. Why something goes,
-and what else has to be known of that, is the log's to say.
+front by retention, oldest first: so that after any crash the rest is a row again. The log decides why a
+segment is removed, and what else has to be recorded.
 """
 
 from __future__ import annotations
@@ -38,33 +38,32 @@ class SegmentRow:
         self._volume = volume
         self._directory = directory
         self.segments = segments
-        """Oldest first. To be looked at; it is changed here only."""
+        """Oldest first. Others may read it; only this class changes it."""
         self.size_bytes = sum(segment.size_bytes for segment in segments)
-        """Of all segments."""
+        """The size of all segments."""
         self.has_directory = has_directory
-        """Whether there is anything on disk."""
+        """Whether the log has a directory on disk."""
         self.names_unsynced = False
-        """Whether files came or went since `sync_names`."""
+        """Whether files were made or removed since `sync_names`."""
 
     @property
     def active(self) -> Segment:
-        """The one that is written to."""
+        """The segment that is written to."""
         return self.segments[-1]
 
     @property
     def base_offset(self) -> int:
-        """Where the oldest segment begins."""
+        """The first offset of the oldest segment."""
         return self.segments[0].base_offset
 
     def base_offsets(self) -> frozenset[int]:
-        """Where the segments begin."""
+        """The first offsets of the segments."""
         return frozenset(segment.base_offset for segment in self.segments)
 
     # --- at the end ----------------------------------------------------------------------------------------
 
     def make_directory(self, about: Mapping[str, str | int]) -> None:
-        """Make the directory, with a file that tells people whose log it is. Called before the first
-        write."""
+        """Make the directory, with a file that names the log for people. Called before the first write."""
         self._volume.files.make_directory(self._directory)
         contents = json.dumps({"version": 1, **about}).encode() + b"\n"
         write_new(self._volume.files, f"{self._directory}/partition.json", contents)
@@ -81,7 +80,7 @@ class SegmentRow:
         )
 
     def write(self, batches: Sequence[Buffer], size_bytes: int) -> Segment:
-        """Write at the end of the active segment, and give it. Raises DiskFull: nothing was written."""
+        """Write at the end of the active segment, and return it. Raises DiskFull: nothing was written."""
         active = self.segments[-1]
         self.names_unsynced |= not active.exists
         active.write(batches, size_bytes)
@@ -102,8 +101,8 @@ class SegmentRow:
         return segment
 
     def truncate_to(self, offset: int) -> int:
-        """Cut off everything from `offset` on, and the whole batch that it is inside of; give the end. The
-        oldest segment stays, if only as an empty one. Where it is damaged nothing is cut."""
+        """Cut off everything from `offset` on, and the whole batch that contains it. Returns the end. The
+        oldest segment stays, perhaps empty. If it is damaged, nothing is cut."""
         last = max(
             (place for place, each in enumerate(self.segments) if each.base_offset < offset), default=0
         )
@@ -124,8 +123,8 @@ class SegmentRow:
     # --- at the front --------------------------------------------------------------------------------------
 
     def hold_place(self) -> bool:
-        """Where the oldest segments go and the active one is empty, a file has to say where the log goes on:
-        make it. Returns whether there was none."""
+        """Make the file of an empty active segment before the oldest segments are removed, so that it records
+        where the log goes on. Returns whether there was none."""
         active = self.active
         if active.exists:
             return False
@@ -133,7 +132,7 @@ class SegmentRow:
         return True
 
     def let_go(self, count: int) -> list[Segment]:
-        """Take the oldest out of the row; their files are the caller's to remove, without the lock."""
+        """Take the oldest segments out of the row; the caller removes their files, without the lock."""
         assert 0 < count < len(self.segments), "a row is never empty"
         gone, self.segments = self.segments[:count], self.segments[count:]
         self.size_bytes -= sum(segment.size_bytes for segment in gone)
@@ -142,7 +141,7 @@ class SegmentRow:
     # --- as a whole ----------------------------------------------------------------------------------------
 
     def begin_anew(self, offset: int) -> None:
-        """Remove all, and go on at `offset`, where an empty file holds the place."""
+        """Remove all, and go on at `offset`, which an empty file records."""
         # The newest goes first, so that a crash in between leaves a log without a gap.
         while self.segments:
             self.segments.pop().remove()
@@ -152,12 +151,12 @@ class SegmentRow:
         empty.make_file()
 
     def sync_names(self) -> None:
-        """Make durable which files there are. Called without the log's lock, by its flush."""
+        """Make the names of the files durable. Called without the log's lock, by its flush."""
         self._volume.files.sync_directory(self._directory)
         self._volume.files.sync_directory(self._directory.rpartition("/")[0])
 
     def close(self) -> None:
-        """Let go of open files and of the indexes in memory."""
+        """Release open files and the indexes in memory."""
         for segment in self.segments:
             self._volume.indexes.forget(segment)
             self._volume.open_files.forget(segment.log_path)

@@ -1,9 +1,9 @@
-"""The files of one log, as `disk_health` looks at those of a whole directory: what is wrong with them
-concerns this log alone.
+"""The health of one log's files, as `disk_health` is that of a whole directory: their problems concern this
+log alone.
 
-Theory of operation. A disk that fails says so, with an I/O error. One that has lost or changed something says
-nothing: a batch fails its check, or a file is not there. As long as the data directory itself is there, that
-is damage of one log (`DamagedLog`), which its peers can mend; nobody else has to stand still for it.
+Theory of operation. A disk that fails reports an I/O error. A disk that has lost or changed data reports
+nothing: a batch fails its check, or a file is missing. As long as the data directory itself exists, that is
+damage of one log (`DamagedLog`), which its peers can mend; no other log has to stop for it.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class LogFiles:
         partition: int,
         on_damage: Callable[[DamagedLog], None],
     ) -> None:
-        """`path` is that of the data directory; `on_damage` is told of each damage, on the thread that met
+        """`path` is that of the data directory. `on_damage` is called for each damage, on the thread that met
         it."""
         self._files = files
         self._disk = disk
@@ -46,20 +46,21 @@ class LogFiles:
         self._partition = partition
         self._on_damage = on_damage
         self.is_closed = False
-        """Whether the log was closed or put into quarantine: what is not there any more is no damage."""
+        """Whether the log was closed or put into quarantine: its files that are then missing are no
+        damage."""
 
     def check_usable(self) -> None:
         """Raise StorageFailed after the directory's first final error."""
         self._disk.check_usable()
 
     def damaged(self, reason: object, segment: int = -1, offset: int = -1) -> DamagedLog:
-        """Tell of damage; the caller raises what this gives."""
+        """Report damage. The caller raises the returned error."""
         damage = DamagedLog(self._topic, self._topic_id, self._partition, str(reason), segment, offset)
         self._on_damage(damage)
         return damage
 
     def is_damage(self, error: BaseException) -> bool:
-        """Whether an error that a file call met says that this log is damaged."""
+        """Whether an error of a file call means that this log is damaged."""
         if isinstance(error, FileNotFoundError):
             # Where the directory is gone as well, a disk was taken away.
             return is_there(self._files, self._path)

@@ -1,10 +1,9 @@
-"""The newest batches of each log in memory, so that followers and consumers that keep up cost no file read.
+"""The newest batches of each log in memory, so that followers and consumers that keep up need no file read.
 
 Theory of operation. The tail holds the very buffers that were received: nothing is copied on the way in or
-out. A view keeps the whole message alive that it is a part of, so where a batch is less than half of its
-message, it is copied (`worth_keeping`), and the tail takes at most twice the memory that it counts. All
-tails of a data directory share one budget; over it, the log that was appended to longest ago gives up its
-tail first.
+out. A view keeps its whole message alive. So a batch that is less than half of its message is copied
+(`worth_keeping`), and the tail takes at most twice the memory that it counts. All tails of a data directory
+share one budget; over it, the log that was appended to longest ago drops its tail first.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class TailBatch(NamedTuple):
 
 
 def worth_keeping(view: memoryview) -> bool:
-    """Whether a view is at least half of what it keeps alive."""
+    """Whether a view is at least half of the message that it keeps alive."""
     whole = view.obj
     return isinstance(whole, bytes | bytearray) and len(view) * 2 >= len(whole)
 
@@ -76,7 +75,7 @@ class Tail:
         self.size_bytes = 0
 
     def append(self, batches: Sequence[TailBatch]) -> None:
-        """Add batches that follow on the last one; called by the log for each append."""
+        """Add batches that follow the last one; called by the log for each append."""
         with self._memory.lock:
             if self._batches and self._batches[-1].next_offset != batches[0].base_offset:
                 self._drop(0, len(self._batches))
@@ -91,7 +90,7 @@ class Tail:
                 self.give_up(self.size_bytes - self._memory.bytes_per_log_max + slack)
 
     def read(self, offset: int, max_bytes: int, end_offset: int) -> list[Buffer] | None:
-        """As `Log.read`; None where `offset` is not in memory."""
+        """The same as `Log.read`; None if `offset` is not in memory."""
         with self._memory.lock:
             place = bisect_right(self._bases, offset) - 1
             if place < 0 or offset >= self._batches[-1].next_offset:

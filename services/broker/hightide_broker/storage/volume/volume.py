@@ -1,4 +1,4 @@
-"""What all logs of a data directory share: its files, its health, and the memory that they may take."""
+"""The parts that all logs of a data directory share: its files, its health, and the memory for its logs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class IndexHolder(Protocol):
     """A segment, whose indexes can be read again."""
 
     def unload_indexes(self) -> None:
-        """Let go of the indexes in memory."""
+        """Drop the indexes in memory."""
         ...
 
 
@@ -46,30 +46,30 @@ class LoadedIndexes:
                 oldest.unload_indexes()
 
     def forget(self, segment: IndexHolder) -> None:
-        """The segment is active again, or removed."""
+        """Drop a segment that is active again, or removed."""
         with self._lock:
             self._loaded.pop(id(segment), None)
 
 
 class DamageListener:
-    """Who is told of damage to a log. Any thread."""
+    """The listener for damage to a log. Any thread."""
 
     def __init__(self) -> None:
         self._on_damage: Callable[[DamagedLog], None] | None = None
 
     def tell(self, on_damage: Callable[[DamagedLog], None]) -> None:
-        """Have this called at each damage that is met, on the thread that met it."""
+        """Call this at each damage, on the thread that met it."""
         self._on_damage = on_damage
 
     def ring(self, damage: DamagedLog) -> None:
-        """Somebody has met damage."""
+        """Report damage."""
         if self._on_damage is not None:
             self._on_damage(damage)
 
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """The shared things, made once by the data directory."""
+    """The shared parts, made once by the data directory."""
 
     path: str
     files: Files
@@ -83,7 +83,7 @@ class Volume:
 
     @classmethod
     def make(cls, path: str, files: Files, settings: DirectorySettings, clock: AgeingClock) -> Volume:
-        """Those of one data directory."""
+        """The shared parts of one data directory."""
         return cls(
             path=path,
             files=files,
