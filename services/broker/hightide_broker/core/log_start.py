@@ -1,14 +1,14 @@
-"""Where a log begins, and how that moves: retention, and operators who delete records (KIP-107).
+"""The start of a log, and its moves: by retention, and by operators who delete records (KIP-107).
 
 Rules of this file: the log start never falls while a replica lives, unless the log begins anew after an
-unclean election (`follower.py`). It never passes its own high watermark: what is not committed must not be
+unclean election (`follower.py`). It never passes its own high watermark: uncommitted records must not be
 deleted. It may be inside a batch, which then stays in the log as a whole; readers get nothing below the
 start.
 
-Theory of operation. A leader moves its start on request. Followers get it with what they fetch, and move
-theirs as far as their own high watermark. So the start of a new leader is as far as it has heard. The records
-in between are no less committed for that: until a follower has heard of it, a deletion only promises to free
-disk space.
+Theory of operation. A leader moves its start on request. Followers receive it with fetched records, and move
+their start as far as their own high watermark. So the start of a new leader is the last one that it has
+heard. The records in between are still committed: until a follower has heard of it, a deletion only promises
+to free disk space.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ALL_COMMITTED = -1
 
 
 def log_start_after(replica: Replica, before_offset: int) -> int | Refusal:
-    """Where the log of a leader would begin after such a request, or the reason why it is refused.
+    """The start of a leader's log after such a request, or the reason why it is refused.
 
     A new leader does not know its high watermark at first. An offset that its predecessor has committed is no
     error then, but the request has to wait (KIP-207).
@@ -42,7 +42,7 @@ def log_start_after(replica: Replica, before_offset: int) -> int | Refusal:
 
 
 def delete_records(replica: Replica, event: DeleteRecordsArrived) -> tuple[Replica, Effects]:
-    """Delete the records before an offset. Nothing moves if the log begins there or later already."""
+    """Delete the records before an offset. If the log begins there or later already, nothing moves."""
     start = log_start_after(replica, event.before_offset)
     if isinstance(start, Refusal):
         return replica, (Refuse(start),)
@@ -64,7 +64,7 @@ def move_log_start(replica: Replica, offset: int) -> tuple[Replica, Effects]:
 
 
 def log_start_moved(replica: Replica, event: LogStartMoved) -> tuple[Replica, Effects]:
-    """Retention has deleted segments."""
+    """Take over the start after retention has deleted segments."""
     assert event.log_start_offset <= replica.log_end_offset
     if event.log_start_offset <= replica.log_start_offset:
         return replica, ()

@@ -1,17 +1,16 @@
 """Replication of one partition: events in, effects out.
 
-Rules of this file:
-1. `step` is the only way in which a replica changes. It returns the next one: a Replica is frozen, and the
-   one that was handed in stays as it was, so that the shell goes back to it where the log fails. (The cores
-   of the controller and of the coordinator change their state in place.)
-2. No clock, no I/O, no logging, no randomness: the same events give the same effects.
-3. Effects are ordered (effects.py says how); if one that touches the log fails, the step has not happened.
+Rules of this file: 1. `step` is the only way in which a replica changes. It returns the next one: a Replica
+is frozen, and the given one stays as it was, so that the shell goes back to it if the log fails. (The cores
+of the controller and of the coordinator change their state in place.) 2. No clock, no I/O, no logging, no
+randomness: the same events give the same effects. 3. Effects are ordered (effects.py says how); if one that
+touches the log fails, the step has not happened.
 
-Theory of operation. The controller decides who leads (`LeaderAndIsrDecided`); each decision has a leader
-epoch. A leader appends, learns from fetches how far its followers are, and moves the high watermark to the
-smallest end over the maximal ISR. A follower first finds out where its log parts from the leader's, cuts it
-there, then copies. Every message carries the leader epoch: an older one is fenced, a newer one means that
-*this* replica is stale.
+Theory of operation. The controller chooses the leader (`LeaderAndIsrDecided`); each decision has a leader
+epoch. A leader appends, learns its followers' progress from their fetches, and moves the high watermark to
+the smallest end over the maximal ISR. A follower first finds where its log begins to differ from the
+leader's, cuts it there, then copies. Every message carries the leader epoch: an older one is fenced, a newer
+one means that *this* replica is stale.
 """
 
 from __future__ import annotations
@@ -49,9 +48,8 @@ from hightide_broker.core.replica import Replica, Role, enter
 def step(replica: Replica, event: Event) -> tuple[Replica, Effects]:
     """The replica after `event`, and what the shell must do, in order.
 
-    Called by the shell for every event of the partition, one at a time. Never raises for what comes from
-    outside: that is answered by Refuse, or dropped where it is an echo of the past. The frequent events
-    come first.
+    Called by the shell for every event of the partition, one at a time. It never raises because of a message
+    from outside: that is answered by Refuse, or dropped if it is outdated. The frequent events come first.
     """
     match event:
         case ProduceArrived():
@@ -93,7 +91,7 @@ def step(replica: Replica, event: Event) -> tuple[Replica, Effects]:
 
 
 def settings_changed(replica: Replica, event: SettingsChanged) -> tuple[Replica, Effects]:
-    """The topic's settings changed; going over to flush=replicated may commit what only waited for the
+    """Take over new topic settings; a change to flush=replicated may commit records that only waited for the
     disk."""
     settings = replace(
         replica.settings,
@@ -109,7 +107,7 @@ def settings_changed(replica: Replica, event: SettingsChanged) -> tuple[Replica,
 
 
 def storage_failed(replica: Replica) -> tuple[Replica, Effects]:
-    """The log directory failed: serve nothing, follow nobody, until the broker is started again."""
+    """Stop serving and following until the broker is started again, because the log directory failed."""
     effects: list[Effect] = []
     if replica.is_leader:
         effects.append(AbandonWaiters(Refusal.STORAGE_FAILED))

@@ -1,4 +1,4 @@
-"""What a replica answers to readers: pure functions of its state, called by the servicer on Fetch and
+"""The answers of a replica to readers: pure functions of its state, called by the servicer on Fetch and
 ListOffsets."""
 
 from __future__ import annotations
@@ -31,24 +31,25 @@ class LineageDiverges:
     """The log does not hold the record that the consumer read before the asked offset (KIP-320)."""
 
     agreed: EpochEnd
-    """The last offset up to which the log and what the consumer has read may agree, and the epoch in the log
-    that ends there: of later epochs up to the one that was named, the log has nothing."""
+    """The last offset up to which the log and the consumer's records may agree, and the epoch in the log that
+    ends there: the log has no record of later epochs up to the named one."""
 
 
 def consumer_fetch(
     replica: Replica, offset: int, leader_epoch: int = -1, last_fetched_epoch: int = NO_EPOCH
 ) -> ReadUpTo | NothingCommittedYet | LineageDiverges | Refusal:
-    """What a consumer that asks for `offset` gets: below HW a read, up to LEO nothing yet, else out of range.
+    """The answer to a consumer that asks for `offset`: below HW a read, up to LEO nothing yet, otherwise out
+    of range.
 
-    `leader_epoch` is the one that the consumer believes in, -1 where it does not say (KIP-320). Between HW
-    and LEO the offset may have been committed by the leader before this one, so that it is not an error (V3
-    discussion 7). `last_fetched_epoch` is the epoch of the last record that the consumer has read before
-    `offset`, NO_EPOCH where it does not say: a log that has lost that record says so, and whether it goes on
-    beyond the offset or not makes no difference.
+    `leader_epoch` is the one that the consumer knows, -1 if it names none (KIP-320). Between HW and LEO the
+    offset may have been committed by the leader before this one, so that it is not an error (V3 discussion
+    7). `last_fetched_epoch` is the epoch of the last record that the consumer has read before `offset`,
+    NO_EPOCH if it names none. A log that has lost that record answers so, whether or not it goes on beyond
+    the offset.
 
     Beyond LEO nothing was ever committed, if this replica still leads. It does not know that before it has
-    committed in its epoch, nor while an ISR that it asked for is in doubt: so it is when it is cut off from
-    ZooKeeper and from the others, of whom one may lead by now.
+    committed in its epoch, nor while an ISR that it asked for is in doubt. The latter is the case when it is
+    cut off from ZooKeeper and from the others, one of which may lead by now.
     """
     refusal = refuse_client(replica, leader_epoch)
     if refusal is not None:
@@ -76,8 +77,8 @@ def _knows_its_end(replica: Replica) -> bool:
 
 
 def replica_read(replica: Replica, offset: int) -> ReadUpTo | NothingCommittedYet | Refusal:
-    """What is read of this very replica at `offset`, for comparing replicas: whether it leads or follows, up
-    to the high watermark that it knows. That may lag behind the leader's."""
+    """The answer for this very replica at `offset`, for comparing replicas. Whether it leads or follows, it
+    reads up to the high watermark that it knows, which may lag behind the leader's."""
     if replica.role is Role.FAILED:
         return Refusal.STORAGE_FAILED
     if replica.role in (Role.IDLE, Role.STOPPED):
@@ -90,12 +91,12 @@ def replica_read(replica: Replica, offset: int) -> ReadUpTo | NothingCommittedYe
 
 
 def _diverging(replica: Replica, offset: int, epoch: int) -> LineageDiverges | None:
-    """Where the log parts from that of a consumer which has read the record before `offset` in `epoch`; None
-    where the log holds that record, or once held it.
+    """The offset at which the log begins to differ from that of a consumer which has read the record before
+    `offset` in `epoch`; None if the log holds that record, or once held it.
 
-    A consumer names the epoch of a record, which no log forgets as long as it has the record. So an epoch
-    that is missing although an older one is there means that the record is missing too, even where the log
-    has another one in its place. Before the first epoch lies what retention has deleted.
+    A consumer names the epoch of a record, which no log forgets as long as it has the record. So if an epoch
+    is missing although an older one is there, the record is missing too, even if the log has another one in
+    its place. Records before the first epoch were deleted by retention.
     """
     start = replica.log_start_offset
     end = replica.epochs.end_offset_for(epoch, start, replica.log_end_offset)

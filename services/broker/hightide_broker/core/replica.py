@@ -1,8 +1,8 @@
 """The state of one replica of a partition on this broker (V3, "Terminologies", as a value).
 
-Rules of this file: only data and what can be read off it. Everything is frozen; `machine.step` returns a
-new value. What changes at every produce and fetch sits in few fields of small objects, because a step is
-on the hot path.
+Rules of this file: only data and values computed from it. Everything is frozen; `machine.step` returns a new
+value. State that changes at every produce and fetch is in few fields of small objects, because a step is on
+the hot path.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hightide_broker.core.isr_state import IsrState, RecoveredLog
 from hightide_broker.core.lineage import NO_EPOCH, EpochLineage, EpochStart
 
 NO_LEADER: Final = -1
-"""The leader of an offline partition, and of one that this broker has heard nothing of."""
+"""The leader of an offline partition, and of a partition without a decision so far."""
 
 UNKNOWN_OFFSET: Final = -1
 """The log end offset of a follower that has not fetched in this leader epoch."""
@@ -70,19 +70,19 @@ VALID_PREDECESSORS: Final[dict[Role, frozenset[Role]]] = {
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSettings:
-    """What a replica is told once, or when the topic's settings change."""
+    """The settings that a replica gets at its start, or when the topic's settings change."""
 
     broker_id: int
     replica_lag_time_max_ms: int = 10_000
     min_insync_replicas: int = 1
     flush_on_disk: bool = False
-    """flush=fsync: a replica's word counts only for what it has on disk."""
+    """flush=fsync: only records on a replica's disk count as held by it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The newest decision about the partition that was accepted; of an IDLE replica the one that it declined,
-    without a leader."""
+    """The newest accepted decision about the partition; for an IDLE replica, the declined decision, without a
+    leader."""
 
     controller_epoch: int = -1
     leader: int = NO_LEADER
@@ -91,36 +91,36 @@ class Decision:
     replicas: tuple[int, ...] = ()
     partition_epoch: int = -1
     eligible: tuple[int, ...] = ()
-    """Out of the ISR, and hold all that is committed (KIP-966)."""
+    """Replicas out of the ISR that hold all committed records (KIP-966)."""
     recovered: tuple[RecoveredLog, ...] = ()
-    """What replicas had that may have lost the end of their logs."""
+    """The logs of replicas that may have lost the end."""
     unclean_epoch: int = 0
-    """The last leader epoch whose election may have lost records; 0 where none did."""
+    """The last leader epoch whose election may have lost records; 0 if there was none."""
 
 
 @dataclass(frozen=True, slots=True)
 class FollowerProgress:
-    """How far one follower has come, as its leader knows it."""
+    """The progress of one follower, as its leader knows it."""
 
     replica_id: int
     log_end_offset: int
-    """Everything below is in the follower's log (on its disk, where flush=fsync); UNKNOWN_OFFSET at first."""
+    """Everything below is in the follower's log (on its disk, with flush=fsync); UNKNOWN_OFFSET at first."""
     caught_up_ms: int
-    """The last time at which it is known to have had everything the leader had. Kept for laggards only: a
-    follower whose log ends where the leader's does is caught up, whatever this says."""
+    """The last time at which the follower is known to have had all records of the leader. Kept for laggards
+    only: a follower whose log ends where the leader's does is caught up, whatever this says."""
     fetched_ms: int
     leader_end_at_fetch: int
     """The leader's log end offset when it last fetched; having reached it means: was caught up at
     `fetched_ms`."""
     incarnation: int
-    """The life of the follower that fetched last; its word binds no other life."""
+    """The life of the follower that fetched last; its reports bind no other life."""
     partition_epoch: int = -1
-    """The newest partition epoch that it has told of."""
+    """The newest partition epoch that the follower has reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leading:
-    """What only a leader knows."""
+    """The state that only a leader has."""
 
     isr: IsrState
     progress: tuple[FollowerProgress, ...]
@@ -132,13 +132,13 @@ class Leading:
 
     @property
     def is_behind(self) -> bool:
-        """Whether a follower has heard of a newer version of the znode than the one that this leader knows:
-        who is in sync may be others by now."""
+        """Whether a follower has heard of a newer version of the znode than the one that this leader knows,
+        so that the ISR may be another one by now."""
         known = self.isr.partition_epoch
         return any(progress.partition_epoch > known for progress in self.progress)
 
     def progress_of(self, replica_id: int) -> FollowerProgress | None:
-        """The progress of one follower; None where it is not an assigned replica."""
+        """The progress of one follower; None if it is not an assigned replica."""
         for progress in self.progress:
             if progress.replica_id == replica_id:
                 return progress
@@ -160,11 +160,11 @@ class Replica:
     spent_epoch: int
     """The newest epoch in which this replica must not lead: none that an earlier life may have led in. The
     log may have lost its tail, and leading on would write other records under offsets that followers hold
-    (docs/protocol.md, "A restarted broker is not trusted"). That this life was started in order tells
-    nothing: the one before it may have found a shortened log and been stopped before it was told of a newer
-    epoch. And an ISR that the earlier life asked for may be stored yet, while nobody counts it as possible
-    any more. What was lost may include the knowledge of the epoch: so whatever epoch the first decision of
-    this life names is spent, and all before it. UNTOLD_EPOCH until that decision."""
+    (docs/protocol.md, "A restarted broker is not trusted"). A clean start of this life proves nothing: the
+    life before it may have found a shortened log and been stopped before it heard of a newer epoch. And an
+    ISR that the earlier life asked for may still be stored, while no broker counts it as possible any more.
+    The loss may include the knowledge of the epoch: so the epoch in the first decision of this life is spent,
+    and all before it. UNTOLD_EPOCH until that decision."""
     leading: Leading | None = None
 
     @staticmethod
@@ -199,7 +199,7 @@ class Replica:
 
     @property
     def leader(self) -> int:
-        """The broker that leads, as far as this one knows; NO_LEADER where none does."""
+        """The broker that leads, as far as this one knows; NO_LEADER if there is none."""
         return self.decision.leader
 
     @property
@@ -219,7 +219,7 @@ class Replica:
 
     @property
     def in_sync_minimum(self) -> int:
-        """How many members an ISR needs to commit: min.insync.replicas, or all where there are fewer
+        """The number of members that an ISR needs to commit: min.insync.replicas, or all if there are fewer
         replicas."""
         return min(self.settings.min_insync_replicas, len(self.decision.replicas))
 
@@ -231,14 +231,16 @@ class Replica:
 
     @property
     def reliable_end_offset(self) -> int:
-        """How far this replica's own word counts: its durable end where flush=fsync, else its log end."""
+        """The end of the records that this replica may vouch for: its durable end with flush=fsync, otherwise
+        its log end."""
         return self.durable_end_offset if self.settings.flush_on_disk else self.log_end_offset
 
     @property
     def fetch_offset(self) -> int | None:
-        """Where a FETCHING replica is to fetch from now, None while what it has is not yet on disk.
+        """The offset from which a FETCHING replica is to fetch now; None while its records are not yet on
+        disk.
 
-        The shell tells it to the fetch session after StartFetching, after each AppendFetched, and with
+        The shell passes it to the fetch session after StartFetching, after each AppendFetched, and with
         flush=fsync after the FsyncDone that makes it not None.
         """
         if self.role is not Role.FETCHING or self.reliable_end_offset < self.log_end_offset:
@@ -246,7 +248,8 @@ class Replica:
         return self.log_end_offset
 
     def with_leading(self, leading: Leading, high_watermark: int, log_end_offset: int = -1) -> Replica:
-        """The leader after a produce or a fetch. By hand, because `replace` costs thrice as much."""
+        """The leader after a produce or a fetch. Built field by field, because `replace` costs three times as
+        much."""
         return Replica(
             self.settings,
             self.role,
@@ -300,7 +303,8 @@ def enter(replica: Replica, role: Role, decision: Decision, leading: Leading | N
 
 
 def _decided(replica: Replica, role: Role, decision: Decision, leading: Leading | None) -> Replica:
-    """By hand, because `replace` costs thrice as much, and a failover does it thousands of times."""
+    """The replica in a role under a decision. Built field by field, because `replace` costs three times as
+    much, and a failover does it thousands of times."""
     return Replica(
         replica.settings,
         role,
