@@ -22,6 +22,7 @@ from hightide.cluster.metadata import (
 )
 from hightide.cluster.offset_at import OffsetAt
 from hightide.errors import (
+    BrokersUnavailableError,
     ControllerUnavailableError,
     HightideError,
     NotControllerError,
@@ -83,6 +84,7 @@ class Operations:
         self.cluster = Cluster(bootstrap, seen)
         self.is_uncertain = False
         self._asked_last: str | None = None
+        self._has_an_answer = False
         self._budget_ms = budget_ms
         self._clock = clock
         self._end_ms = clock() + budget_ms
@@ -112,6 +114,7 @@ class Operations:
                     if not (is_cut_short and address in failures):
                         failures[address] = error
                     continue
+                self._has_an_answer = True
                 if not all_topics:
                     # The caller gets all topics; the cache keeps those asked for by name.
                     self.cluster.update(answer, address)
@@ -119,6 +122,15 @@ class Operations:
             if self._is_over():
                 raise brokers_unavailable(self.cluster, failures, self._budget_ms)
             yield Pause(RETRY_PAUSE_MS)
+
+    def refresh(self) -> Operation[None]:
+        """Ask brokers who is in charge now. If none answers in what is left of the budget, what a broker has
+        told this operation before holds. Raises BrokersUnavailableError if none ever answered."""
+        try:
+            yield from self.metadata()
+        except BrokersUnavailableError:
+            if not self._has_an_answer:
+                raise
 
     def _addresses(self) -> list[str]:
         """Every address, beginning after the one asked last, since that one may be behind for as long as it
@@ -161,7 +173,7 @@ class Operations:
         while True:
             address = self.cluster.controller_address
             if address is None or (last is not None and not is_redirected):
-                yield from self.metadata()
+                yield from self.refresh()
                 address = self.cluster.controller_address
             if is_uncertain and settled is not None:
                 found = yield from settled()

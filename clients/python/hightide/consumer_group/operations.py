@@ -94,7 +94,7 @@ class GroupOperations(Operations):
         while True:
             address = named or find()
             if address is None or (last is not None and named is None):
-                yield from self.metadata()
+                yield from self.refresh()
                 address = find()
             if address is not None:
                 limit_ms = _QUESTION_TIMEOUT_MS if method in _QUESTIONS else _WRITE_TIMEOUT_MS

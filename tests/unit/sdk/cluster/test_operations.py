@@ -126,6 +126,21 @@ def test_without_a_controller_the_budget_ends_with_a_typed_error() -> None:
     assert 5_000 <= world.now_ms < 6_000
 
 
+def test_brokers_that_answered_are_not_called_silent_for_a_last_call_that_the_budget_cut_short() -> None:
+    """`cluster health` took a cluster without a controller for one without brokers."""
+
+    def answer(call: Call[Any]) -> Answer:
+        if world.now_ms + 500 < 5_000:
+            world.now_ms += 500
+            return metadata([1])
+        world.now_ms += call.timeout_ms
+        return RequestTimeoutError(f"{call.address} did not answer within {call.timeout_ms} ms")
+
+    world = World(GET_METADATA=answer)
+    with pytest.raises(ControllerUnavailableError, match="brokers know of none"):
+        create(world)
+
+
 def test_without_brokers_every_address_is_named() -> None:
     with pytest.raises(BrokersUnavailableError, match="boot:9"):
         create(World(GET_METADATA=refused_at))
