@@ -1,1 +1,1 @@
-"""Where protobuf messages and the broker's own dataclasses meet."""
+"""The conversions between protobuf messages and the broker's own dataclasses."""

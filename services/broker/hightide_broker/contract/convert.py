@@ -1,7 +1,7 @@
-"""Where protobuf messages and the broker's own dataclasses meet, and, with its siblings `convert_*`, the only
-place. Here: what clients and other brokers say and are told.
+"""The conversions between protobuf messages and the broker's own dataclasses; with its siblings `convert_*`,
+the only place for them. Here: the messages of clients and of other brokers.
 
-What comes from outside is checked here for its shape, so that everything behind it can rely on that. Errors:
+Messages from outside are checked here for their shape, so that all other code can rely on it. Errors:
 ServiceError(INVALID_REQUEST).
 """
 
@@ -75,7 +75,7 @@ def error_code_of(refusal: Refusal) -> ErrorCode.ValueType:
 
 
 def refusal_of(code: int) -> Refusal:
-    """What a leader's error means to the core of a follower; an unknown one is NOT_LEADER: ask again."""
+    """The meaning of a leader's error to the core of a follower; an unknown one is NOT_LEADER: ask again."""
     return _REFUSALS.get(ErrorCode.ValueType(code), Refusal.NOT_LEADER)
 
 
@@ -127,8 +127,8 @@ def _topic_names(names: Sequence[str]) -> Sequence[str]:
 def metadata_out(
     cache: MetadataCache, names: Iterable[str], everything: bool
 ) -> broker_pb2.GetMetadataResponse:
-    """GetMetadata: the topics asked for in their order, unknown ones marked as such. Raises ServiceError
-    where that cannot be told yet: clients take a topic that is unknown for long for one that was deleted."""
+    """GetMetadata: the topics asked for in their order, unknown ones marked as such. Raises ServiceError if
+    that is not known yet: clients take a topic that is unknown for long for deleted."""
     response = broker_pb2.GetMetadataResponse(
         cluster_id=cache.cluster_id,
         brokers=[_endpoint_out(cache.brokers[broker_id]) for broker_id in sorted(cache.brokers)],
@@ -273,8 +273,8 @@ def plain_records_in(request: broker_pb2.ProduceRecordsRequest) -> list[PlainRec
 
 
 def skips_corrupt_batches(request: broker_pb2.FetchRecordsRequest) -> bool:
-    """What FetchRecords says of batches that no reader can open. Raises ServiceError where that is nothing
-    that this version knows."""
+    """The choice of FetchRecords for batches that no reader can open. Raises ServiceError if this version
+    does not know it."""
     match request.on_corrupt_batch:
         case broker_pb2.ON_CORRUPT_BATCH_UNSPECIFIED | broker_pb2.ON_CORRUPT_BATCH_FAIL:
             return False

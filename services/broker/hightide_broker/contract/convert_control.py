@@ -1,8 +1,8 @@
-"""What the controller says between the contract's messages and the broker's own dataclasses: decisions, stops
-and metadata, and what became of them.
+"""The conversions of the controller's messages to and from the broker's own dataclasses: decisions, stops and
+metadata, and their outcomes.
 
-What comes is checked here for its shape (an id of 16 bytes, a port, no partition named twice), so that
-everything behind it can rely on that. Errors: ServiceError(INVALID_REQUEST).
+Messages are checked here for their shape (an id of 16 bytes, a port, no partition named twice), so that all
+other code can rely on it. Errors: ServiceError(INVALID_REQUEST).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from hightide_broker.cluster.partition_decisions import (
 from hightide_broker.core.isr_state import RecoveredLog
 
 ControlResults = Sequence[tuple[bytes, int, ErrorCode.ValueType]]
-"""What became of each decision: topic id, partition, and why it failed or ERROR_CODE_UNSPECIFIED."""
+"""The outcome of each decision: topic id, partition, and the error, or ERROR_CODE_UNSPECIFIED."""
 
 
 def _topic_id(value: bytes) -> bytes:
@@ -69,7 +69,7 @@ def _is_address(host: str, port: int) -> bool:
 
 
 def _check_decision(topic: str, decision: PartitionDecision) -> None:
-    """What the numbers of one decision must be for there to be a sense in it."""
+    """Check that the numbers of one decision make sense."""
     if (
         decision.partition < 0
         or decision.leader < -1
@@ -101,7 +101,8 @@ def _check_decision(topic: str, decision: PartitionDecision) -> None:
 
 
 def _check_doubts(topic: str, decision: PartitionDecision) -> None:
-    """Who else may be elected, what is left of logs, and whether records may have been lost."""
+    """Check the other replicas that may be elected, the remains of logs, and whether records may have been
+    lost."""
     eligible, ends = decision.eligible, decision.recovered
     is_sensible = (
         len(set(eligible)) == len(eligible)
@@ -139,7 +140,7 @@ def decisions_in(request: control_pb2.LeaderAndISRRequest) -> Decisions:
 
 
 def _topic_decisions_in(topic: control_pb2.LeaderAndISRTopic) -> TopicDecisions:
-    """One topic of it. What becomes a ZooKeeper path or a directory must be fit for it.
+    """One topic of the request. Names that become a ZooKeeper path or a directory must be fit for it.
 
     Each decision is read once and then checked: a field of a message costs more than one of ours, and a
     failover brings ten thousand decisions.

@@ -15,8 +15,8 @@ from hightide_broker.core.lineage import NO_EPOCH, EpochEnd
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """One partition's refusal. The leader and its epoch are -1 where the error is not about leadership;
-    `agreed` is there with DIVERGING_LOG only."""
+    """One partition's refusal. The leader and its epoch are -1 if the error is not about leadership; `agreed`
+    is set with DIVERGING_LOG only."""
 
     code: ErrorCode.ValueType
     message: str
@@ -49,7 +49,7 @@ Outcome = Appended | Refused
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """Where one partition shall begin; -1: behind all that is committed."""
+    """The new start of one partition; -1: after all committed records."""
 
     key: PartitionKey
     before_offset: int
@@ -57,8 +57,8 @@ class Deletion:
 
 @dataclass(frozen=True, slots=True)
 class FetchFrom:
-    """Where to read one partition from. `last_fetched_epoch` is the epoch of the record before it that the
-    client has read, NO_EPOCH where it does not say."""
+    """The offset at which to read one partition. `last_fetched_epoch` is the epoch of the record before it
+    that the client has read, NO_EPOCH if the client names none."""
 
     key: PartitionKey
     leader_epoch: int
@@ -80,7 +80,7 @@ class FetchCall:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """What was read from one partition: batches in pieces, or a refusal."""
+    """The result of reading one partition: batches in pieces, or a refusal."""
 
     key: PartitionKey
     high_watermark: int
@@ -102,7 +102,7 @@ class OffsetQuestion:
 
 @dataclass(frozen=True, slots=True)
 class OffsetFound:
-    """The offset found, -1 where no committed record is as late as asked; the timestamp, -1 if not known; the
+    """The offset found, -1 if no committed record is as late as asked; the timestamp, -1 if not known; the
     leader's epoch; and the epoch of the last record before the offset."""
 
     offset: int
@@ -131,7 +131,7 @@ class PlainRecord:
 
 @dataclass(frozen=True, slots=True)
 class PlainRecordsRead:
-    """Records with their offsets, and where to go on."""
+    """Records with their offsets, and the offset at which to go on."""
 
     records: tuple[tuple[int, PlainRecord], ...]
     high_watermark: int

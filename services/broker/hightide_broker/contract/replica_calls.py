@@ -1,4 +1,4 @@
-"""What brokers ask of each other, as the broker's own dataclasses (V3 section G)."""
+"""The requests of brokers to each other, as the broker's own dataclasses (V3 section G)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hightide_broker.core.lineage import EpochEnd
 
 @dataclass(frozen=True, slots=True)
 class Follower:
-    """Who asks: a broker of a cluster, in one of its lives."""
+    """The sender of a request: a broker of a cluster, in one of its lives."""
 
     cluster_id: str
     replica_id: int
@@ -54,7 +54,7 @@ class DigestQuestion:
 
 @dataclass(frozen=True, slots=True)
 class EpochAnswer:
-    """The answer to it; `end` is only meant where `code` is ERROR_CODE_UNSPECIFIED."""
+    """The answer to it; `end` is valid only if `code` is ERROR_CODE_UNSPECIFIED."""
 
     key: PartitionKey
     code: ErrorCode.ValueType

@@ -1,1 +1,1 @@
-"""Where protobuf messages and the controller's own dataclasses meet."""
+"""The conversions between protobuf messages and the controller's own dataclasses."""

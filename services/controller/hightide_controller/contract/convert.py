@@ -1,4 +1,4 @@
-"""The only place where the controller's dataclasses and protobuf messages meet."""
+"""The only conversions between the controller's dataclasses and protobuf messages."""
 
 from __future__ import annotations
 
@@ -66,20 +66,20 @@ ERROR_CODES: Final[Mapping[Refusal, ErrorCode.ValueType]] = {
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who this controller is, as brokers and clients are told."""
+    """The identity of this controller, as brokers and clients see it."""
 
     cluster_id: str
     controller_id: int
     host: str
     port: int
     external_host: str = ""
-    """Where clients from outside reach it; empty: nowhere."""
+    """The address for clients from outside; empty: none."""
     external_port: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerSummary:
-    """One broker as the controller sees it; `broker` is None where it is assigned but not registered."""
+    """One broker as the controller sees it; `broker` is None if it is assigned but not registered."""
 
     broker_id: int
     broker: Broker | None
@@ -90,7 +90,7 @@ class BrokerSummary:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSummary:
-    """What DescribeCluster answers."""
+    """The content of a DescribeCluster answer."""
 
     identity: Identity
     controller_epoch: int
@@ -132,8 +132,8 @@ def error_of(refused: RefuseRequest) -> ServiceError:
 
 
 def not_controller(active: ControllerZnode | None, *, may_have_begun: bool = False) -> ServiceError:
-    """NOT_CONTROLLER, naming the active one where it is known. `may_have_begun`: it was the active one when
-    it took the request, so that what the request asks for may happen yet."""
+    """NOT_CONTROLLER, naming the active one if it is known. `may_have_begun` means that this controller was
+    active when it took the request, so that the request may still be carried out."""
     facts = {"may_have_begun": "true"} if may_have_begun else {}
     if active is None:
         message = "this controller is not the active one, and none is known to be; try again after a pause"
@@ -150,7 +150,7 @@ def not_controller(active: ControllerZnode | None, *, may_have_begun: bool = Fal
 
 
 def endpoint_of(process: Broker | Identity) -> metadata_pb2.Endpoint:
-    """Where a process is reached, from inside and from outside, for brokers."""
+    """The addresses of a process, from inside and from outside, for brokers."""
     return metadata_pb2.Endpoint(
         id=_id_of(process),
         host=process.host,
@@ -161,7 +161,7 @@ def endpoint_of(process: Broker | Identity) -> metadata_pb2.Endpoint:
 
 
 def endpoint_told(process: Broker | Identity | CandidateZnode) -> metadata_pb2.Endpoint:
-    """Where a process is reached by the client that asks."""
+    """The address of a process for the client that asks."""
     told = address_told(process)
     return metadata_pb2.Endpoint(id=_id_of(process), host=told.host, port=told.port)
 
@@ -177,7 +177,7 @@ def _id_of(process: Broker | Identity | CandidateZnode) -> int:
 
 
 def stamp_of(identity: Identity, controller_epoch: int, broker_epoch: int) -> control_pb2.ControllerStamp:
-    """Who speaks, to which life of which broker."""
+    """The sender of a message, and the life of the broker that it is for."""
     return control_pb2.ControllerStamp(
         cluster_id=identity.cluster_id,
         controller_id=identity.controller_id,
@@ -187,7 +187,8 @@ def stamp_of(identity: Identity, controller_epoch: int, broker_epoch: int) -> co
 
 
 def _add_doubts(told: control_pb2.LeaderAndISRPartition, decision: Decision) -> None:
-    """What hardly any decision says; protobuf takes as long for what is left empty as for what is there."""
+    """Add the fields that few decisions have; for protobuf, an empty field costs as much time as a set
+    one."""
     told.eligible.extend(decision.eligible)
     told.recovered.extend(
         control_pb2.RecoveredLog(broker_id=broker_id, leader_epoch=epoch, log_end_offset=end)
@@ -199,7 +200,7 @@ def _add_doubts(told: control_pb2.LeaderAndISRPartition, decision: Decision) -> 
 def leader_and_isr_out(
     state: ClusterState, identity: Identity, broker_epoch: int, decisions: Iterable[Decision]
 ) -> control_pb2.LeaderAndISRRequest:
-    """LeaderAndISR: the decisions by topic, with the topics' settings and where the leaders are reached."""
+    """LeaderAndISR: the decisions by topic, with the topics' settings and the leaders' addresses."""
     by_topic: dict[tuple[str, str], list[control_pb2.LeaderAndISRPartition]] = {}
     leaders: dict[int, None] = {}
     for decision in decisions:
@@ -346,7 +347,7 @@ def created_out(state: ClusterState, topic: Topic) -> controller_pb2.CreateTopic
 
 
 def unknown_topic_out(name: str) -> metadata_pb2.TopicMetadata:
-    """What is said of a name that no topic has."""
+    """The answer about a name that no topic has."""
     return metadata_pb2.TopicMetadata(topic=name, error_code=ErrorCode.ERROR_CODE_UNKNOWN_TOPIC)
 
 
@@ -386,7 +387,7 @@ def _broker_out(summary: BrokerSummary) -> controller_pb2.BrokerDescription:
 
 
 def reason_of_failure(error: grpc.aio.AioRpcError) -> str:
-    """The reason that a service gave (`STALE_BROKER_EPOCH`); empty where the failure is gRPC's own."""
+    """The reason that a service gave (`STALE_BROKER_EPOCH`); empty if the failure is gRPC's own."""
     try:
         status = rpc_status.from_call(error)
     except ValueError:

@@ -53,7 +53,7 @@ _KINDS = {
 
 
 def delete_topic_in(request: controller_pb2.DeleteTopicRequest, request_id: int) -> DeleteTopicRequested:
-    """DeleteTopic. Raises ServiceError where the topic id is none."""
+    """DeleteTopic. Raises ServiceError if the topic id is not valid."""
     return DeleteTopicRequested(
         request_id, request.topic, request.validate_only, _topic_id_in(request.topic_id)
     )
@@ -72,7 +72,7 @@ def add_partitions_in(
 def remove_partitions_in(
     request: controller_pb2.RemovePartitionsRequest, request_id: int
 ) -> RemovePartitionsRequested:
-    """RemovePartitions. Raises ServiceError where the topic id is none."""
+    """RemovePartitions. Raises ServiceError if the topic id is not valid."""
     return RemovePartitionsRequested(
         request_id,
         request.topic,
@@ -113,7 +113,7 @@ def throttle_in(
 
 
 def elect_in(request: controller_pb2.ElectLeadersRequest, request_id: int) -> ElectLeadersRequested:
-    """ElectLeaders. Raises ServiceError where it does not say which kind."""
+    """ElectLeaders. Raises ServiceError if it does not name the kind."""
     kind = _KINDS.get(request.kind)
     if kind is None:
         raise ServiceError(
@@ -126,7 +126,7 @@ def elect_in(request: controller_pb2.ElectLeadersRequest, request_id: int) -> El
 def failed_replicas_in(
     request: controller_pb2.ReportFailedReplicasRequest,
 ) -> list[ReplicasFailed | ReplicasDamaged]:
-    """ReportFailedReplicas. Raises ServiceError where it says something that this version does not know."""
+    """ReportFailedReplicas. Raises ServiceError if it has a value that this version does not know."""
     failed: list[tuple[str, int]] = []
     damaged: list[tuple[str, int, int]] = []
     whole: list[tuple[str, int]] = []
@@ -182,7 +182,7 @@ def topic_out(state: ClusterState, topic: Topic) -> metadata_pb2.TopicMetadata:
 
 
 def result_out(outcome: PartitionOutcome) -> controller_pb2.PartitionResult:
-    """What became of one partition."""
+    """The outcome of one partition."""
     code = ErrorCode.ERROR_CODE_UNSPECIFIED if outcome.refusal is None else ERROR_CODES[outcome.refusal]
     return controller_pb2.PartitionResult(
         partition=name_out(outcome.name), error_code=code, message=outcome.message
@@ -190,7 +190,7 @@ def result_out(outcome: PartitionOutcome) -> controller_pb2.PartitionResult:
 
 
 def election_out(election: ElectionOutcome) -> controller_pb2.Election:
-    """What became of one election."""
+    """The outcome of one election."""
     return controller_pb2.Election(
         result=result_out(election.outcome),
         leader=election.leader,
