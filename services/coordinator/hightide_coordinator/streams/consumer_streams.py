@@ -36,7 +36,7 @@ _LAST_WORDS_S: Final = 2.0
 
 
 class Receiver(Protocol):
-    """Who a consumer has registered with: hears what comes after its first message."""
+    """The receiver that a consumer has registered with: it gets all messages after the first."""
 
     def answered(self, stream: ConsumerStream, message: pb.RegisterConsumerRequest) -> None:
         """A later message. Raises ServiceError, which ends the stream."""

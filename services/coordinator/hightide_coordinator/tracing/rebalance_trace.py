@@ -28,7 +28,7 @@ _SAMPLE: Final = 10
 
 @dataclass(slots=True)
 class _Step:
-    """From the first round of it to the last, in us; 0: not yet."""
+    """The time from the first round of a step to the last, in us; 0: not yet."""
 
     began_us: int = 0
     ended_us: int = 0

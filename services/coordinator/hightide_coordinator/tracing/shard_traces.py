@@ -1,5 +1,5 @@
-"""What one shard of a coordinator does as traces: one for a takeover, with the rebalances that it caused, and
-one for each other rebalance."""
+"""The work of one shard of a coordinator as traces: one for a takeover, with the rebalances that it caused,
+and one for each other rebalance."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ __all__ = ["TakeoverTrace"]
 
 
 class TakeoverTrace:
-    """From the break, as far as it is known, until no group waits any more for members that it knows and the
-    rebalances that began meanwhile are over."""
+    """The trace of a takeover. It runs from the break, as far as it is known, until no group waits any more
+    for members that it knows and the rebalances that began meanwhile are over."""
 
     def __init__(
         self,
@@ -77,11 +77,11 @@ class TakeoverTrace:
 
     @property
     def traceparent(self) -> str:
-        """What the rebalances that it causes hang below."""
+        """The parent of the rebalances that it causes."""
         return self._root.traceparent
 
     def causes(self, group: Group) -> bool:
-        """Whether a rebalance of the group that begins now is one that the takeover has caused."""
+        """Whether the takeover has caused the rebalance of the group that begins now."""
         return self._recovering.get(group.name) is group
 
     def caused(self, group: Group) -> None:

@@ -1,1 +1,1 @@
-"""What a coordinator reads from ZooKeeper, writes to it and watches; its election."""
+"""The reads, writes and watches of a coordinator in ZooKeeper, and its election."""

@@ -89,7 +89,7 @@ class Candidacy:
         self._callbacks = callbacks
         self.shard = store.shard
         self._rank = _rank(identity.id, store.shard) if store.shard_count > 1 else 0.0
-        """From 0 to 1: how late this process campaigns for the shard. Each process is first for other
+        """The delay of this process's candidacy for the shard, from 0 to 1. Each process is first for other
         shards."""
         self.is_active = False
         self._active: ActiveProcess | None = None

@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 class CoordinatorWatches:
     """One for each process. Runs the candidacies of all shards, and follows topics and brokers while any of
-    them is active. What it tells is told on the loop; TopicsChanged and BrokersChanged concern all shards.
+    them is active. Its events are delivered on the loop; TopicsChanged and BrokersChanged concern all shards.
     """
 
     def __init__(

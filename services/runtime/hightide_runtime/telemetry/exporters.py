@@ -42,21 +42,21 @@ _COMPLAINT_EVERY_S: Final = 60.0
 
 
 def is_switched_off() -> bool:
-    """Whether nothing shall be exported, whatever else is said."""
+    """Whether nothing is exported, whatever the other settings."""
     return os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
 
 
 def is_target_named(signal: str) -> bool:
-    """Whether the environment says where TRACES or METRICS go, right or wrong."""
+    """Whether the environment names a target of TRACES or METRICS, right or wrong."""
     names = (*_endpoint_variables(signal), TRACE_DIRECTORY_VARIABLE)
     return any(os.environ.get(name) for name in names)
 
 
 def export_target(signal: str) -> str | None:
-    """Where a signal (TRACES, METRICS) goes: COLLECTOR where OTEL_EXPORTER_OTLP_ENDPOINT (or the signal's
-    own) names one, else the directory that HIGHTIDE_TRACE_DIR names; None: nowhere.
+    """The target of a signal (TRACES, METRICS): COLLECTOR if OTEL_EXPORTER_OTLP_ENDPOINT (or the signal's
+    own) names one, otherwise the directory that HIGHTIDE_TRACE_DIR names; None: no target.
 
-    Raises StartupError where the OTEL_* variables ask for what there is not.
+    Raises StartupError if the OTEL_* variables ask for something that does not exist.
     """
     exporter = os.environ.get(f"OTEL_{signal}_EXPORTER", "").strip().lower()
     if is_switched_off() or exporter == "none":
@@ -88,9 +88,8 @@ def _endpoint_variables(signal: str) -> tuple[str, str]:
 
 
 def resource_of(service: str, instance: str) -> "Resource":
-    """Who a process is, on everything that it reports. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES
-    have the last word, as everywhere.
-    """
+    """The identity of a process, on all its reports. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES take
+    precedence, as everywhere."""
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
     ours = {

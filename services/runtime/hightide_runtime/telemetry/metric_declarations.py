@@ -1,4 +1,4 @@
-"""What a service measures, declared: the names, kinds and units of its metrics, and how they are counted.
+"""The declarations of a service's metrics: their names, kinds and units, and how they are counted.
 
 A service has a table of `MetricDeclaration`s and one function that reads them all, off numbers that it keeps
 anyhow. The
@@ -63,7 +63,7 @@ class MetricDeclaration:
 
     @property
     def prometheus_name(self) -> str:
-        """What it is called in Prometheus. A histogram has `_bucket`, `_sum` and `_count` behind it."""
+        """The metric's name in Prometheus. A histogram has `_bucket`, `_sum` and `_count` after it."""
         name = self.name.replace(".", "_")
         unit = "" if self.unit.startswith("{") else _PROMETHEUS_UNITS[self.unit]
         if unit and not name.endswith(f"_{unit}"):
@@ -93,7 +93,7 @@ def histogram(
 
 
 class Distribution:
-    """What a histogram reports: how many values fell into which bucket.
+    """The content of a histogram: the number of values in each bucket.
 
     One `record` costs 0.2 us, where OpenTelemetry's own histogram costs 5: so it may stand on the data path,
     once a call. Recorded on one thread, read on any.

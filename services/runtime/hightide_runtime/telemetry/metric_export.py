@@ -31,7 +31,8 @@ __all__ = ["Metrics"]
 
 
 class Metrics:
-    """Where a process reports its figures. Mains build one by `set_up` and hand it to whoever has any."""
+    """The reporter of a process's figures. Mains build one by `set_up` and pass it to the parts that have
+    figures."""
 
     def __init__(
         self,
@@ -69,12 +70,12 @@ class Metrics:
 
     @property
     def enabled(self) -> bool:
-        """Whether anybody hears of them: what costs something only for them is not done otherwise."""
+        """Whether any exporter reads the figures: work that only they need is not done otherwise."""
         return bool(self._readers) or self._prometheus is not None
 
     @property
     def prometheus_address(self) -> HostPort | None:
-        """Where Prometheus finds them; the port is a real one where 0 was asked for."""
+        """The address that Prometheus scrapes; the port is the real one if 0 was asked for."""
         return None if self._prometheus is None else self._prometheus.address
 
     def report(self, figures: Sequence[MetricDeclaration], measure: Measure) -> None:

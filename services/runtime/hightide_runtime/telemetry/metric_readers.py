@@ -73,7 +73,7 @@ class Collection:
         return PrometheusEndpoint(listen, registry)
 
     def _collect(self, reader: MetricReader, timeout_millis: float = 0) -> MetricsData:
-        """What a MeterProvider would answer the reader. Always cumulative, as OTLP allows."""
+        """The answer of a MeterProvider to the reader. Always cumulative, as OTLP allows."""
         now_ns = time.time_ns()
         metrics = []
         for source in self._sources:

@@ -1,7 +1,7 @@
-"""Where Prometheus scrapes a process: `GET /metrics`, over plain HTTP, on threads of its own.
+"""The endpoint at which Prometheus scrapes a process: `GET /metrics`, over plain HTTP, on threads of its own.
 
-Few connections at once, each for a short time: who talks slowly, or not at all, holds up nobody but himself,
-and no scrape waits on the event loop.
+It serves few connections at once, each for a short time. A slow or silent client delays only itself, and no
+scrape waits on the event loop.
 """
 
 import contextlib

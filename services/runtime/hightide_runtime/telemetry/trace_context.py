@@ -23,7 +23,7 @@ def current_traceparent() -> str:
 
 
 def traceparent_metadata() -> tuple[tuple[str, str], ...]:
-    """What a call of the control plane carries as its metadata, so that the other process joins the trace."""
+    """The metadata of a call of the control plane, so that the other process joins the trace."""
     traceparent = CURRENT.get()
     return ((METADATA_KEY, traceparent),) if traceparent else ()
 
@@ -50,7 +50,7 @@ def new_root_traceparent() -> str:
 
 
 def is_root(traceparent: str) -> bool:
-    """Whether this is what one of the two above has made: its trace can be carried on by anybody."""
+    """Whether one of the two functions above has made it: any process can carry its trace on."""
     return is_traceparent(traceparent) and _root_of(traceparent[3:35])[36:52] == traceparent[36:52]
 
 

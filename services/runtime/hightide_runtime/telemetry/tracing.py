@@ -86,7 +86,7 @@ class Span:
 
 
 class Telemetry:
-    """Where a process sends its spans. Mains build one by `set_up` and hand it to the shell."""
+    """The sender of a process's spans. Mains build one by `set_up` and pass it to the shell."""
 
     def __init__(self, provider: "TracerProvider | None", ids: "RootIds | None" = None) -> None:
         """For `set_up` and `off`."""
@@ -132,7 +132,7 @@ class Telemetry:
 
     @property
     def enabled(self) -> bool:
-        """Whether spans go anywhere."""
+        """Whether spans are sent anywhere."""
         return self._tracer is not None
 
     @property
@@ -196,7 +196,7 @@ class Telemetry:
 
 
 def _context_of(traceparent: str) -> "Context":
-    """What OpenTelemetry takes as the parent; an empty context, and so a new trace, for no traceparent."""
+    """The parent in OpenTelemetry's form; without a traceparent, an empty context, and so a new trace."""
     from opentelemetry.context import Context
     from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 

@@ -390,7 +390,7 @@ class PartitionZnode:
 
 
 class RecoveredLog(NamedTuple):
-    """What a broker still has of a partition after it may have lost the end of its log."""
+    """The rest of a partition on a broker that may have lost the end of its log."""
 
     broker_id: int
     leader_epoch: int

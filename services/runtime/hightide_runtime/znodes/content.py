@@ -1,7 +1,7 @@
-"""What is inside of a znode: JSON objects, written tersely and read with suspicion.
+"""The content of a znode: JSON objects, written tersely and read with suspicion.
 
-What another process or a hand wrote is input from outside: `Fields` checks whatever it is asked for and
-raises `ZnodeGarbage`.
+Another process or a person may have written it, so it is input from outside: `Fields` checks each requested
+value and raises `ZnodeGarbage`.
 """
 
 import json
@@ -32,7 +32,8 @@ def dump(content: Json) -> bytes:
 
 
 def external_fields(host: str, port: int) -> Json:
-    """Where clients from outside reach a process, as fields of its znode; none where they do not."""
+    """The address of a process for clients from outside, as fields of its znode; none if it has no such
+    address."""
     return {"external_host": host, "external_port": port} if host else {}
 
 

@@ -46,7 +46,8 @@ METADATA_MAX_CHARACTERS: Final = 4096
 
 
 def is_legal_group_name(name: str) -> bool:
-    """Whether `name` may be that of a group, a consumer or an instance: as topics are called."""
+    """Whether `name` is allowed for a group, a consumer or an instance; the rules are those of topic
+    names."""
     return is_legal_topic_name(name)
 
 
@@ -93,7 +94,7 @@ class CoordinatorZnode:
 
     @staticmethod
     def path(shard: int, shard_count: int) -> str:
-        """Where the coordinator of this shard stands."""
+        """The path of this shard's coordinator."""
         return "/consumers/coordinator" if shard_count == 1 else f"{COORDINATORS}/{shard}"
 
     def encode(self) -> bytes:
@@ -131,7 +132,7 @@ class CoordinatorEpochZnode:
 
     @staticmethod
     def path(shard: int, shard_count: int) -> str:
-        """Where the epoch of this shard stands."""
+        """The path of this shard's epoch."""
         return "/consumers/coordinator_epoch" if shard_count == 1 else f"{COORDINATOR_EPOCHS}/{shard}"
 
     def encode(self) -> bytes:
@@ -154,7 +155,7 @@ class GroupZnode:
 
     @staticmethod
     def path(group: str) -> str:
-        """Where the group stands."""
+        """The path of the group."""
         assert is_legal_group_name(group), group
         return f"{GROUPS}/{group}"
 
@@ -193,7 +194,7 @@ class OwnerZnode:
 
     @classmethod
     def path(cls, group: str, topic: str, partition: int) -> str:
-        """Where the owner of a partition stands."""
+        """The path of a partition's owner."""
         assert is_legal_topic_name(topic), topic
         return f"{cls.parent(group)}/{topic}/{partition}"
 
@@ -247,7 +248,7 @@ class OffsetZnode:
 
     @classmethod
     def path(cls, group: str, topic: str, partition: int) -> str:
-        """Where the committed offset of a partition stands."""
+        """The path of a partition's committed offset."""
         assert is_legal_topic_name(topic), topic
         return f"{cls.parent(group)}/{topic}/{partition}"
 

@@ -1,4 +1,4 @@
-"""What a topic may be called: a name never becomes a path anywhere but in ZooKeeper, and is safe there."""
+"""The allowed names of topics: a name becomes a path only in ZooKeeper, and is safe there."""
 
 import re
 
