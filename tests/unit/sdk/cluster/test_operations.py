@@ -129,7 +129,7 @@ def test_without_a_controller_the_budget_ends_with_a_typed_error() -> None:
 def test_brokers_that_answered_are_not_called_silent_for_a_last_call_that_the_budget_cut_short() -> None:
     """`cluster health` took a cluster without a controller for one without brokers."""
 
-    def answer(call: Call[Any]) -> Answer:
+    def answer(call: Call[Any]) -> Any:
         if world.now_ms + 500 < 5_000:
             world.now_ms += 500
             return metadata([1])
