@@ -21,8 +21,9 @@ from hightide_broker.storage import BatchPlace, DamagedLog, StorageError
 log = logging.getLogger(__name__)
 
 PIECE_BYTES: Final = 256 * 1024
-"""What is read at once. A smaller piece counts as so many bytes: each costs a turn of a thread and perhaps a
-call to the leader, and ten thousand small logs are ten thousand pieces."""
+LOG_BYTES_MIN: Final = 1024 * 1024
+"""A smaller log counts as so many bytes: a check costs turns of a thread and perhaps a call to the leader.
+That is 2.5 ms of CPU time, and ten thousand small logs cost ten thousand times as much."""
 FIRST_PASS_S: Final = 60.0
 """The longest time before the first pass after a start."""
 
@@ -104,6 +105,7 @@ class Scrub:
     async def _check(self, replica: HostedReplica) -> None:
         loop, at_rest = asyncio.get_running_loop(), replica.log.at_rest
         place: BatchPlace | None = None
+        checked_bytes = 0
         while True:
             base_offset = replica.log.log_start_offset if place is None else place.offset
             try:
@@ -115,14 +117,16 @@ class Scrub:
                 log.debug("%s is not checked: %s", replica, error)
                 return
             self.checked_bytes += size_bytes
+            checked_bytes += size_bytes
             if size_bytes and self._comparison is not None:
                 end_offset = replica.log.log_end_offset if place is None else place.offset
                 await self._comparison.compare(replica, base_offset, end_offset, size_bytes)
-            await asyncio.sleep(pause_s(size_bytes, self._settings.bytes_per_s))
+            counted_bytes = size_bytes if place is not None else size_bytes + missing_bytes(checked_bytes)
+            await asyncio.sleep(counted_bytes / self._settings.bytes_per_s)
             if place is None:
                 return
 
 
-def pause_s(size_bytes: int, bytes_per_s: int) -> float:
-    """How long to wait behind a piece of so many bytes, so that a pass keeps to `bytes_per_s`."""
-    return max(size_bytes, PIECE_BYTES) / bytes_per_s
+def missing_bytes(checked_bytes: int) -> int:
+    """What a log of so many bytes counts beyond them."""
+    return max(0, LOG_BYTES_MIN - checked_bytes)

@@ -20,7 +20,7 @@ from hightide_broker.core.events import LeaderAndIsrDecided, StopRequested
 from hightide_broker.core.machine import step
 from hightide_broker.core.replica import Replica, ReplicaSettings
 from hightide_broker.directories.healing import Healing
-from hightide_broker.directories.scrub import PIECE_BYTES, Scrub, ScrubSettings, pause_s
+from hightide_broker.directories.scrub import LOG_BYTES_MIN, Scrub, ScrubSettings, missing_bytes
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.storage import DamagedLog, DirectorySettings, LogSettings, StorageError
 from hightide_local.histories.waiting import aio_wait_until
@@ -327,6 +327,5 @@ def test_damage_to_what_this_broker_does_not_run_concerns_nobody(tmp_path: Path)
 
 def test_a_pass_over_many_small_logs_is_as_slow_as_one_over_large_ones() -> None:
     """A broker with 10,000 logs of one record each was busy for a tenth of its time while it was checked."""
-    rate = 4 * PIECE_BYTES
-    assert pause_s(2 * PIECE_BYTES, rate) == 0.5
-    assert pause_s(100, rate) == pause_s(PIECE_BYTES, rate) == 0.25
+    assert missing_bytes(100) == LOG_BYTES_MIN - 100
+    assert missing_bytes(LOG_BYTES_MIN) == missing_bytes(10 * LOG_BYTES_MIN) == 0
