@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 from sim.checkers import Violation
+from sim.checkers.high_watermark import HighWatermark
 from sim.world import World
 from sim.zookeeper import STATE, Put, Stored
 
@@ -93,3 +94,24 @@ def test_a_checker_sees(tamper: Callable[[World], None], invariant: str) -> None
     with pytest.raises(Violation) as found:
         world.check()
     assert found.value.invariant == invariant
+
+
+def test_what_was_shown_may_change_only_where_as_many_disks_lost_it_as_have_it_by_promise() -> None:
+    world = World()
+    world.start()
+    world.produce(1)
+    world.settle()
+    world.advance(1)
+    world.settle()
+    (shown,) = world.acked.values()
+    judge = HighWatermark(world)
+    judge._remember(1, [shown], 0)
+    for broker_id in range(1, world.promised_copies):
+        world.lost(broker_id, [shown])
+    other = (shown[0] + 1, shown[1] + 1)
+    with pytest.raises(Violation, match="they were shown"):
+        judge._remember(1, [other], 0)
+    world.lost(world.promised_copies, [shown])
+    judge._remember(1, [other], 0)
+    with pytest.raises(Violation, match="they were shown"):
+        judge._remember(1, [shown], 0)
