@@ -26,6 +26,7 @@ from hightide.errors import ClosedError, CorruptBatchError, InternalError, Inval
 from hightide.group_seat import GroupSeat
 from hightide.records import Record, TopicPartition
 from hightide.transport.driver import Driver, now_ms
+from hightide.transport.notices import log_notice
 from hightide.transport.running import run
 from hightide.transport.transport import Transport
 
@@ -111,7 +112,7 @@ class Consumer:
         self._seen = LeadersSeen()
         names = () if group_settings is not None else topic_streams(topics)
         self._core = ConsumerCore(self._settings, Cluster(self._bootstrap, self._seen), names, Random())
-        self._in_delivery = RecordsInDelivery(self._core)
+        self._in_delivery = RecordsInDelivery(self._core, log_notice)
         self._transport = Transport(client_id)
         self._seat: GroupSeat | None = None
         if group_settings is not None:

@@ -20,7 +20,6 @@ from hightide.errors import (
     UnknownTopicError,
 )
 from hightide.producer_key import ProducerKey
-from hightide.producing import at_exit
 from hightide.producing.arrow_rows import by_partition, cut, rows_of
 from hightide.producing.delivery import BulkDelivery, Delivery
 from hightide.producing.lane import Lane, TopicLanes
@@ -29,6 +28,7 @@ from hightide.producing.pending_batch import RECORD_OVERHEAD_BYTES, PendingBatch
 from hightide.producing.producer_core import ProducerCore
 from hightide.producing.producer_settings import Acks, CompressionName, ProducerSettings
 from hightide.producing.record_checks import as_bytes, checked_headers, checked_timestamp
+from hightide.transport import at_exit
 from hightide.transport.driver import Driver, now_ms, run_callbacks
 from hightide.transport.transport import Transport
 

@@ -24,6 +24,7 @@ from hightide.errors import ClosedError, HightideError
 from hightide.records import TopicPartition
 from hightide.transport.driver import decoded as decoded_outcome
 from hightide.transport.driver import now_ms
+from hightide.transport.notices import log_notice
 from hightide.transport.transport import Transport
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class RangeReader:
         self._cluster = Cluster(bootstrap_addresses(bootstrap))
         self._lock = threading.Lock()
         self._transport = Transport(client_id)
-        self._corrupt = CorruptBatches(on_corrupt_batch)
+        self._corrupt = CorruptBatches(on_corrupt_batch, log_notice)
         self._closed = False
 
     def read(

@@ -209,7 +209,7 @@ def test_a_result_that_is_not_there_yet_is_a_timeout(hightide_cluster: LocalClus
 
 def test_a_program_that_does_not_close_still_delivers(hightide_cluster: LocalCluster, topic: str) -> None:
     program = (
-        "import sys; from hightide import Producer; from hightide.producing import at_exit;"
+        "import sys; from hightide import Producer; from hightide.transport import at_exit;"
         "at_exit.LAST_MOMENT_S = 30.0;"
         "producer = Producer(sys.argv[1], linger_ms=60_000);"
         "producer.send(sys.argv[2], b'last words')"
@@ -228,7 +228,7 @@ def test_a_program_that_does_not_close_still_delivers(hightide_cluster: LocalClu
 
 def test_a_program_that_cannot_deliver_says_how_many_records_were_lost() -> None:
     program = (
-        "from hightide import Producer; from hightide.producing import at_exit; at_exit.LAST_MOMENT_S = 0.2\n"
+        "from hightide import Producer; from hightide.transport import at_exit; at_exit.LAST_MOMENT_S = 0.2\n"
         "from hightide.v1.broker_service_pb2 import GetMetadataResponse as G\n"
         "producer = Producer('127.0.0.1:1', linger_ms=60_000)\n"
         "answer = G(topics=[dict(topic='t', topic_id=bytes(16), partitions=[dict(leader=-1)])])\n"

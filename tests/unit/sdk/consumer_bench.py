@@ -8,6 +8,7 @@ import pyarrow as pa
 from hightide.batch import body
 from hightide.batch.header import parse, stamp
 from hightide.calls.call import Call, Method
+from hightide.calls.notice import Level
 from hightide.cluster.metadata import Cluster
 from hightide.consuming.consumer_core import ConsumerCore
 from hightide.consuming.consumer_settings import ConsumerSettings
@@ -63,6 +64,10 @@ class ConsumerBench:
             self, "pending", []
         )
         return [call for call in found if call.method is not Method.GET_METADATA]
+
+    def warned(self) -> str:
+        """All that the core wants to be logged as a warning."""
+        return "\n".join(each.text for each in self.core.notices if each.level is Level.WARNING)
 
     def started_at(self, offset: int) -> "ConsumerBench":
         """The look-up of the first offset is answered."""

@@ -61,7 +61,7 @@ class GroupBench:
         )
         read_with = ConsumerSettings(offset_reset=offset_reset)  # type: ignore[arg-type]
         self.consumer = ConsumerCore(read_with, Cluster(("boot:9",)), (), Random(1))
-        self.in_delivery = RecordsInDelivery(self.consumer)
+        self.in_delivery = RecordsInDelivery(self.consumer, self.consumer.notices.append)
         self.core = GroupCore(
             self.group, self.consumer, self.in_delivery, Random(1), tells_revoked=tells_revoked
         )

@@ -11,6 +11,7 @@ from hightide.consuming.corrupt_batches import CorruptBatches, OnCorruptBatch
 from hightide.consuming.fetch_position import FetchedBatch
 from hightide.range_reader import RangeBatch
 from hightide.records import TopicPartition
+from hightide.transport.notices import log_notice
 from hightide_spark.core.ranges import LogRange
 from hightide_spark.core.source_options import batch_options
 from hightide_spark.errors import CorruptBatchReadError
@@ -40,7 +41,7 @@ class PoisonedLog:
     ) -> Iterator[RangeBatch]:
         self.reads += 1
         assert self.reads < 3, "it reads on for ever"
-        corrupt = CorruptBatches("fail")
+        corrupt = CorruptBatches("fail", log_notice)
         good = good_batch(topic_id, partition, [b"a", b"b"])
         for base_offset, sent in ((0, good), (2, good), (4, poison(topic_id, partition))):
             batch = bytearray(sent)

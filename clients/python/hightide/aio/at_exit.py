@@ -5,7 +5,7 @@ from hightide.producing.producer_core import ProducerCore
 
 
 class LoopIsGone:
-    """A producer whose loop has ended, as `hightide.producing.at_exit` watches it: nothing can be sent any
+    """A producer whose loop has ended, as `hightide.transport.at_exit` watches it: nothing can be sent any
     more, only counted."""
 
     def __init__(self, core: ProducerCore) -> None:

@@ -27,6 +27,7 @@ from hightide.consuming.fetched_records import RecordsInDelivery, gather
 from hightide.errors import ClosedError, CorruptBatchError, InternalError, InvalidArgumentError
 from hightide.records import Record, TopicPartition
 from hightide.transport.driver import now_ms
+from hightide.transport.notices import log_notice
 from hightide.transport.transport import AioTransport
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class Consumer:
         self._seen = LeadersSeen()
         names = () if group_settings is not None else topic_streams(topics)
         self._core = ConsumerCore(self._settings, Cluster(self._bootstrap, self._seen), names, Random())
-        self._in_delivery = RecordsInDelivery(self._core)
+        self._in_delivery = RecordsInDelivery(self._core, log_notice)
         self._transport = AioTransport(client_id)
         self._seat: GroupSeat | None = None
         if group_settings is not None:

@@ -13,6 +13,7 @@ from hightide.aio.loop_condition import LoopCondition
 from hightide.calls.call import STREAM_ENDED, Call, StreamCall, StreamEnded
 from hightide.errors import AddressUnreachableError, HightideError
 from hightide.transport.driver import Core, now_ms, run_callbacks
+from hightide.transport.notices import log_notice
 from hightide.transport.streams import AioStream
 from hightide.transport.transport import AioTransport
 
@@ -69,6 +70,8 @@ class Driver:
         self._notify()
 
     def _report(self, *, is_last: bool = False) -> None:
+        while self._core.notices:
+            log_notice(self._core.notices.popleft())
         if self._is_traced and (facts := self._core.facts(is_last=is_last)):
             self._reporter.report(facts, now_ms())
 

@@ -56,7 +56,8 @@ class GroupCore:
         self.settings = settings
         self.consumer = consumer
         self.ownership = Ownership(consumer, in_delivery, tells_revoked=tells_revoked)
-        self.membership = Membership(settings, self.ownership, consumer.seeker, random)
+        self.notices = consumer.notices
+        self.membership = Membership(settings, self.ownership, consumer.seeker, random, self.notices)
         self.wake_at_ms: float | None = None
         self.cancelled: list[Call[Any]] = []
         self.callbacks: list[Callable[[], object]] = []

@@ -16,13 +16,14 @@ its answer; all others are lost. A consumer that is closed sends a goodbye with 
 until the stream ends with OK: they are durable then (§11, two steps).
 """
 
-import logging
+from collections import deque
 from enum import Enum, auto
 from random import Random
 from typing import Any, Final
 
 from hightide.calls.backoff import Backoff
 from hightide.calls.call import Call, Method, StreamCall, StreamEnded
+from hightide.calls.notice import Level, Notice
 from hightide.cluster.leader_waits import SAMPLE_MAX, GroupOrder
 from hightide.cluster.metadata import MetadataSeeker
 from hightide.consumer_group.ownership import Ownership, StopOrder
@@ -50,8 +51,6 @@ from hightide.v1.coordinator_service_pb2 import (
     StartFetcherAnswer,
     StopFetcherAnswer,
 )
-
-log = logging.getLogger("hightide.consumer")
 
 # Between attempts to register, from the first to the longest; each is shortened by up to a half at random, so
 # that the consumers of a coordinator that died do not all come at once.
@@ -112,7 +111,12 @@ class Membership:
     """The membership of one consumer in a group."""
 
     def __init__(
-        self, settings: GroupSettings, ownership: Ownership, seeker: MetadataSeeker, random: Random
+        self,
+        settings: GroupSettings,
+        ownership: Ownership,
+        seeker: MetadataSeeker,
+        random: Random,
+        notices: deque[Notice],
     ) -> None:
         self.settings = settings
         self.ownership = ownership
@@ -126,6 +130,7 @@ class Membership:
         self.wake_at_ms: float | None = None
         self._seeker = seeker
         self._random = random
+        self._notices = notices
         self._call: RegisterCall | None = None
         self._named: str | None = None
         self._unreachable: tuple[str, float] | None = None
@@ -312,20 +317,17 @@ class Membership:
     def _abandon(self, now_ms: float, why: str) -> None:
         """End the stream from this side, and look up the coordinator again."""
         assert self._call is not None, "there is a stream"
-        log.warning("%s: the coordinator at %s %s", self._name, self._call.address, why)
+        self._note(Level.WARNING, f"the coordinator at {self._call.address} {why}")
         self.cancelled.append(self._call)
         self._disconnected(CoordinatorUnavailableError(f"the coordinator {why}"), now_ms)
 
-    @property
-    def _name(self) -> str:
-        return f"group {self.settings.group}, consumer {self.consumer_id or '(new)'}"
+    def _note(self, level: Level, text: str) -> None:
+        who = f"group {self.settings.group}, consumer {self.consumer_id or '(new)'}"
+        self._notices.append(Notice("hightide.consumer", level, f"{who}: {text}"))
 
     def _give_up_leaving(self) -> None:
-        log.warning(
-            "%s: no goodbye was possible within %g s; what was not committed is read again",
-            self._name,
-            LEAVE_TIMEOUT_MS / 1000,
-        )
+        within = f"within {LEAVE_TIMEOUT_MS / 1000:g} s"
+        self._note(Level.WARNING, f"no goodbye was possible {within}; what was not committed is read again")
         if self._call is not None:
             self.cancelled.append(self._call)
             self._call = None
@@ -409,7 +411,7 @@ class Membership:
                 ]
                 self._note_order(True, started, message.generation, message.traceparent, now_ms, now_ms)
             case _:
-                log.warning("%s: the coordinator sent something that this version does not know", self._name)
+                self._note(Level.WARNING, "the coordinator sent something that this version does not know")
 
     def _note_order(
         self,
@@ -482,7 +484,7 @@ class Membership:
             self._taken_until_ms = None
         if isinstance(error, UnknownMemberError):
             # It was declared dead: others own its partitions by now. It begins anew, under a new id.
-            log.warning("%s: %s", self._name, error)
+            self._note(Level.WARNING, str(error))
             self.ownership.lose_all()
             self.member_id = ""
         elif isinstance(error, SessionTimedOutError) and self.state is MembershipState.MEMBER:
@@ -490,7 +492,7 @@ class Membership:
             self._was_silent = True
             self.ownership.interrupt()
         elif self._is_final(error, now_ms):
-            log.error("%s: refused: %s", self._name, error)
+            self._note(Level.ERROR, f"refused: {error}")
             self.ownership.lose_all()
             self._call = None
             self._refused_with = error
@@ -505,7 +507,7 @@ class Membership:
             # A predecessor that died is declared dead within the session timeout; one that is still there
             # after that is alive.
             if self._taken_until_ms is None:
-                log.warning("%s: %s", self._name, error)
+                self._note(Level.WARNING, str(error))
                 self._taken_until_ms = now_ms + self.settings.session_timeout_ms
             return now_ms >= self._taken_until_ms
         if isinstance(error, InvalidRequestError | AnswerOutOfTurnError):
@@ -528,7 +530,7 @@ class Membership:
         self._become(MembershipState.SEEKING)
         self._named = None
         if was_member:
-            log.info("%s: the stream to the coordinator ended: %s", self._name, error)
+            self._note(Level.INFO, f"the stream to the coordinator ended: {error}")
             if now_ms - self._registered_ms >= STEADY_MS:
                 self._attempts = 0
         if isinstance(error, NotCoordinatorError):

@@ -10,12 +10,13 @@ keeps the position, asks for news of the leader and tries again. A permanent err
 error, and raised.
 """
 
-import logging
+from collections import deque
 from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any, Final
 
 from hightide.calls.call import Call
+from hightide.calls.notice import Level, Notice
 from hightide.cluster.leader_waits import LeaderWaits, TracedCore, hung_since
 from hightide.cluster.metadata import (
     RETRY,
@@ -49,8 +50,6 @@ from hightide.records import TopicPartition
 from hightide.v1 import errors_pb2
 from hightide.v1.broker_service_pb2 import ListOffsetsRequest
 
-log = logging.getLogger("hightide.consumer")
-
 _GONE: Final = (UnknownTopicError, UnknownPartitionError, InconsistentTopicIdError)
 
 # A second long poll to a leader is allowed for partitions that were left out of the first, so that they do
@@ -77,6 +76,7 @@ class ConsumerCore(ReadAhead, TracedCore):
         self.wake_at_ms: float | None = None
         self.cancelled: list[Call[Any]] = []
         self.callbacks: list[Callable[[], object]] = []
+        self.notices: deque[Notice] = deque()
         self._topics = tuple(dict.fromkeys(topics))
         self._fetches: dict[FetchCall, None] = {}
         self._calls_to: dict[str, int] = {}
@@ -408,7 +408,8 @@ class ConsumerCore(ReadAhead, TracedCore):
             return
         self.drop(position.partition)
         if not position.part(fetched.diverging_end_offset, fetched.diverging_epoch, fetched.log_start_offset):
-            log.info("%s; nothing of it was handed out, offset %d is next", error, position.fetch_offset)
+            text = f"{error}; nothing of it was handed out, offset {position.fetch_offset} is next"
+            self.notices.append(Notice("hightide.consumer", Level.INFO, text))
         self.wants_poll = True
 
     def _goes_back(self, position: FetchPosition) -> bool:
@@ -422,7 +423,8 @@ class ConsumerCore(ReadAhead, TracedCore):
             "the leader parts from them"
         )
         if self.settings.offset_reset != "error":
-            log.warning("%s: %s; going back to offset %d", position.partition, lost, position.fetch_offset)
+            text = f"{position.partition}: {lost}; going back to offset {position.fetch_offset}"
+            self.notices.append(Notice("hightide.consumer", Level.WARNING, text))
             if self.on_gone_back is not None and position.fetch_offset is not None:
                 self.on_gone_back(position.partition, position.fetch_offset)
             return True
@@ -497,13 +499,12 @@ class ConsumerCore(ReadAhead, TracedCore):
         if self.settings.offset_reset == "error":
             position.error = error
             return
-        log.warning(
-            "%s: offset %d is out of range (retention has passed it, or it was never written); "
-            "going on at the %s offset, as offset_reset says",
-            position.partition,
-            position.fetch_offset,
-            self.settings.offset_reset,
+        text = (
+            f"{position.partition}: offset {position.fetch_offset} is out of range (retention has passed it, "
+            f"or it was never written); going on at the {self.settings.offset_reset} offset, "
+            "as offset_reset says"
         )
+        self.notices.append(Notice("hightide.consumer", Level.WARNING, text))
         fell_from = position.fetch_offset
         position.reset(self._reset_to())
         position.fell_from = fell_from

@@ -9,14 +9,14 @@ whose CRC does not fit its bytes is a different case. It was good when it was wr
 hold it whole; to leave it out would lose records that were acknowledged. That is an error under each policy.
 """
 
-import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from hightide.batch import body, header
 from hightide.batch.errors import BatchError
+from hightide.calls.notice import Level, Notice
 from hightide.consuming.fetch_position import FetchedBatch
 from hightide.errors import CorruptBatchError, InvalidArgumentError, UnreadableBatchError
 from hightide.records import TopicPartition
@@ -24,8 +24,6 @@ from hightide.records import TopicPartition
 OnCorruptBatch = Literal["fail", "skip"]
 
 _POLICIES: Final = ("fail", "skip")
-
-log = logging.getLogger("hightide.consumer")
 
 
 def check_policy(policy: str) -> None:
@@ -46,8 +44,10 @@ class SkippedBatches:
 class CorruptBatches:
     """The batches that one reader has left out. Thread-safe."""
 
-    def __init__(self, policy: OnCorruptBatch) -> None:
+    def __init__(self, policy: OnCorruptBatch, report: Callable[[Notice], None]) -> None:
+        """`report` is told of each batch that is left out."""
         self._policy = policy
+        self._report = report
         self._skipped: dict[TopicPartition, SkippedBatches] = {}
         self._lock = threading.Lock()
 
@@ -59,14 +59,15 @@ class CorruptBatches:
 
     def opened(self, chunk: FetchedBatch, policy: OnCorruptBatch | None = None) -> Any:
         """The wanted rows of a chunk, over the received bytes, or None if the chunk is left out, which is
-        counted and logged. Called once for each chunk. Raises CorruptBatchError, UnreadableBatchError."""
+        counted and reported. Called once for each chunk. Raises CorruptBatchError, UnreadableBatchError."""
         try:
             return _rows(chunk)
         except UnreadableBatchError as error:
             if (policy or self._policy) == "fail":
                 raise
             self._count(chunk)
-            log.warning("%s: left out, as on_corrupt_batch says", error.message)
+            text = f"{error.message}: left out, as on_corrupt_batch says"
+            self._report(Notice("hightide.consumer", Level.WARNING, text))
         return None
 
     def _count(self, chunk: FetchedBatch) -> None:

@@ -5,13 +5,14 @@ A chunk is decoded whole. The rest of it stays here, so that poll(), iteration a
 and each goes on where the last one stopped.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from hightide.batch import body
+from hightide.calls.notice import Notice
 from hightide.consuming.corrupt_batches import CorruptBatches
 from hightide.consuming.fetch_position import FetchedBatch
 from hightide.consuming.read_ahead import ReadAhead
@@ -32,9 +33,9 @@ ARROW_SCHEMA_WITH_HEADERS: Final = ARROW_SCHEMA.append(pa.field("headers", body.
 class RecordsInDelivery:
     """The rest of the chunk that is being returned. Needs no lock, because one thread uses the consumer."""
 
-    def __init__(self, core: ReadAhead) -> None:
+    def __init__(self, core: ReadAhead, report: Callable[[Notice], None]) -> None:
         self._core = core
-        self.corrupt = CorruptBatches(core.settings.on_corrupt_batch)
+        self.corrupt = CorruptBatches(core.settings.on_corrupt_batch, report)
         self._chunk: FetchedBatch | None = None
         self._records: list[Record] = []
         self._at = 0

@@ -11,13 +11,14 @@ fail, or go back into their lane, in order. News about leaders come from the bro
 `MetadataSeeker`.
 """
 
-import logging
+from collections import deque
 from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, Final
 
 from hightide.batch.header import SEQUENCES
 from hightide.calls.call import Call
+from hightide.calls.notice import Level, Notice
 from hightide.cluster.leader_waits import LeaderWaits, TracedCore, hung_since
 from hightide.cluster.metadata import RETRY, Cluster, Leader, MetadataSeeker
 from hightide.cluster.silent_leaders import SilentLeaders
@@ -48,8 +49,6 @@ from hightide.v1.broker_service_pb2 import (
     ProducePartitionResult,
     ProduceResponse,
 )
-
-log = logging.getLogger("hightide.producer")
 
 # Below the size that servers accept in one message (16 MiB), and small enough that one partition's batch does
 # not delay another's.
@@ -98,6 +97,7 @@ class ProducerCore(Accumulator, TracedCore):
         self._silent = SilentLeaders(self.seeker, SLOW_CALL_MS, random)
         self.wake_at_ms: float | None = None
         self.cancelled: list[Call[Any]] = []
+        self.notices: deque[Notice] = deque()
         self._calls: dict[ProduceCall, None] = {}
         self._identity = IdentitySeeker(self.seeker, _given_identity(settings))
         self._waits = LeaderWaits()
@@ -361,9 +361,8 @@ class ProducerCore(Accumulator, TracedCore):
             case RefusedBatchAction.RETRY:
                 self._retry(lane, batch, error, now_ms)
             case RefusedBatchAction.RENUMBER:
-                log.warning(
-                    "%s-%d: %s; going on under a new producer id", lane.topic, lane.partition, error.message
-                )
+                text = f"{lane.topic}-{lane.partition}: {error.message}; going on under a new producer id"
+                self.notices.append(Notice("hightide.producer", Level.WARNING, text))
                 self._start_reset(lane, error)
                 self._retry(lane, batch, error, now_ms)
             case RefusedBatchAction.SPLIT:

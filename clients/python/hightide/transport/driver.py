@@ -9,13 +9,16 @@ import logging
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
 from hightide import tracing
 from hightide.calls.call import Call, StreamCall, StreamEnded
+from hightide.calls.notice import Notice
 from hightide.cluster.leader_waits import Fact
 from hightide.errors import HightideError
+from hightide.transport.notices import log_notice
 from hightide.transport.streams import Stream
 from hightide.transport.transport import Transport
 
@@ -32,6 +35,7 @@ class Core(Protocol):
     wake_at_ms: float | None
     cancelled: list[Call[Any]]
     callbacks: list[Callable[[], object]]
+    notices: deque[Notice]
 
     def be_traced(self) -> None:
         """Note the facts that spans are made of, because spans may be recorded. Called before the first
@@ -135,6 +139,8 @@ class Driver:
             facts = self._core.facts() if self._is_traced else []
             if outcomes:
                 self._changed.notify_all()
+        while self._core.notices:
+            log_notice(self._core.notices.popleft())
         for call in cancelled:
             future = self._under_way.get(call)
             if future is not None:

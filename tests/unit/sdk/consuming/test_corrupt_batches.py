@@ -13,6 +13,7 @@ from hightide.consuming.fetch_position import FetchedBatch
 from hightide.consuming.fetched_records import RecordsInDelivery, gather
 from hightide.consuming.range_core import RangeReadSettings
 from hightide.errors import CorruptBatchError, InvalidArgumentError, UnreadableBatchError
+from hightide.transport.notices import log_notice
 from unit.sdk.consumer_bench import P0, ConsumerBench, batch, offsets
 from unit.sdk.producer_bench import TOPIC_ID
 
@@ -28,7 +29,7 @@ def poison_at(base_offset: int) -> bytes:
 def fetched(batches: Sequence[bytes], **settings: Any) -> tuple[ConsumerBench, RecordsInDelivery]:
     bench = ConsumerBench(**settings).started_at(0)
     bench.answer(bench.fetch(), *batches)
-    return bench, RecordsInDelivery(bench.core)
+    return bench, RecordsInDelivery(bench.core, log_notice)
 
 
 @pytest.mark.parametrize("second", [batch(7, 2), batch(2, 4)], ids=["leaves a gap", "overlaps"])
@@ -89,7 +90,7 @@ def test_told_to_skip_it_is_left_out_counted_and_logged_once(caplog: pytest.LogC
 def test_only_the_records_that_were_wanted_count() -> None:
     bench = ConsumerBench(on_corrupt_batch="skip").started_at(1)
     bench.answer(bench.fetch(), poison_at(0))
-    in_delivery = RecordsInDelivery(bench.core)
+    in_delivery = RecordsInDelivery(bench.core, log_notice)
     begin(bench, in_delivery)
     in_delivery.settle()
     assert bench.core.positions[P0].position == 2

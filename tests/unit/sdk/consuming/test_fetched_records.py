@@ -6,13 +6,14 @@ import pyarrow as pa
 from hightide.batch.header import parse
 from hightide.consuming.fetched_records import ARROW_SCHEMA, RecordsInDelivery, gather
 from hightide.records import Record
+from hightide.transport.notices import log_notice
 from unit.sdk.consumer_bench import P0, ConsumerBench, batch
 
 
 def fetched(*batches: bytes) -> tuple[ConsumerBench, RecordsInDelivery]:
     bench = ConsumerBench().started_at(parse(batches[0], 0).base_offset if batches else 0)
     bench.answer(bench.fetch(), *batches)
-    return bench, RecordsInDelivery(bench.core)
+    return bench, RecordsInDelivery(bench.core, log_notice)
 
 
 def begin(bench: ConsumerBench, in_delivery: RecordsInDelivery) -> None:

@@ -1,7 +1,6 @@
 """A consumer says in which epoch it read its last record, and goes back or says it when the leader lost it
 (KIP-320)."""
 
-import logging
 from typing import Any
 
 import pytest
@@ -83,15 +82,14 @@ def test_what_is_committed_comes_with_the_epoch_of_the_record_below_it() -> None
     assert epochs == [-1, 1, 1, 3, 3, 4, 4]
 
 
-def test_it_goes_back_to_where_both_agree_and_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_it_goes_back_to_where_both_agree_and_says_so() -> None:
     bench = has_read(offset_reset="latest")
     part(bench, bench.fetch(), 14, 3)
     call = bench.fetch()
     assert asked(call) == (14, 3)
-    with caplog.at_level(logging.WARNING):
-        bench.answer(call, written_in(5, 14, 6))
-    assert "records from offset 14 to 29, which were read, are lost" in caplog.text
-    assert "going back to offset 14" in caplog.text
+    bench.answer(call, written_in(5, 14, 6))
+    assert "records from offset 14 to 29, which were read, are lost" in bench.warned()
+    assert "going back to offset 14" in bench.warned()
     assert offsets(bench.chunks()) == [(14, 20)]
     assert asked(bench.fetch()) == (20, 5)
 
@@ -178,31 +176,27 @@ def test_what_waits_of_other_partitions_stays() -> None:
     assert [(chunk.partition, chunk.next_offset) for chunk in bench.chunks()] == [(P1, 10)]
 
 
-def test_a_leader_whose_first_record_is_newer_than_all_that_was_read(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_a_leader_whose_first_record_is_newer_than_all_that_was_read() -> None:
     """Retention deleted the rest: what was read is lost, and there is nowhere further back to go."""
     bench = has_read()
-    with caplog.at_level(logging.WARNING):
-        part(bench, bench.fetch(), 28, -1, log_start_offset=28)
-        call = bench.fetch()
-        assert asked(call) == (28, None)
-        bench.answer(call, written_in(6, 28, 4))
-    assert "going back to offset 28" in caplog.text
+    part(bench, bench.fetch(), 28, -1, log_start_offset=28)
+    call = bench.fetch()
+    assert asked(call) == (28, None)
+    bench.answer(call, written_in(6, 28, 4))
+    assert "going back to offset 28" in bench.warned()
     assert offsets(bench.chunks()) == [(28, 32)]
 
 
-def test_it_never_goes_back_below_the_first_offset(caplog: pytest.LogCaptureFixture) -> None:
+def test_it_never_goes_back_below_the_first_offset() -> None:
     bench = has_read()
-    with caplog.at_level(logging.WARNING):
-        part(bench, bench.fetch(), 30, 3, log_start_offset=30)
-        call = bench.fetch()
-        assert asked(call)[0] == 30
-        bench.answer(call, written_in(6, 30, 4))
-    assert "are lost" in caplog.text, "it has read what is lost, although it goes on where it was"
+    part(bench, bench.fetch(), 30, 3, log_start_offset=30)
+    call = bench.fetch()
+    assert asked(call)[0] == 30
+    bench.answer(call, written_in(6, 30, 4))
+    assert "are lost" in bench.warned(), "it has read what is lost, although it goes on where it was"
 
 
-def test_a_change_of_leader_on_the_way_back_loses_nothing_of_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_change_of_leader_on_the_way_back_loses_nothing_of_it() -> None:
     bench = has_read(offset_reset="error")
     part(bench, bench.fetch(), 14, 3)
     bench.answer(
