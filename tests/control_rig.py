@@ -25,6 +25,7 @@ from hightide_broker.cluster.partition_decisions import (
 from hightide_broker.contract.convert_control import ControlResults
 from hightide_broker.core.events import ProduceArrived
 from hightide_broker.core.fetch_session import LeaderSessions
+from hightide_broker.core.replica import Decision
 from hightide_broker.data.log_start_writer import LogStarts
 from hightide_broker.directories.log_directories import LogDirectories
 from hightide_broker.hosting.control import Control, ControlListeners
@@ -164,7 +165,8 @@ def decision(
     first_epoch: int = 0,
     adding: tuple[int, ...] = (),
 ) -> PartitionDecision:
-    return PartitionDecision(partition, leader, epoch, isr, replicas, version, 5, first_epoch, adding)
+    decided = Decision(5, leader, epoch, isr, replicas, version)
+    return PartitionDecision(partition, decided, first_epoch, adding)
 
 
 def request(

@@ -20,7 +20,7 @@ from hightide_broker.core.isr import next_deadline_ms
 from hightide_broker.core.machine import step
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import UNTOLD_EPOCH, Replica, ReplicaSettings, Role
-from hightide_controller.core.effects import Decision
+from hightide_controller.core.values.partition import LeaderAndIsr
 from sim.disk import Disk, PowerCut
 from sim.messages import (
     KEY,
@@ -502,16 +502,16 @@ class SimBroker:
         for decision in command.decisions:
             refusal = refusal or self._decided(
                 command.controller_epoch,
-                decision,
+                decision.state,
                 decision.replicas,
-                decision.partition_epoch,
+                decision.state.partition_epoch,
             )
         self.world.answer(envelope, CommandAnswer(refusal))
 
     def _decided(
         self,
         controller_epoch: int,
-        decided: Stored | Decision,
+        decided: Stored | LeaderAndIsr,
         replicas: tuple[int, ...],
         partition_epoch: int,
         *,

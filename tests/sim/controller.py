@@ -12,8 +12,9 @@ from hightide_controller.core import invariants
 from hightide_controller.core.brokers.outbox import Delivery, Outbox
 from hightide_controller.core.machine import step
 from hightide_controller.core.state.cluster_state import ClusterState, Role
-from hightide_controller.core.values.partition import LeaderAndIsr, RecoveredLog, TopicPartition
+from hightide_controller.core.values.partition import LeaderAndIsr, TopicPartition
 from hightide_controller.core.values.topic_configs import MIN_INSYNC_REPLICAS
+from hightide_runtime.znodes.recovered_log import RecoveredLog
 from sim.messages import (
     ZOOKEEPER,
     Body,
@@ -245,8 +246,9 @@ class SimController:
                 self.feed(ev.Fenced())
                 return
             for decision in delivery.decisions.values():
-                if body.refusal is Refusal.FENCED_LEADER_EPOCH and decision.leader == broker_id:
-                    self.feed(ev.LeadershipDeclined(NAME, broker_id, broker_epoch, decision.leader_epoch))
+                decided = decision.state
+                if body.refusal is Refusal.FENCED_LEADER_EPOCH and decided.leader == broker_id:
+                    self.feed(ev.LeadershipDeclined(NAME, broker_id, broker_epoch, decided.leader_epoch))
             self.feed(ev.BrokerAcknowledged(broker_id, broker_epoch, delivery.sequence))
             self._send_on(broker_id)
             return

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from hightide_broker.core import effects as fx
 from hightide_broker.core import events as ev
-from hightide_broker.core.isr_state import RecoveredLog
+from hightide_broker.core import replica
 from hightide_broker.core.replica import Replica
-from hightide_controller.core.effects import Decision
+from hightide_controller.core.values.partition import LeaderAndIsr
+from hightide_runtime.znodes.recovered_log import RecoveredLog
 from sim.messages import Command
 from sim.zookeeper import Stored
 
@@ -23,24 +24,24 @@ def is_for_an_earlier_life(command: Command, broker_epoch: int) -> bool:
 
 def as_decided(
     controller_epoch: int,
-    decided: Stored | Decision,
+    decided: Stored | LeaderAndIsr,
     replicas: tuple[int, ...],
     partition_epoch: int,
     now_ms: int,
 ) -> ev.LeaderAndIsrDecided:
     """A decision that was read, or sent."""
-    return ev.LeaderAndIsrDecided(
+    decision = replica.Decision(
         controller_epoch,
         decided.leader,
         decided.leader_epoch,
         decided.isr,
         replicas,
         partition_epoch,
-        now_ms,
         decided.eligible,
         tuple(RecoveredLog(*each) for each in decided.recovered),
         decided.unclean_epoch,
     )
+    return ev.LeaderAndIsrDecided(decision, now_ms)
 
 
 def as_read(stored: Stored, version: int, now_ms: int) -> ev.LeaderAndIsrRead:

@@ -246,7 +246,7 @@ class Assembly:
         await confirm_all(self._directories)
         self._metadata.apply(stored.metadata)
         self._control.controller_epoch = stored.controller_epoch
-        await self._control.decide(None, stored.decisions)
+        await self._control.decide(stored.decisions, is_live=False)
         self._strays.suspect(self._control.not_hosted())
         self._coordinators.start()
         log.info(

@@ -293,13 +293,14 @@ class Shell:
         self.inbox.put(ev.BrokerAcknowledged(broker.broker_id, broker.broker_epoch, sequence))
 
     def _declined(self, broker: ev.Broker, decision: ef.Decision) -> None:
-        name = TopicPartition(decision.topic, decision.partition)
         self.inbox.put(
-            ev.LeadershipDeclined(name, broker.broker_id, broker.broker_epoch, decision.leader_epoch)
+            ev.LeadershipDeclined(
+                decision.name, broker.broker_id, broker.broker_epoch, decision.state.leader_epoch
+            )
         )
 
     def _failed_there(self, broker: ev.Broker, decisions: tuple[ef.Decision, ...]) -> None:
-        replicas = tuple((decision.topic_id, decision.partition) for decision in decisions)
+        replicas = tuple((decision.topic_id, decision.name.partition) for decision in decisions)
         cause = self._traces.causes.new("replicas_failed")
         self.inbox.put(ev.ReplicasFailed(broker.broker_id, broker.broker_epoch, replicas, cause))
 

@@ -19,9 +19,9 @@ from hightide_broker.core.events import (
     SettingsChanged,
     Ticked,
 )
-from hightide_broker.core.isr_state import RecoveredLog
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import ReplicaSettings
+from hightide_runtime.znodes.recovered_log import RecoveredLog
 from unit.broker_core.replica_pair import ReplicaPair
 
 LAG_MS = 10_000

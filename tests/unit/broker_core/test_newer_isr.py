@@ -23,9 +23,9 @@ from hightide_broker.core.events import (
     LeaderAndIsrDecided,
     LeaderAndIsrRead,
 )
-from hightide_broker.core.isr_state import RecoveredLog
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import ReplicaSettings
+from hightide_runtime.znodes.recovered_log import RecoveredLog
 from unit.broker_core.replica_pair import ReplicaPair
 
 TOO_FEW = AnswerProduces(1, Refusal.NOT_ENOUGH_REPLICAS_AFTER_APPEND)

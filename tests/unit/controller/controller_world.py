@@ -248,13 +248,13 @@ class World:
         """A broker never hears of what is not in ZooKeeper, or was not since the controller's last look."""
         assert self.state.is_live(effect.broker_id)
         for decision in effect.decisions:
-            name = TopicPartition(decision.topic, decision.partition)
+            name, decided = decision.name, decision.state
             if decision.topic_id in self.zk.taken_away or name in self.state.storing | self.state.rereading:
                 continue
-            held = self.zookeeper[TopicPartition(decision.topic, decision.partition)]
-            assert self.topics[decision.topic].topic_id == decision.topic_id
-            assert decision.partition_epoch <= held.partition_epoch
-            assert decision.leader_epoch <= held.leader_epoch
+            held = self.zookeeper[name]
+            assert self.topics[name.topic].topic_id == decision.topic_id
+            assert decided.partition_epoch <= held.partition_epoch
+            assert decided.leader_epoch <= held.leader_epoch
 
 
 def _write_all(held: dict[Any, Any], written: Mapping[Any, Any]) -> None:

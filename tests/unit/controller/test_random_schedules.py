@@ -165,8 +165,8 @@ def test_when_everybody_is_back_everything_is_led_and_brokers_know_it(seed: int)
     world = schedule.world
     for name, held in world.zookeeper.items():
         assert held.leader in schedule.up
-        told = [d for d in world.decisions_told_to(held.leader) if d.partition == name.partition]
-        assert told[-1].leader_epoch == held.leader_epoch
+        told = [d for d in world.decisions_told_to(held.leader) if d.name.partition == name.partition]
+        assert told[-1].state.leader_epoch == held.leader_epoch
 
 
 @settings(deadline=None)
@@ -179,8 +179,8 @@ def test_a_leader_epoch_never_names_two_leaders(seed: int, turns: int) -> None:
     named: dict[tuple[int, int], int] = {}
     for sent in schedule.world.told:
         for decision in sent.decisions:
-            key = (decision.partition, decision.leader_epoch)
-            assert named.setdefault(key, decision.leader) == decision.leader
+            key, leader = (decision.name.partition, decision.state.leader_epoch), decision.state.leader
+            assert named.setdefault(key, leader) == leader
 
 
 @settings(deadline=None)

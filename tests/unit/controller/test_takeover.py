@@ -69,7 +69,7 @@ def test_v3_to_the_letter_overwrites_the_isr_of_an_offline_partition() -> None:
 def test_a_takeover_acts_on_what_died_while_nobody_was_active() -> None:
     world = World.elected(2, 3, topics=(topic((1, 2, 3)),), states={FLIGHTS: led(1, 1, 2, 3)})
     assert (world.zookeeper[FLIGHTS].leader, world.zookeeper[FLIGHTS].isr) == (2, (2, 3))
-    assert [d.leader for d in world.decisions_told_to(2)] == [2], "nobody is told to follow the dead"
+    assert [d.state.leader for d in world.decisions_told_to(2)] == [2], "nobody is told to follow the dead"
 
 
 @pytest.mark.parametrize("event", [ev.Fenced(), ev.SessionLost(), ev.ControllerSeen(2, 9)])

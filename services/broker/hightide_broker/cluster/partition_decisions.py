@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from hightide_broker.cluster.metadata import EndpointView
-from hightide_broker.core.isr_state import RecoveredLog
+from hightide_broker.cluster.metadata import EndpointView, PartitionView
+from hightide_broker.core.replica import Decision
 
 PartitionKey = tuple[bytes, int]
 """A topic id (16 bytes) and a partition: the broker's key for its replicas."""
@@ -24,30 +24,27 @@ class Stamp:
 
 @dataclass(frozen=True, slots=True)
 class PartitionDecision:
-    """The decision about one partition, as in its leaderAndISR znode."""
+    """The decision about one partition, and what the shell has to know beside it."""
 
     partition: int
-    leader: int
-    leader_epoch: int
-    isr: tuple[int, ...]
-    replicas: tuple[int, ...]
-    partition_epoch: int
-    controller_epoch: int
+    decision: Decision
     first_leader_epoch: int = 0
     """The leader epoch with which the partition began: 0, unless it was removed and added again."""
     adding_replicas: tuple[int, ...] = ()
     """The replicas that a move adds."""
-    eligible: tuple[int, ...] = ()
-    """Replicas that are not in the ISR and have all committed records (KIP-966)."""
-    recovered: tuple[RecoveredLog, ...] = ()
-    """How far the logs go of the replicas that may have lost the end of theirs."""
-    unclean_epoch: int = 0
-    """The last leader epoch whose election may have lost records; 0 if there was none."""
 
     @property
     def is_first(self) -> bool:
         """Whether the partition never had a leader before, so that no log of it can exist anywhere."""
-        return self.leader_epoch == self.first_leader_epoch
+        return self.decision.leader_epoch == self.first_leader_epoch
+
+    @property
+    def view(self) -> PartitionView:
+        """The partition as the metadata of the cluster has it."""
+        known = self.decision
+        return PartitionView(
+            self.partition, known.leader, known.leader_epoch, known.replicas, known.isr, known.partition_epoch
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from hightide.v1 import broker_control_service_pb2 as control_pb2
 from hightide.v1 import metadata_pb2
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import ServiceError
+from hightide_runtime.znodes.recovered_log import RecoveredLog
 from hightide_runtime.znodes.topic_names import is_legal_topic_name
 
 from hightide_broker.cluster.metadata import (
@@ -29,7 +30,7 @@ from hightide_broker.cluster.partition_decisions import (
     StopDecision,
     TopicDecisions,
 )
-from hightide_broker.core.isr_state import RecoveredLog
+from hightide_broker.core.replica import Decision
 
 ControlResults = Sequence[tuple[bytes, int, ErrorCode.ValueType]]
 """The outcome of each decision: topic id, partition, and the error, or ERROR_CODE_UNSPECIFIED."""
@@ -68,16 +69,13 @@ def _is_address(host: str, port: int) -> bool:
     return host != "" and 0 < port < 65_536
 
 
-def _check_decision(topic: str, decision: PartitionDecision) -> None:
+def _check_decision(topic: str, told: PartitionDecision) -> None:
     """Check that the numbers of one decision make sense."""
-    if (
-        decision.partition < 0
-        or decision.leader < -1
-        or min(decision.leader_epoch, decision.partition_epoch) < 0
-    ):
+    decision = told.decision
+    if told.partition < 0 or decision.leader < -1 or min(decision.leader_epoch, decision.partition_epoch) < 0:
         raise ServiceError(
             ErrorCode.ERROR_CODE_INVALID_REQUEST,
-            f"{topic}-{decision.partition}: leader {decision.leader}, leader epoch {decision.leader_epoch} "
+            f"{topic}-{told.partition}: leader {decision.leader}, leader epoch {decision.leader_epoch} "
             f"and partition epoch {decision.partition_epoch} make no decision",
         )
     replicas, isr = set(decision.replicas), set(decision.isr)
@@ -86,23 +84,24 @@ def _check_decision(topic: str, decision: PartitionDecision) -> None:
     if not isr or not isr <= replicas or min(replicas) < 0 or not unique or not leads:
         raise ServiceError(
             ErrorCode.ERROR_CODE_INVALID_REQUEST,
-            f"{topic}-{decision.partition}: leader {decision.leader}, ISR {list(decision.isr)} and replicas "
+            f"{topic}-{told.partition}: leader {decision.leader}, ISR {list(decision.isr)} and replicas "
             f"{list(decision.replicas)} contradict each other",
         )
-    if not 0 <= decision.first_leader_epoch <= decision.leader_epoch or not replicas.issuperset(
-        decision.adding_replicas
+    if not 0 <= told.first_leader_epoch <= decision.leader_epoch or not replicas.issuperset(
+        told.adding_replicas
     ):
         raise ServiceError(
             ErrorCode.ERROR_CODE_INVALID_REQUEST,
-            f"{topic}-{decision.partition}: first leader epoch {decision.first_leader_epoch} and adding "
-            f"replicas {list(decision.adding_replicas)} do not fit leader epoch {decision.leader_epoch} and "
+            f"{topic}-{told.partition}: first leader epoch {told.first_leader_epoch} and adding "
+            f"replicas {list(told.adding_replicas)} do not fit leader epoch {decision.leader_epoch} and "
             f"replicas {list(decision.replicas)}",
         )
 
 
-def _check_doubts(topic: str, decision: PartitionDecision) -> None:
+def _check_doubts(topic: str, told: PartitionDecision) -> None:
     """Check the other replicas that may be elected, the remains of logs, and whether records may have been
     lost."""
+    decision = told.decision
     eligible, ends = decision.eligible, decision.recovered
     is_sensible = (
         len(set(eligible)) == len(eligible)
@@ -114,7 +113,7 @@ def _check_doubts(topic: str, decision: PartitionDecision) -> None:
     if not is_sensible:
         raise ServiceError(
             ErrorCode.ERROR_CODE_INVALID_REQUEST,
-            f"{topic}-{decision.partition}: eligible {list(eligible)}, recovered {list(map(list, ends))} and "
+            f"{topic}-{told.partition}: eligible {list(eligible)}, recovered {list(map(list, ends))} and "
             f"unclean epoch {decision.unclean_epoch} do not fit ISR {list(decision.isr)} and leader epoch "
             f"{decision.leader_epoch}",
         )
@@ -134,12 +133,13 @@ def _check_each_once(keys: Sequence[tuple[bytes, int]]) -> None:
 
 def decisions_in(request: control_pb2.LeaderAndISRRequest) -> Decisions:
     """LeaderAndISR."""
-    topics = tuple(map(_topic_decisions_in, request.topics))
+    epoch = request.stamp.controller_epoch
+    topics = tuple(_topic_decisions_in(topic, epoch) for topic in request.topics)
     _check_each_once([(topic.topic_id, each.partition) for topic in topics for each in topic.partitions])
     return Decisions(topics, tuple(endpoint_in(leader) for leader in request.leaders))
 
 
-def _topic_decisions_in(topic: control_pb2.LeaderAndISRTopic) -> TopicDecisions:
+def _topic_decisions_in(topic: control_pb2.LeaderAndISRTopic, controller_epoch: int) -> TopicDecisions:
     """One topic of the request. Names that become a ZooKeeper path or a directory must be fit for it.
 
     Each decision is read once and then checked: a field of a message costs more than one of ours, and a
@@ -152,24 +152,26 @@ def _topic_decisions_in(topic: control_pb2.LeaderAndISRTopic) -> TopicDecisions:
     decisions = tuple(
         PartitionDecision(
             each.partition,
-            each.leader,
-            each.leader_epoch,
-            tuple(each.isr),
-            tuple(each.replicas),
-            each.partition_epoch,
-            each.controller_epoch,
+            Decision(
+                controller_epoch,
+                each.leader,
+                each.leader_epoch,
+                tuple(each.isr),
+                tuple(each.replicas),
+                each.partition_epoch,
+                tuple(each.eligible),
+                tuple(map(_recovered_log_in, each.recovered)) if each.recovered else (),
+                each.unclean_epoch,
+            ),
             each.first_leader_epoch,
             tuple(each.adding_replicas),
-            tuple(each.eligible),
-            tuple(map(_recovered_log_in, each.recovered)) if each.recovered else (),
-            each.unclean_epoch,
         )
         for each in topic.partitions
     )
-    for decision in decisions:
-        _check_decision(topic.topic, decision)
-        if decision.eligible or decision.recovered or decision.unclean_epoch:
-            _check_doubts(topic.topic, decision)
+    for told in decisions:
+        _check_decision(topic.topic, told)
+        if told.decision.eligible or told.decision.recovered or told.decision.unclean_epoch:
+            _check_doubts(topic.topic, told)
     return TopicDecisions(topic.topic, _topic_id(topic.topic_id), dict(topic.configs), decisions)
 
 

@@ -22,64 +22,58 @@ Step = tuple[Replica, Effects]
 
 def leader_and_isr_decided(replica: Replica, event: LeaderAndIsrDecided) -> Step:
     """Carry out a LeaderAndISR for this partition, or refuse it (V3 on_LeaderAndISRCommand)."""
+    decision = event.decision
     if replica.spent_epoch == UNTOLD_EPOCH:
-        spent_epoch = max(event.leader_epoch, replica.epochs.latest_epoch)
+        spent_epoch = max(decision.leader_epoch, replica.epochs.latest_epoch)
         replica = replace(replica, spent_epoch=spent_epoch)
-    refusal = refuse_decision(replica, event)
+    refusal = refuse_decision(replica, decision)
     if refusal is not None:
         return replica, (Refuse(refusal),)
-    decision = Decision(
-        event.controller_epoch,
-        event.leader,
-        event.leader_epoch,
-        tuple(sorted(event.isr)),
-        event.replicas,
-        event.partition_epoch,
-        event.eligible,
-        event.recovered,
-        event.unclean_epoch,
-    )
-    if event.leader == replica.settings.broker_id and is_spent(replica, event.leader_epoch):
+    isr = tuple(sorted(decision.isr))
+    if isr != decision.isr:
+        decision = replace(decision, isr=isr)
+    if decision.leader == replica.settings.broker_id and is_spent(replica, decision.leader_epoch):
         return decline(replica, decision)
-    if event.leader == NO_LEADER:
+    if decision.leader == NO_LEADER:
         return become_offline(replica, decision)
-    if event.leader_epoch == replica.leader_epoch and event.leader == replica.leader:
+    if decision.leader_epoch == replica.leader_epoch and decision.leader == replica.leader:
         return same_leader_again(replica, decision, event.now_ms)
-    if event.leader == replica.settings.broker_id:
+    if decision.leader == replica.settings.broker_id:
         return become_leader(replica, decision, event.now_ms)
     return become_follower_and_truncate(replica, decision)
 
 
-def refuse_decision(replica: Replica, event: LeaderAndIsrDecided) -> Refusal | None:
+def refuse_decision(replica: Replica, decision: Decision) -> Refusal | None:
     """The fences of decisions: an older controller or leader epoch is fenced, then the decision's validity is
     checked."""
     me = replica.settings.broker_id
     if replica.role is Role.FAILED:
         return Refusal.STORAGE_FAILED
-    fenced = fence_decision(replica, event)
+    fenced = fence_decision(replica, decision)
     if fenced is not None:
         return fenced
-    if me not in event.replicas:
+    if me not in decision.replicas:
         return Refusal.NOT_ASSIGNED
-    if event.leader == me and (me not in event.isr or event.leader_epoch < replica.epochs.latest_epoch):
-        return Refusal.INVALID_DECISION
-    return None
+    if decision.leader != me:
+        return None
+    is_behind = decision.leader_epoch < replica.epochs.latest_epoch
+    return Refusal.INVALID_DECISION if is_behind or me not in decision.isr else None
 
 
-def fence_decision(replica: Replica, event: LeaderAndIsrDecided) -> Refusal | None:
+def fence_decision(replica: Replica, decision: Decision) -> Refusal | None:
     """The reason why a decision is refused that is older than the known one, or contradicts it; None if it is
     neither (docs/protocol.md, "Fencing by epochs")."""
     known = replica.decision
-    if event.controller_epoch < known.controller_epoch:
+    if decision.controller_epoch < known.controller_epoch:
         return Refusal.STALE_CONTROLLER_EPOCH
-    if event.leader_epoch < known.leader_epoch:
+    if decision.leader_epoch < known.leader_epoch:
         return Refusal.FENCED_LEADER_EPOCH
-    if event.leader_epoch == known.leader_epoch:
-        if event.partition_epoch < known.partition_epoch:
+    if decision.leader_epoch == known.leader_epoch:
+        if decision.partition_epoch < known.partition_epoch:
             return Refusal.FENCED_LEADER_EPOCH
         if replica.role in (Role.STOPPED, Role.SUPERSEDED):
             return Refusal.FENCED_LEADER_EPOCH
-        if event.leader not in (known.leader, NO_LEADER) and replica.role is not Role.IDLE:
+        if decision.leader not in (known.leader, NO_LEADER) and replica.role is not Role.IDLE:
             return Refusal.INVALID_DECISION  # One epoch has one leader.
     return None
 

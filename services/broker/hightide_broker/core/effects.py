@@ -31,7 +31,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from hightide_broker.core.isr_state import RecoveredLog
+from hightide_runtime.znodes.recovered_log import RecoveredLog
+
 from hightide_broker.core.lineage import EpochEnd
 from hightide_broker.core.refusals import Refusal
 

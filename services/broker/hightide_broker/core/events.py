@@ -10,9 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
+from hightide_runtime.znodes.recovered_log import RecoveredLog
+
 from hightide_broker.core.effects import AskEpochEnd
-from hightide_broker.core.isr_state import RecoveredLog
 from hightide_broker.core.refusals import Refusal
+from hightide_broker.core.replica import Decision
 
 
 class Span(NamedTuple):
@@ -31,24 +33,10 @@ class Span(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsrDecided:
     """A decision about this partition, from the controller's LeaderAndISR or from ZooKeeper at startup (V3 C,
-    E).
+    E)."""
 
-    `controller_epoch` is the epoch of the controller that *sends* (at startup: that wrote the znode).
-    `leader` is -1 if the partition is offline. `eligible` replicas are out of the ISR and have all committed
-    records. `recovered` says how far the logs of replicas go that may have lost their ends. `unclean_epoch`
-    is the last leader epoch whose election may have lost records, 0 if there was none.
-    """
-
-    controller_epoch: int
-    leader: int
-    leader_epoch: int
-    isr: tuple[int, ...]
-    replicas: tuple[int, ...]
-    partition_epoch: int
+    decision: Decision
     now_ms: int
-    eligible: tuple[int, ...] = ()
-    recovered: tuple[RecoveredLog, ...] = ()
-    unclean_epoch: int = 0
 
     @staticmethod
     def dummy(
@@ -66,18 +54,10 @@ class LeaderAndIsrDecided:
     ) -> LeaderAndIsrDecided:
         """A decision over three replicas; the partition epoch is the leader epoch unless given."""
         version = leader_epoch if partition_epoch is None else partition_epoch
-        return LeaderAndIsrDecided(
-            controller_epoch,
-            leader,
-            leader_epoch,
-            isr,
-            replicas,
-            version,
-            now_ms,
-            eligible,
-            recovered,
-            unclean_epoch,
+        decision = Decision(
+            controller_epoch, leader, leader_epoch, isr, replicas, version, eligible, recovered, unclean_epoch
         )
+        return LeaderAndIsrDecided(decision, now_ms)
 
 
 @dataclass(frozen=True, slots=True)

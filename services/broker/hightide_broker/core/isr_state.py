@@ -12,16 +12,9 @@ them, because nothing is committed below that number. So it stays eligible until
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
-
-class RecoveredLog(NamedTuple):
-    """How far the log of a replica goes that may have lost its end."""
-
-    broker_id: int
-    leader_epoch: int
-    """The latest leader epoch in its log; -1 if it has no record."""
-    log_end_offset: int
+from hightide_runtime.znodes.recovered_log import RecoveredLog
 
 
 @dataclass(frozen=True, slots=True)

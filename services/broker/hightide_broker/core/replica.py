@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
 
-from hightide_broker.core.isr_state import IsrState, RecoveredLog
+from hightide_runtime.znodes.recovered_log import RecoveredLog
+
+from hightide_broker.core.isr_state import IsrState
 from hightide_broker.core.lineage import NO_EPOCH, EpochLineage, EpochStart
 
 NO_LEADER: Final = -1
@@ -81,11 +83,12 @@ class ReplicaSettings:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The newest accepted decision about the partition; for an IDLE replica, the declined decision, without a
-    leader."""
+    """The controller's decision about one partition, as the core and the shell know it."""
 
     controller_epoch: int = -1
+    """The epoch of the controller that sent it; at startup, of the one that wrote the znode."""
     leader: int = NO_LEADER
+    """NO_LEADER if the partition is offline."""
     leader_epoch: int = NO_EPOCH
     isr: tuple[int, ...] = ()
     replicas: tuple[int, ...] = ()
@@ -152,6 +155,7 @@ class Replica:
     settings: ReplicaSettings
     role: Role
     decision: Decision
+    """The newest accepted one; for an IDLE replica, the declined one, without a leader."""
     epochs: EpochLineage
     log_start_offset: int
     log_end_offset: int

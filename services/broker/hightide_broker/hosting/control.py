@@ -23,21 +23,15 @@ from hightide_runtime.telemetry.span_kinds import BECOME_FOLLOWER, BECOME_LEADER
 from hightide_runtime.telemetry.trace_context import current_traceparent, root_of
 from hightide_runtime.telemetry.tracing import Telemetry
 
-from hightide_broker.cluster.metadata import LeaderChange, MetadataCache, MetadataUpdate, PartitionView
-from hightide_broker.cluster.partition_decisions import (
-    Decisions,
-    PartitionDecision,
-    PartitionKey,
-    Stamp,
-    StopDecision,
-)
+from hightide_broker.cluster.metadata import LeaderChange, MetadataCache, MetadataUpdate
+from hightide_broker.cluster.partition_decisions import Decisions, PartitionKey, Stamp, StopDecision
 from hightide_broker.cluster.topic_settings import TopicSettings, topic_settings
 from hightide_broker.contract.convert_control import ControlResults
 from hightide_broker.core.decisions import refuse_decision
 from hightide_broker.core.events import LeaderAndIsrDecided, SettingsChanged, StopRequested
-from hightide_broker.core.replica import Replica, Role
+from hightide_broker.core.replica import Decision, Replica, Role
 from hightide_broker.directories.log_directories import LogDirectories
-from hightide_broker.hosting.hosting import OK, Hosting
+from hightide_broker.hosting.hosting import OK, Hosting, ReplicaOrder
 from hightide_broker.hosting.partition_queue import PartitionQueues, QueuePlace
 from hightide_broker.hosting.registration import Registration
 from hightide_broker.hosting.strays import HeldReplica
@@ -66,19 +60,6 @@ LET_GO_MAX: Final = 10_000
 """How many stopped replicas are remembered. A late command is late by a minute at most."""
 
 _OBEYING: Final = frozenset({Role.LEADER, Role.TRUNCATING, Role.FETCHING, Role.OFFLINE})
-
-
-@dataclass(frozen=True, slots=True)
-class _Order:
-    """One decision of a request, ready to be carried out."""
-
-    index: int
-    key: PartitionKey
-    topic: str
-    settings: TopicSettings
-    decision: PartitionDecision
-    controller_epoch: int
-    """The controller epoch of the sender; at startup, of the controller that wrote the znode."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,32 +115,31 @@ class Control:
         await self._fence(stamp)
         for leader in decisions.leaders:
             self._metadata.brokers[leader.id] = leader
-        return await self.decide(stamp.controller_epoch, decisions)
+        return await self.decide(decisions)
 
-    async def decide(self, controller_epoch: int | None, decisions: Decisions) -> ControlResults:
-        """Carry out decisions. `controller_epoch` is that of the sender. It is None at startup, when the
-        decisions are what ZooKeeper holds, and each has the epoch of the controller that wrote it (V3 section
-        E)."""
-        spans = _Spans(self._telemetry, self._clock, is_live=controller_epoch is not None)
+    async def decide(self, decisions: Decisions, *, is_live: bool = True) -> ControlResults:
+        """Carry out decisions. `is_live` is true for a controller's, and false at startup, when the decisions
+        are what ZooKeeper holds (V3 section E)."""
+        spans = _Spans(self._telemetry, self._clock, is_live=is_live)
         change = self._leader_change()
-        orders = list(self._orders(controller_epoch, decisions))
-        codes = [OK] * len(orders)
-        at_once: list[_Order] = []
-        waiting: list[tuple[_Order, QueuePlace]] = []
+        orders = list(self._orders(decisions))
+        codes: dict[PartitionKey, ErrorCode.ValueType] = {}
+        at_once: list[ReplicaOrder] = []
+        waiting: list[tuple[ReplicaOrder, QueuePlace]] = []
         for order in orders:
-            if self._queues.is_free(order.key) and self._hosting.is_at_hand(order.key, order.decision):
+            if self._queues.is_free(order.key) and self._hosting.is_at_hand(order):
                 at_once.append(order)
             else:
                 waiting.append((order, self._queues.take(order.key)))
         place = self._queues.take_free(order.key for order in at_once)
         try:
             for done, order in enumerate(at_once, start=1):
-                codes[order.index] = await self._obey(order, spans)
+                codes[order.key] = await self._obey(order, spans)
                 if done % BREATHE_EVERY == 0:
                     await asyncio.sleep(0)
             place.end()
             for topic in decisions.topics:
-                views = map(_view, topic.partitions)
+                views = (each.view for each in topic.partitions)
                 self._metadata.note_decisions(topic.topic, topic.topic_id, views, change)
                 if self._metadata.is_deleted(topic.topic_id):
                     # It came late. Nobody waits for the trace that it has begun.
@@ -171,7 +151,7 @@ class Control:
             for _, each in waiting:
                 each.end()
         spans.end()
-        return [(*order.key, code) for order, code in zip(orders, codes, strict=True)]
+        return [(*order.key, codes[order.key]) for order in orders]
 
     async def stop_replicas(self, stamp: Stamp, stops: Sequence[StopDecision]) -> ControlResults:
         """Carry out a StopReplica, and return the outcome of each stop. A replica that is not here counts as
@@ -254,7 +234,7 @@ class Control:
             place.end()
         return True
 
-    def _come_back(self, orders: Iterable[_Order]) -> list[PartitionKey]:
+    def _come_back(self, orders: Iterable[ReplicaOrder]) -> list[PartitionKey]:
         """The replicas that are here again after they were stopped, perhaps because a late decision was about
         a partition that no topic has any more."""
         found = [
@@ -315,65 +295,50 @@ class Control:
 
     # --- one decision ----------------------------------------------------------------------------
 
-    def _orders(self, controller_epoch: int | None, decisions: Decisions) -> Iterator[_Order]:
-        index = 0
+    def _orders(self, decisions: Decisions) -> Iterator[ReplicaOrder]:
         for topic in decisions.topics:
             settings = topic_settings(topic.topic, topic.configs, self._min_insync_replicas)
-            for decision in topic.partitions:
-                epoch = decision.controller_epoch if controller_epoch is None else controller_epoch
-                key = (topic.topic_id, decision.partition)
-                yield _Order(index, key, topic.topic, settings, decision, epoch)
-                index += 1
+            for told in topic.partitions:
+                yield ReplicaOrder((topic.topic_id, told.partition), topic.topic, settings, told)
 
     async def _obey_in_turn(
-        self, waiting: Sequence[tuple[_Order, QueuePlace]], spans: _Spans, codes: list[ErrorCode.ValueType]
+        self,
+        waiting: Sequence[tuple[ReplicaOrder, QueuePlace]],
+        spans: _Spans,
+        codes: dict[PartitionKey, ErrorCode.ValueType],
     ) -> None:
         pending = iter(waiting)
 
         async def obey() -> None:
             for order, place in pending:
                 await place.begin()
-                codes[order.index] = await self._obey(order, spans)
+                codes[order.key] = await self._obey(order, spans)
                 place.end()
 
         await asyncio.gather(*(obey() for _ in range(min(OPENINGS_MAX, len(waiting)))))
 
-    async def _obey(self, order: _Order, spans: _Spans) -> ErrorCode.ValueType:
-        decision = order.decision
+    async def _obey(self, order: ReplicaOrder, spans: _Spans) -> ErrorCode.ValueType:
+        decision = order.told.decision
         if self._is_overtaken(order, spans):
             return ErrorCode.ERROR_CODE_STALE_CONTROLLER_EPOCH
         try:
-            replica = await self._hosting.replica_for(
-                order.key, order.topic, order.settings, decision, order.controller_epoch, spans.is_live
-            )
+            replica = await self._hosting.replica_for(order, is_live=spans.is_live)
         except StorageError as error:
-            log.error("%s-%d cannot be opened: %s", order.topic, decision.partition, error)
+            log.error("%s-%d cannot be opened: %s", order.topic, order.told.partition, error)
             return error.code
         if self._is_overtaken(order, spans):
             return ErrorCode.ERROR_CODE_STALE_CONTROLLER_EPOCH
         if replica is None:
             return ErrorCode.ERROR_CODE_UNKNOWN_PARTITION
         before = replica.state
-        adding = frozenset(decision.adding_replicas)
-        if replica.settings == order.settings and _is_obeyed(before, decision, order.controller_epoch):
+        adding = frozenset(order.told.adding_replicas)
+        if replica.settings == order.settings and _is_obeyed(before, decision):
             replica.adding_replicas = adding
             return OK
-        event = LeaderAndIsrDecided(
-            order.controller_epoch,
-            decision.leader,
-            decision.leader_epoch,
-            decision.isr,
-            decision.replicas,
-            decision.partition_epoch,
-            self._clock.monotonic_ms(),
-            decision.eligible,
-            decision.recovered,
-            decision.unclean_epoch,
-        )
         # A decision that comes late brings settings that are late.
-        if replica.settings != order.settings and refuse_decision(before, event) is None:
+        if replica.settings != order.settings and refuse_decision(before, decision) is None:
             self._change_settings(replica, order.settings)
-        code = self._hosting.feed(replica, event)
+        code = self._hosting.feed(replica, LeaderAndIsrDecided(decision, self._clock.monotonic_ms()))
         if code != OK:
             return code
         replica.adding_replicas = adding
@@ -381,9 +346,9 @@ class Control:
             spans.decided(replica)
         return OK
 
-    def _is_overtaken(self, order: _Order, spans: _Spans) -> bool:
+    def _is_overtaken(self, order: ReplicaOrder, spans: _Spans) -> bool:
         """Whether a newer controller has sent a request while this one's decision waited."""
-        return spans.is_live and order.controller_epoch < self.controller_epoch
+        return spans.is_live and order.told.decision.controller_epoch < self.controller_epoch
 
     async def _stop_one(self, controller_epoch: int, stop: StopDecision) -> ErrorCode.ValueType:
         key = (stop.topic_id, stop.partition)
@@ -472,26 +437,15 @@ class _Spans:
         return span.traceparent
 
 
-def _is_obeyed(state: Replica, decision: PartitionDecision, controller_epoch: int) -> bool:
+def _is_obeyed(state: Replica, decision: Decision) -> bool:
     """Whether the replica acts on this very decision already. Its core would give the same answer, at a
     higher cost."""
     known = state.decision
     return (
         known.partition_epoch == decision.partition_epoch
         and known.leader_epoch == decision.leader_epoch
-        and known.controller_epoch == controller_epoch
+        and known.controller_epoch == decision.controller_epoch
         and known.leader == decision.leader
         and known.replicas == decision.replicas
         and state.role in _OBEYING
-    )
-
-
-def _view(decision: PartitionDecision) -> PartitionView:
-    return PartitionView(
-        decision.partition,
-        decision.leader,
-        decision.leader_epoch,
-        decision.replicas,
-        decision.isr,
-        decision.partition_epoch,
     )

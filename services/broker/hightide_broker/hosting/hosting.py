@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import dataclass
 from typing import Final
 
 from hightide.v1.errors_pb2 import ErrorCode
@@ -27,6 +28,16 @@ from hightide_broker.storage import Log, StorageError, StorageFailed
 log = logging.getLogger(__name__)
 
 OK: Final = ErrorCode.ERROR_CODE_UNSPECIFIED
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaOrder:
+    """One decision of a request, with the replica that it is about."""
+
+    key: PartitionKey
+    topic: str
+    settings: TopicSettings
+    told: PartitionDecision
 
 
 class Hosting:
@@ -48,22 +59,14 @@ class Hosting:
         self._stood: set[PartitionKey] = set()
         """The leader epochs that were decided before this life of the broker began."""
 
-    def is_at_hand(self, key: PartitionKey, decision: PartitionDecision) -> bool:
+    def is_at_hand(self, order: ReplicaOrder) -> bool:
         """Whether `replica_for` need not wait for a disk: the replica runs, or there is no log of it yet."""
-        replica = self._replicas.get(key)
+        replica = self._replicas.get(order.key)
         if replica is None:
-            return not self._directories.holds(key)
-        return not _is_of_a_removed_partition(replica.state, decision.first_leader_epoch)
+            return not self._directories.holds(order.key)
+        return not _is_of_a_removed_partition(replica.state, order.told.first_leader_epoch)
 
-    async def replica_for(
-        self,
-        key: PartitionKey,
-        topic: str,
-        settings: TopicSettings,
-        decision: PartitionDecision,
-        controller_epoch: int,
-        is_live: bool,
-    ) -> HostedReplica | None:
+    async def replica_for(self, order: ReplicaOrder, *, is_live: bool) -> HostedReplica | None:
         """The replica that a decision is about, started if it does not run (V3 startReplica); None if the
         decision does not name this broker.
 
@@ -71,24 +74,26 @@ class Hosting:
         for a decision of a controller, and false at startup, when stored decisions are read. Raises
         StorageError.
         """
+        key, settings, told = order.key, order.settings, order.told
+        decision = told.decision
         replica = self._replicas.get(key)
         was_here = replica is not None or self._directories.holds(key)
         if replica is not None:
-            is_stale = controller_epoch < replica.state.decision.controller_epoch
-            if is_stale or not _is_of_a_removed_partition(replica.state, decision.first_leader_epoch):
+            is_stale = decision.controller_epoch < replica.state.decision.controller_epoch
+            if is_stale or not _is_of_a_removed_partition(replica.state, told.first_leader_epoch):
                 return replica
         if self._broker_id not in decision.replicas:
             return None
         if replica is not None:
             log.warning("%s was removed and added again: the old log is put aside", replica)
-            self._stop(replica, controller_epoch)
+            self._stop(replica, decision.controller_epoch)
             await self.put_aside(key)
         # ZooKeeper's content at the start was decided before, whatever its epoch. An earlier life may have
         # led. So an empty log, or a missing one, may be one that lost all of its records.
-        is_first = decision.is_first and is_live
+        is_first = told.is_first and is_live
         if not is_live:
             self._stood.add(key)
-        opened = await self._open(key, topic, settings, decision, is_first)
+        opened = await self._open(order, is_first=is_first)
         state = Replica.opened(
             ReplicaSettings(
                 self._broker_id, self._replica_lag_time_max_ms, settings.min_insync_replicas,
@@ -100,30 +105,24 @@ class Hosting:
             epochs=tuple((entry.epoch, entry.start_offset) for entry in opened.epochs.entries),
             is_new=not was_here and key not in self._stood and is_first,
         )  # fmt: skip
-        replica = HostedReplica(key, topic, settings, state, opened)
+        replica = HostedReplica(key, order.topic, settings, state, opened)
         self._replicas.add(replica)
         return replica
 
-    async def _open(
-        self,
-        key: PartitionKey,
-        topic: str,
-        settings: TopicSettings,
-        decision: PartitionDecision,
-        is_first: bool,
-    ) -> Log:
+    async def _open(self, order: ReplicaOrder, *, is_first: bool) -> Log:
+        key, topic, first_leader_epoch = order.key, order.topic, order.told.first_leader_epoch
         if self._directories.holds(key):
-            opened = await self._directories.open_log(key, topic, settings.log)
+            opened = await self._directories.open_log(key, topic, order.settings.log)
             epochs = tuple(entry.epoch for entry in opened.epochs.entries)
-            if not _is_older(epochs, opened.log_end_offset, decision.first_leader_epoch):
+            if not _is_older(epochs, opened.log_end_offset, first_leader_epoch):
                 return opened
             log.warning(
                 "%s-%d on disk is of a removed partition of that number (leader epochs %s, this one begins "
                 "with %d): it is put aside",
-                topic, key[1], list(epochs[:3]), decision.first_leader_epoch,
+                topic, key[1], list(epochs[:3]), first_leader_epoch,
             )  # fmt: skip
             await self.put_aside(key)
-        return await self._directories.create_log(key, topic, settings.log, is_first)
+        return await self._directories.create_log(key, topic, order.settings.log, is_first)
 
     # --- letting go ------------------------------------------------------------------------------
 

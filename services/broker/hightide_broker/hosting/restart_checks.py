@@ -21,8 +21,8 @@ from typing import Final
 
 from hightide.calls.backoff import Backoff
 from hightide_runtime.errors import StartupError
-from hightide_runtime.znodes import cluster_znodes
 from hightide_runtime.znodes.cluster_znodes import TOPIC_IDS, LeaderAndIsrZnode, TopicIdZnode
+from hightide_runtime.znodes.recovered_log import RecoveredLog
 from hightide_runtime.zookeeper.session import (
     BadVersion,
     Check,
@@ -40,8 +40,7 @@ from hightide_broker.cluster.partition_decisions import (
     TopicDecisions,
 )
 from hightide_broker.cluster.topic_settings import topic_settings
-from hightide_broker.core.isr_state import RecoveredLog
-from hightide_broker.core.replica import NO_LEADER
+from hightide_broker.core.replica import NO_LEADER, Decision
 from hightide_broker.directories.log_directories import LogDirectories, LogDirectory
 from hightide_broker.hosting.startup import ClusterAsStored, read_cluster
 from hightide_broker.storage import DataDirectory, DiskFull, StorageError, StorageFailed
@@ -343,9 +342,10 @@ async def begin_anew(
     for topic in stored.topics:
         for each in topic.partitions:
             key = (topic.topic_id, each.partition)
-            told = [log for log in each.recovered if log.broker_id == broker_id]
-            counts = _is_trusted(broker_id, each) or told not in ([], [_told(broker_id, NOTHING)])
-            if key not in broker_trust.lack_front or broker_id in each.isr or counts:
+            decision = each.decision
+            told = [log for log in decision.recovered if log.broker_id == broker_id]
+            counts = _is_trusted(broker_id, decision) or told not in ([], [_told(broker_id, NOTHING)])
+            if key not in broker_trust.lack_front or broker_id in decision.isr or counts:
                 continue
             log.error("%s-%d lacks its oldest records: it is fetched anew", topic.topic, each.partition)
             try:
@@ -428,11 +428,11 @@ def _departures_from(broker_id: int, broker_trust: BrokerTrust, topic: TopicDeci
             continue
         key = (topic.topic_id, each.partition)
         told = _told(broker_id, broker_trust.ends.get(key, NOTHING))
-        if key in broker_trust.lack_front and _who_has_all(each) - {broker_id}:
+        if key in broker_trust.lack_front and _who_has_all(each.decision) - {broker_id}:
             told = _told(broker_id, NOTHING)  # It is about to be fetched again.
-        if told in each.recovered and not _is_trusted(broker_id, each):
+        if told in each.decision.recovered and not _is_trusted(broker_id, each.decision):
             continue
-        if _who_has_all(each) == {broker_id}:
+        if _who_has_all(each.decision) == {broker_id}:
             log.error(
                 "%s-%d: this broker is the last that was to have all records, and the end of its log may be "
                 "lost; it ends at %d",
@@ -440,45 +440,44 @@ def _departures_from(broker_id: int, broker_trust: BrokerTrust, topic: TopicDeci
                 each.partition,
                 told.log_end_offset,
             )
-        yield _departure(topic.topic, each, told)
+        path = LeaderAndIsrZnode.path(topic.topic, each.partition)
+        yield SetData(path, _without(each.decision, told).encode(), each.decision.partition_epoch)
 
 
 def _has_to_tell(
-    broker_id: int, broker_trust: BrokerTrust, topic: TopicDecisions, decision: PartitionDecision
+    broker_id: int, broker_trust: BrokerTrust, topic: TopicDecisions, stored: PartitionDecision
 ) -> bool:
     """Whether others would assume that this broker has more than it may have."""
-    if any(log.broker_id == broker_id for log in decision.recovered):
+    if any(log.broker_id == broker_id for log in stored.decision.recovered):
         return True
-    return _is_trusted(broker_id, decision) and broker_trust.doubts(topic, decision.partition)
+    return _is_trusted(broker_id, stored.decision) and broker_trust.doubts(topic, stored.partition)
 
 
 def _told(broker_id: int, end: LogEnd) -> RecoveredLog:
     return RecoveredLog(broker_id, end.leader_epoch, end.log_end_offset)
 
 
-def _who_has_all(decision: PartitionDecision) -> set[int]:
+def _who_has_all(decision: Decision) -> set[int]:
     """The replicas that should have all committed records, and have not written otherwise."""
     return {*decision.isr, *decision.eligible} - {log.broker_id for log in decision.recovered}
 
 
-def _is_trusted(broker_id: int, decision: PartitionDecision) -> bool:
+def _is_trusted(broker_id: int, decision: Decision) -> bool:
     """Whether this broker should have all committed records."""
     is_member = broker_id in decision.isr or broker_id in decision.eligible
     return is_member and all(log.broker_id != broker_id for log in decision.recovered)
 
 
-def _departure(topic: str, decision: PartitionDecision, told: RecoveredLog) -> SetData:
+def _without(decision: Decision, told: RecoveredLog) -> LeaderAndIsrZnode:
+    """The znode after this broker has left the ISR and has told the end of its log."""
     broker_id = told.broker_id
     others = (log for log in decision.recovered if log.broker_id != broker_id)
-    znode = LeaderAndIsrZnode(
+    return LeaderAndIsrZnode(
         NO_LEADER if decision.leader == broker_id else decision.leader,
         decision.leader_epoch,
         tuple(member for member in decision.isr if member != broker_id) or decision.isr,
         decision.controller_epoch,
         eligible=tuple(member for member in decision.eligible if member != broker_id),
-        recovered=tuple(cluster_znodes.RecoveredLog(*log) for log in sorted((told, *others))),
+        recovered=tuple(sorted((told, *others))),
         unclean_epoch=decision.unclean_epoch,
-    )
-    return SetData(
-        LeaderAndIsrZnode.path(topic, decision.partition), znode.encode(), decision.partition_epoch
     )

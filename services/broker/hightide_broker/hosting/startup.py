@@ -26,9 +26,9 @@ from hightide_runtime.znodes.cluster_znodes import (
 from hightide_runtime.znodes.topic_names import is_legal_topic_name
 from hightide_runtime.zookeeper.session import Znode, ZooKeeperSession
 
-from hightide_broker.cluster.metadata import EndpointView, MetadataUpdate, PartitionView, TopicView
+from hightide_broker.cluster.metadata import EndpointView, MetadataUpdate, TopicView
 from hightide_broker.cluster.partition_decisions import Decisions, PartitionDecision, TopicDecisions
-from hightide_broker.core.isr_state import RecoveredLog
+from hightide_broker.core.replica import Decision
 
 log = logging.getLogger(__name__)
 
@@ -66,8 +66,8 @@ async def read_cluster(session: ZooKeeperSession, broker_id: int) -> ClusterAsSt
     for name, topic in topics.items():
         decided = _decisions(name, topic, states)
         settings = _configs(name, configs)
-        views.append(TopicView(name, topic.topic_id, tuple(map(_view, decided)), settings))
-        assigned = tuple(each for each in decided if broker_id in each.replicas)
+        views.append(TopicView(name, topic.topic_id, tuple(each.view for each in decided), settings))
+        assigned = tuple(each for each in decided if broker_id in each.decision.replicas)
         if assigned:
             mine.append(TopicDecisions(name, topic.topic_id, settings, assigned))
     metadata = MetadataUpdate(controller_epoch, controller, brokers, tuple(views), full=True)
@@ -143,21 +143,18 @@ def _decisions(name: str, topic: TopicZnode, states: Mapping[str, Znode]) -> lis
         except ZnodeGarbage as error:
             log.error("%s-%d: %s", name, partition, error)
             continue
-        decided.append(
-            PartitionDecision(
-                partition,
-                state.leader,
-                state.leader_epoch,
-                state.isr,
-                replicas,
-                znode.version,
-                state.controller_epoch,
-                topic.first_leader_epochs.get(partition, 0),
-                eligible=state.eligible,
-                recovered=tuple(RecoveredLog(*each) for each in state.recovered),
-                unclean_epoch=state.unclean_epoch,
-            )
+        decision = Decision(
+            state.controller_epoch,
+            state.leader,
+            state.leader_epoch,
+            state.isr,
+            replicas,
+            znode.version,
+            state.eligible,
+            state.recovered,
+            state.unclean_epoch,
         )
+        decided.append(PartitionDecision(partition, decision, topic.first_leader_epochs.get(partition, 0)))
     return decided
 
 
@@ -170,14 +167,3 @@ def _configs(name: str, found: Mapping[str, Znode]) -> Mapping[str, str]:
     except ZnodeGarbage as error:
         log.error("topic %s: %s", name, error)
         return {}
-
-
-def _view(decision: PartitionDecision) -> PartitionView:
-    return PartitionView(
-        decision.partition,
-        decision.leader,
-        decision.leader_epoch,
-        decision.replicas,
-        decision.isr,
-        decision.partition_epoch,
-    )

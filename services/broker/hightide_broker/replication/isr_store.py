@@ -20,7 +20,6 @@ from typing import Final
 
 from hightide.calls.backoff import Backoff
 from hightide_runtime.clock import Clock
-from hightide_runtime.znodes import cluster_znodes
 from hightide_runtime.znodes.cluster_znodes import (
     BrokerIncarnationZnode,
     LeaderAndIsrZnode,
@@ -51,7 +50,7 @@ from hightide_broker.core.events import (
     LeaderAndIsrRead,
     StopRequested,
 )
-from hightide_broker.core.isr_state import Committed, RecoveredLog
+from hightide_broker.core.isr_state import Committed
 from hightide_broker.replica.held_replicas import HostedReplica
 from hightide_broker.replica.shell import ReplicaShell
 from hightide_broker.storage import StorageError
@@ -288,7 +287,7 @@ class IsrStore:
             effect.isr,
             effect.controller_epoch,
             eligible=effect.eligible,
-            recovered=tuple(cluster_znodes.RecoveredLog(*each) for each in effect.recovered),
+            recovered=effect.recovered,
             unclean_epoch=effect.unclean_epoch,
         )
         write = SetData(_path(replica), znode.encode(), effect.expected_partition_epoch)
@@ -348,7 +347,7 @@ class IsrStore:
             znode.version,
             self._clock.monotonic_ms(),
             read.eligible,
-            tuple(RecoveredLog(*each) for each in read.recovered),
+            read.recovered,
         )
         self._feed(replica, event)
         leading = replica.state.leading

@@ -154,8 +154,8 @@ class BrokerLink:
     def _unacknowledged_leads(self) -> Iterator[tuple[TopicPartition, int]]:
         waiting = {**(self._under_way.decisions if self._under_way else {}), **self._outbox.decisions}
         for name, decision in waiting.items():
-            if decision.leader == self.broker.broker_id:
-                yield name, decision.leader_epoch
+            if decision.state.leader == self.broker.broker_id:
+                yield name, decision.state.leader_epoch
 
     def _has_progressed(self) -> None:
         """Take note that something was acknowledged, though perhaps not all."""
@@ -275,7 +275,7 @@ class BrokerLink:
         if not refused:
             return {}
         names = {
-            (bytes.fromhex(decision.topic_id), decision.partition): name
+            (bytes.fromhex(decision.topic_id), name.partition): name
             for name, decision in delivery.decisions.items()
         }
         repeated: dict[TopicPartition, None] = {}
@@ -286,7 +286,7 @@ class BrokerLink:
                 self._callbacks.fenced()
             elif result.error_code == ErrorCode.ERROR_CODE_FENCED_LEADER_EPOCH:
                 # Else the broker knows a newer decision already.
-                if name is not None and delivery.decisions[name].leader == self.broker.broker_id:
+                if name is not None and delivery.decisions[name].state.leader == self.broker.broker_id:
                     self._callbacks.declined(self.broker, delivery.decisions[name])
             elif name is not None:
                 _log.error(

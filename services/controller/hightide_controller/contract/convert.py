@@ -186,15 +186,15 @@ def stamp_of(identity: Identity, controller_epoch: int, broker_epoch: int) -> co
     )
 
 
-def _add_doubts(told: control_pb2.LeaderAndISRPartition, decision: Decision) -> None:
+def _add_doubts(told: control_pb2.LeaderAndISRPartition, decided: LeaderAndIsr) -> None:
     """Add the fields that few decisions have; for protobuf, an empty field costs as much time as a set
     one."""
-    told.eligible.extend(decision.eligible)
+    told.eligible.extend(decided.eligible)
     told.recovered.extend(
         control_pb2.RecoveredLog(broker_id=broker_id, leader_epoch=epoch, log_end_offset=end)
-        for broker_id, epoch, end in decision.recovered
+        for broker_id, epoch, end in decided.recovered
     )
-    told.unclean_epoch = decision.unclean_epoch
+    told.unclean_epoch = decided.unclean_epoch
 
 
 def leader_and_isr_out(
@@ -204,21 +204,22 @@ def leader_and_isr_out(
     by_topic: dict[tuple[str, str], list[control_pb2.LeaderAndISRPartition]] = {}
     leaders: dict[int, None] = {}
     for decision in decisions:
-        leaders[decision.leader] = None
+        decided = decision.state
+        leaders[decided.leader] = None
         told = control_pb2.LeaderAndISRPartition(
-            partition=decision.partition,
-            leader=decision.leader,
-            leader_epoch=decision.leader_epoch,
-            isr=decision.isr,
+            partition=decision.name.partition,
+            leader=decided.leader,
+            leader_epoch=decided.leader_epoch,
+            isr=decided.isr,
             replicas=decision.replicas,
-            partition_epoch=decision.partition_epoch,
-            controller_epoch=decision.controller_epoch,
+            partition_epoch=decided.partition_epoch,
+            controller_epoch=decided.controller_epoch,
             first_leader_epoch=decision.first_leader_epoch,
             adding_replicas=decision.adding_replicas,
         )
-        if decision.eligible or decision.recovered or decision.unclean_epoch:
-            _add_doubts(told, decision)
-        by_topic.setdefault((decision.topic, decision.topic_id), []).append(told)
+        if decided.eligible or decided.recovered or decided.unclean_epoch:
+            _add_doubts(told, decided)
+        by_topic.setdefault((decision.name.topic, decision.topic_id), []).append(told)
     topics = []
     for (name, topic_id), partitions in by_topic.items():
         known = state.topics.get(name)

@@ -13,7 +13,7 @@ from enum import Enum, auto
 from typing import Final
 
 from hightide_controller.core.events import Topic
-from hightide_controller.core.values.partition import RecoveredLog, TopicPartition
+from hightide_controller.core.values.partition import LeaderAndIsr, TopicPartition
 from hightide_controller.core.writes import Change, StoreWrites
 
 __all__ = [
@@ -138,20 +138,12 @@ class StoreTopic:
 class Decision:
     """The decision about one partition for one broker (V3 C, with epochs)."""
 
-    topic: str
+    name: TopicPartition
     topic_id: str
-    partition: int
-    leader: int
-    leader_epoch: int
-    isr: tuple[int, ...]
     replicas: tuple[int, ...]
-    partition_epoch: int
-    controller_epoch: int
+    state: LeaderAndIsr
     first_leader_epoch: int = 0
     adding_replicas: tuple[int, ...] = ()
-    eligible: tuple[int, ...] = ()
-    recovered: tuple[RecoveredLog, ...] = ()
-    unclean_epoch: int = 0
 
 
 ANY_LEADER_EPOCH: Final = 2**31 - 1

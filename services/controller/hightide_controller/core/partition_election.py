@@ -23,7 +23,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
-from hightide_controller.core.values.partition import NO_LEADER, LeaderAndIsr, Partition, RecoveredLog
+from hightide_runtime.znodes.recovered_log import RecoveredLog
+
+from hightide_controller.core.values.partition import NO_LEADER, LeaderAndIsr, Partition
 
 __all__ = [
     "Candidates",

@@ -216,9 +216,7 @@ class ControlTrace:
         if not self._leaderless:
             return
         left = len(self._leaderless)
-        self._leaderless.difference_update(
-            TopicPartition(each.topic, each.partition) for each in decisions if each.leader == broker_id
-        )
+        self._leaderless.difference_update(each.name for each in decisions if each.state.leader == broker_id)
         if len(self._leaderless) < left:
             self._marks[Mark.LED] = at_us
 

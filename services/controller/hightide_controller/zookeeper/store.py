@@ -64,7 +64,7 @@ from hightide_controller.core.events import (
     TopicStoreRefused,
 )
 from hightide_controller.core.state.topic_rules import layout_fault
-from hightide_controller.core.values.partition import LeaderAndIsr, RecoveredLog, TopicPartition
+from hightide_controller.core.values.partition import LeaderAndIsr, TopicPartition
 from hightide_controller.core.writes import PartitionRemoved, StoreWrites, Write
 from hightide_controller.zookeeper.admin_parents import make_parents, take_away_empty
 from hightide_controller.zookeeper.admin_reader import AdminReader
@@ -403,7 +403,7 @@ class ControllerStore:
             znode.controller_epoch,
             found.version,
             znode.eligible,
-            tuple(RecoveredLog(*each) for each in znode.recovered) if znode.recovered else (),
+            znode.recovered,
             znode.unclean_epoch,
         )
 

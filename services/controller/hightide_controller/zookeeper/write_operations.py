@@ -15,7 +15,6 @@ from hightide_runtime.znodes.admin_znodes import (
 from hightide_runtime.znodes.cluster_znodes import (
     LeaderAndIsrZnode,
     PartitionZnode,
-    RecoveredLog,
     TopicConfigZnode,
     TopicIdZnode,
     TopicZnode,
@@ -60,7 +59,7 @@ def change_operations(
         decided.controller_epoch,
         traceparent,
         decided.eligible,
-        tuple(RecoveredLog(*each) for each in decided.recovered) if decided.recovered else (),
+        decided.recovered,
         decided.unclean_epoch,
     ).encode()
     if change.expected_partition_epoch is not None:

@@ -7,7 +7,7 @@ that it can be read and mended in a ZooKeeper shell. `decode` checks whatever it
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self
+from typing import Self
 
 from hightide_runtime.telemetry.trace_context import is_traceparent
 from hightide_runtime.znodes.content import (
@@ -32,6 +32,7 @@ from hightide_runtime.znodes.paths import (
     TOPICS,
     topic_config_path,
 )
+from hightide_runtime.znodes.recovered_log import RecoveredLog
 from hightide_runtime.znodes.topic_names import is_legal_topic_name
 
 __all__ = [
@@ -58,7 +59,6 @@ __all__ = [
     "LeaderAndIsrZnode",
     "PartitionZnode",
     "ProducerIdsZnode",
-    "RecoveredLog",
     "TopicConfigZnode",
     "TopicIdZnode",
     "TopicZnode",
@@ -387,15 +387,6 @@ class PartitionZnode:
     def encode() -> bytes:
         """Nothing."""
         return b""
-
-
-class RecoveredLog(NamedTuple):
-    """The rest of a partition on a broker that may have lost the end of its log."""
-
-    broker_id: int
-    leader_epoch: int
-    """The latest in its log; -1 where it has no record."""
-    log_end_offset: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,12 +18,12 @@ from hightide_broker.cluster.metadata import (
 from hightide_broker.contract import convert, convert_control
 from hightide_broker.contract.replica_calls import EpochAnswer, EpochQuestion, Follower, ReplicaFetchCall
 from hightide_broker.core.fetch_session import FollowerPosition, SessionRequest
-from hightide_broker.core.isr_state import RecoveredLog
 from hightide_broker.core.lineage import EpochEnd
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.data import partition_errors
 from hightide_broker.replica.held_replicas import HostedReplicas
 from hightide_runtime.errors import ServiceError
+from hightide_runtime.znodes.recovered_log import RecoveredLog
 
 TOPIC_ID = bytes(range(16))
 FOLLOWER = Follower("the-cluster", 2, 77)
@@ -139,11 +139,19 @@ def test_a_decision_tells_how_the_partition_began_and_whom_a_move_adds() -> None
     assert (decided.first_leader_epoch, decided.adding_replicas, decided.is_first) == (4, (3,), False)
 
 
+def test_a_decision_has_the_epoch_of_the_controller_that_sends_it() -> None:
+    asked = decision()
+    asked.stamp.controller_epoch = 9
+    asked.topics[0].partitions[0].controller_epoch = 3
+    (decided,) = convert_control.decisions_in(asked).topics[0].partitions
+    assert decided.decision.controller_epoch == 9
+
+
 def test_a_decision_tells_who_else_may_be_elected_and_whether_records_may_have_been_lost() -> None:
     asked = decision(leader_epoch=5, eligible=(3,), recovered=((2, -1, 0), (4, 3, 40)), unclean_epoch=5)
     (decided,) = convert_control.decisions_in(asked).topics[0].partitions
-    assert (decided.eligible, decided.unclean_epoch) == ((3,), 5)
-    assert decided.recovered == (RecoveredLog(2, -1, 0), RecoveredLog(4, 3, 40))
+    assert (decided.decision.eligible, decided.decision.unclean_epoch) == ((3,), 5)
+    assert decided.decision.recovered == (RecoveredLog(2, -1, 0), RecoveredLog(4, 3, 40))
 
 
 def stops(*partitions: control_pb2.StopReplicaPartition) -> control_pb2.StopReplicaRequest:
@@ -225,8 +233,8 @@ def test_an_update_tells_removed_partitions_from_others() -> None:
 
 
 def test_a_partition_without_a_leader_keeps_its_isr() -> None:
-    (topic,) = convert_control.decisions_in(decision(leader=-1)).topics
-    assert (topic.partitions[0].leader, topic.partitions[0].isr) == (-1, (1, 2))
+    decided = convert_control.decisions_in(decision(leader=-1)).topics[0].partitions[0].decision
+    assert (decided.leader, decided.isr) == (-1, (1, 2))
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -362,8 +363,9 @@ def test_a_late_controller_cannot_have_a_replica_replaced(tmp_path: Path) -> Non
     async def scenario(rig: Rig) -> None:
         await rig.decide(decision(epoch=3, first_epoch=3))
         rig.produce()
-        late = request(decision(leader=2, epoch=4, first_epoch=4))
-        await rig.control.decide(4, late)
+        late = decision(leader=2, epoch=4, first_epoch=4)
+        late = replace(late, decision=replace(late.decision, controller_epoch=4))
+        await rig.control.decide(request(late))
         assert rig.replica().log.log_end_offset == 1
         assert rig.quarantined() == []
 
@@ -511,7 +513,7 @@ def test_a_startup_that_takes_over_leaves_what_is_not_assigned_for_the_search_fo
     leave_a_log(tmp_path)
 
     async def scenario(rig: Rig) -> None:
-        assert codes(await rig.control.decide(None, request(decision(1, leader=2)))) == [OK]
+        assert codes(await rig.control.decide(request(decision(1, leader=2)), is_live=False)) == [OK]
         assert rig.control.not_hosted() == [(TOPIC_ID, 0)]
         held = rig.control.held((TOPIC_ID, 0))
         assert held is not None

@@ -29,7 +29,7 @@ def test_only_a_first_decision_that_is_made_just_now_proves_that_no_earlier_life
     """Its directory may be gone with the power, or with its disk: that there is none says nothing."""
 
     async def scenario(rig: Rig) -> None:
-        found = await rig.control.decide(5 if is_live else None, request(decided))
+        found = await rig.control.decide(request(decided), is_live=is_live)
         assert codes(found) == [code]
         assert rig.replica().state.is_leader == (code == OK)
 
@@ -40,8 +40,8 @@ def test_a_first_decision_that_was_read_at_the_start_is_not_made_just_now_when_i
     tmp_path: Path,
 ) -> None:
     async def scenario(rig: Rig) -> None:
-        assert codes(await rig.control.decide(None, request(decision()))) == [FENCED]
-        assert codes(await rig.control.decide(5, request(decision()))) == [FENCED]
-        assert codes(await rig.control.decide(5, request(decision(epoch=1, version=1)))) == [OK]
+        assert codes(await rig.control.decide(request(decision()), is_live=False)) == [FENCED]
+        assert codes(await rig.control.decide(request(decision()))) == [FENCED]
+        assert codes(await rig.control.decide(request(decision(epoch=1, version=1)))) == [OK]
 
     run(tmp_path, scenario)

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 from faulty_files import Fault, FaultyFiles
 from hightide_broker.cluster.partition_decisions import Decisions, PartitionDecision, TopicDecisions
-from hightide_broker.core.isr_state import RecoveredLog
+from hightide_broker.core.replica import Decision
 from hightide_broker.directories.log_directories import LogDirectories
 from hightide_broker.hosting import restart_checks
 from hightide_broker.storage import DataDirectory, LogSettings
-from hightide_runtime.znodes import cluster_znodes
 from hightide_runtime.znodes.cluster_znodes import LeaderAndIsrZnode
+from hightide_runtime.znodes.recovered_log import RecoveredLog
 from hightide_runtime.zookeeper.session import Check, SetData
 from log_rig import KEY, LogRig
 
@@ -93,7 +93,7 @@ def test_a_full_disk_costs_the_belief_and_not_the_start(tmp_path: Path) -> None:
 
 
 MINE = Decisions(
-    (TopicDecisions("t", KEY[0], {}, (PartitionDecision(KEY[1], 1, 3, (1, 2), (1, 2), 7, 1),)),), ()
+    (TopicDecisions("t", KEY[0], {}, (PartitionDecision(KEY[1], Decision(1, 1, 3, (1, 2), (1, 2), 7)),)),), ()
 )
 
 
@@ -186,13 +186,14 @@ def test_a_log_without_its_oldest_records_is_put_aside_where_others_are_in_sync(
     rig.close()
     rig.segments()[0].unlink()
     (topic,) = MINE.topics
-    (decision,) = topic.partitions
+    (stored_decision,) = topic.partitions
 
     async def life(isr: tuple[int, ...]) -> bool:
         directories = await LogDirectories.open([rig.path], "cluster", 1)
         broker_trust = await restart_checks.look_at_disks(directories, 1, MINE)
         assert broker_trust.damaged == broker_trust.lack_front == {KEY}
-        stored = Decisions((replace(topic, partitions=(replace(decision, isr=isr),)),), ())
+        decided = replace(stored_decision, decision=replace(stored_decision.decision, isr=isr))
+        stored = Decisions((replace(topic, partitions=(decided,)),), ())
         await restart_checks.begin_anew(directories, 1, broker_trust, stored)
         await restart_checks.confirm_all(directories)
         await directories.close(clean=True)
@@ -294,10 +295,8 @@ def decided(
     leader: int, *isr: int, eligible: tuple[int, ...] = (), recovered: tuple[RecoveredLog, ...] = ()
 ) -> Decisions:
     """What ZooKeeper says of a partition of which broker 1 has a replica."""
-    decision = PartitionDecision(
-        KEY[1], leader, 3, isr, (1, 2, 3), 7, 1, eligible=eligible, recovered=recovered, unclean_epoch=2
-    )
-    return Decisions((TopicDecisions("t", KEY[0], {}, (decision,)),), ())
+    decision = Decision(1, leader, 3, isr, (1, 2, 3), 7, eligible, recovered, 2)
+    return Decisions((TopicDecisions("t", KEY[0], {}, (PartitionDecision(KEY[1], decision),)),), ())
 
 
 def written(broker_trust: restart_checks.BrokerTrust, decisions: Decisions) -> LeaderAndIsrZnode | None:
@@ -322,7 +321,7 @@ HERS = RecoveredLog(1, 2, 40)
 
 
 def test_a_log_in_doubt_leaves_the_isr_and_tells_how_far_it_goes() -> None:
-    told = (cluster_znodes.RecoveredLog(*HERS),)
+    told = (HERS,)
     assert written(IN_DOUBT, decided(2, 1, 2)) == LeaderAndIsrZnode(2, 3, (2,), 1, "", (), told, 2)
     assert written(IN_DOUBT, decided(1, 1, 2)) == LeaderAndIsrZnode(-1, 3, (2,), 1, "", (), told, 2)
     assert written(BELIEVED, decided(1, 1, 2)) is None
@@ -332,7 +331,7 @@ def test_the_last_member_stays_in_the_isr_in_name() -> None:
     found = written(IN_DOUBT, decided(1, 1, eligible=(2,), recovered=(RecoveredLog(3, 0, 5),)))
     assert found is not None
     assert (found.leader, found.isr, found.eligible) == (-1, (1,), (2,))
-    assert found.recovered == (cluster_znodes.RecoveredLog(*HERS), cluster_znodes.RecoveredLog(3, 0, 5))
+    assert found.recovered == (HERS, RecoveredLog(3, 0, 5))
 
 
 def test_who_was_eligible_is_so_no_more() -> None:
@@ -346,7 +345,7 @@ def test_what_an_earlier_life_told_is_brought_up_to_date_and_told_once() -> None
     for broker_trust in (IN_DOUBT, BELIEVED):
         found = written(broker_trust, earlier)
         assert found is not None
-        assert found.recovered == (cluster_znodes.RecoveredLog(*HERS),)
+        assert found.recovered == (HERS,)
         assert written(broker_trust, decided(2, 2, recovered=(HERS,))) is None
 
 

@@ -24,7 +24,7 @@ def test_a_broker_that_answers_again_is_alive_and_is_told_everything() -> None:
     world.send(alive(1))
     world.settle()
     assert world.state.is_live(1)
-    assert [(d.leader, d.leader_epoch) for d in world.decisions_told_to(1)] == [(2, 1)]
+    assert [(d.state.leader, d.state.leader_epoch) for d in world.decisions_told_to(1)] == [(2, 1)]
     full = [sent for sent in world.metadata if sent.full]
     assert [sent.brokers for sent in full] == [((1, broker(1).broker_epoch),)]
     assert any(not sent.full and len(sent.brokers) == 2 for sent in world.metadata), "others hear of it too"
@@ -47,7 +47,7 @@ def test_one_that_answers_before_its_death_is_written_is_told_of_the_new_leader(
     world.send(alive(1))
     world.settle()
     assert world.zookeeper[FLIGHTS].leader == 2
-    assert [(d.leader, d.leader_epoch) for d in world.decisions_told_to(1)][-1] == (2, 1)
+    assert [(d.state.leader, d.state.leader_epoch) for d in world.decisions_told_to(1)][-1] == (2, 1)
 
 
 def test_the_word_of_another_life_revives_nobody() -> None:

@@ -13,11 +13,12 @@ from hightide_controller.core.effects import (
     SendUpdateMetadata,
     Stop,
 )
-from hightide_controller.core.values.partition import TopicPartition
+from hightide_controller.core.values.partition import LeaderAndIsr, TopicPartition
 
 
 def decision(partition: int, leader_epoch: int) -> Decision:
-    return Decision("flights", "0" * 32, partition, 1, leader_epoch, (1,), (1, 2), leader_epoch, 1)
+    state = LeaderAndIsr(1, leader_epoch, (1,), 1, leader_epoch)
+    return Decision(TopicPartition("flights", partition), "0" * 32, (1, 2), state)
 
 
 def sent(sequence: int, *decisions: Decision) -> SendLeaderAndIsr:
@@ -29,7 +30,7 @@ def test_a_later_decision_replaces_one_that_was_not_delivered() -> None:
     outbox.put(sent(1, decision(0, 1), decision(1, 1)))
     outbox.put(sent(2, decision(0, 2)))
     delivery = outbox.take()
-    assert [d.leader_epoch for d in delivery.decisions.values()] == [2, 1]
+    assert [d.state.leader_epoch for d in delivery.decisions.values()] == [2, 1]
     assert delivery.sequence == 2
     assert outbox.is_empty
 
@@ -41,8 +42,8 @@ def test_what_failed_is_sent_again_but_never_over_something_newer() -> None:
     outbox.put(sent(2, decision(0, 2)))
     outbox.put_back(delivery)
     again = outbox.take()
-    assert again.decisions[TopicPartition("flights", 0)].leader_epoch == 2
-    assert again.decisions[TopicPartition("flights", 1)].leader_epoch == 1
+    assert again.decisions[TopicPartition("flights", 0)].state.leader_epoch == 2
+    assert again.decisions[TopicPartition("flights", 1)].state.leader_epoch == 1
 
 
 def test_a_stop_that_was_not_delivered_does_not_follow_a_later_decision() -> None:
@@ -52,7 +53,7 @@ def test_a_stop_that_was_not_delivered_does_not_follow_a_later_decision() -> Non
     outbox.put(sent(2, decision(0, 2)))
     delivery = outbox.take()
     assert delivery.stops == {}
-    assert [each.leader_epoch for each in delivery.decisions.values()] == [2]
+    assert [each.state.leader_epoch for each in delivery.decisions.values()] == [2]
 
 
 def test_metadata_melts_into_one_and_full_outlives_a_delta() -> None:
@@ -120,7 +121,9 @@ def test_where_not_all_decisions_fit_the_oldest_go_first() -> None:
     outbox.put(sent(2, decision(0, 2)))
     told = []
     while not outbox.is_empty:
-        told.append([(name.partition, each.leader_epoch) for name, each in outbox.take(2).decisions.items()])
+        told.append(
+            [(name.partition, each.state.leader_epoch) for name, each in outbox.take(2).decisions.items()]
+        )
     assert told == [[(0, 2), (1, 1)], [(2, 1), (3, 1)], [(4, 1)]]
 
 

@@ -12,8 +12,8 @@ from hightide_controller.core.values.partition import (
     LeaderAndIsr,
     Partition,
     PartitionState,
-    RecoveredLog,
 )
+from hightide_runtime.znodes.recovered_log import RecoveredLog
 from unit.controller.controller_world import FLIGHTS, led
 
 

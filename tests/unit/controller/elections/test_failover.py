@@ -60,7 +60,7 @@ def test_a_broker_hears_of_a_multi_as_soon_as_it_commits() -> None:
     world.told.clear()
     world.registered(broker(2), broker(3))
     world.perform(world.pending.pop(0))
-    assert [d.partition for d in world.decisions_told_to(2)] == [0]
+    assert [d.name.partition for d in world.decisions_told_to(2)] == [0]
     assert world.pending, "the shrinks are still under way"
 
 
@@ -109,7 +109,7 @@ def test_a_decision_of_unknown_outcome_is_told_when_it_turns_out_to_hold() -> No
     world.apply_without_answer(world.pending.pop(0))
     world.settle()
     assert world.zookeeper[FLIGHTS].leader_epoch == 1, "decided once, not twice"
-    assert [d.leader for d in world.decisions_told_to(2) if d.partition == 0] == [2]
+    assert [d.state.leader for d in world.decisions_told_to(2) if d.name.partition == 0] == [2]
 
 
 def test_a_decision_of_unknown_outcome_is_made_again_when_it_does_not_hold() -> None:
@@ -132,7 +132,7 @@ def test_a_decision_of_unknown_outcome_cannot_be_stored_after_it_was_found_missi
     world.send(ev.StoreUnknown(lost.store_id))
     world.settle()
     assert not world.try_apply(lost)
-    assert world.decisions_told_to(2)[-1].partition_epoch > 0
+    assert world.decisions_told_to(2)[-1].state.partition_epoch > 0
 
 
 def test_a_follower_that_a_leader_let_in_is_found_when_it_dies() -> None:
@@ -212,7 +212,7 @@ def test_a_broker_that_comes_back_gets_everything_that_concerns_it() -> None:
     world.metadata.clear()
     world.registered(broker(1, life=2), broker(2), broker(3))
     world.settle()
-    assert sorted(d.partition for d in world.decisions_told_to(1)) == [0, 1, 2]
+    assert sorted(d.name.partition for d in world.decisions_told_to(1)) == [0, 1, 2]
     assert all(sent.broker_epoch == broker(1, life=2).broker_epoch for sent in world.told)
     full = [sent for sent in world.metadata if sent.full]
     assert [receiver for sent in full for receiver in sent.brokers] == [(1, 201)]

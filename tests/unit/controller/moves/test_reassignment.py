@@ -53,10 +53,11 @@ def test_the_leader_stays_in_its_epoch_and_hears_whom_it_shall_not_feed_too_fast
     world.settle()
     for broker_id in (1, 2, 3, 4):
         (decision,) = world.decisions_told_to(broker_id)
-        assert (decision.leader, decision.leader_epoch, decision.isr) == (1, 0, (1, 2))
+        decided = decision.state
+        assert (decided.leader, decided.leader_epoch, decided.isr) == (1, 0, (1, 2))
         assert decision.replicas == (1, 2, 3, 4)
         assert decision.adding_replicas == (3, 4)
-        assert decision.partition_epoch == 1
+        assert decided.partition_epoch == 1
     assert world.decisions_told_to(5) == []
 
 
@@ -185,7 +186,7 @@ def test_the_end_of_a_move_is_told_to_its_new_replicas_and_to_everybody_as_metad
     catch_up(world, 1, 2, 3, 4)
     for broker_id in (3, 4):
         last = world.decisions_told_to(broker_id)[-1]
-        assert (last.leader, last.replicas, last.adding_replicas) == (3, (3, 4), ())
+        assert (last.state.leader, last.replicas, last.adding_replicas) == (3, (3, 4), ())
     assert world.metadata[-1].names == (FLIGHTS,)
     assert {broker_id for broker_id, _ in world.metadata[-1].brokers} == {1, 2, 3, 4, 5}
 

@@ -156,8 +156,8 @@ def test_while_partitions_move_a_leader_epoch_never_names_two_leaders(seed: int,
     named: dict[tuple[int, int], int] = {}
     for sent in schedule.world.told:
         for decision in sent.decisions:
-            key = (decision.partition, decision.leader_epoch)
-            assert named.setdefault(key, decision.leader) == decision.leader
+            key, leader = (decision.name.partition, decision.state.leader_epoch), decision.state.leader
+            assert named.setdefault(key, leader) == leader
 
 
 @settings(deadline=None)

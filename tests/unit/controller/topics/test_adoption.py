@@ -60,7 +60,7 @@ def test_a_takeover_gives_a_topic_of_before_its_marker_first() -> None:
     assert world.told == []
     world.settle()
     assert world.zk.markers == {TOPIC_ID: "flights"}
-    assert world.decisions_told_to(2)[-1].leader_epoch == 4
+    assert world.decisions_told_to(2)[-1].state.leader_epoch == 4
     assert world.zookeeper[FLIGHTS] == led(1, 1, 2, epoch=4, version=9), "nothing else is written"
 
 

@@ -103,7 +103,7 @@ def test_nobody_is_elected_for_a_topic_that_is_being_deleted() -> None:
     world.registered(broker(2))
     world.settle()
     assert nothing_is_left(world)
-    assert world.told[-1].decisions[0].leader_epoch == 0, "as when it was created"
+    assert world.told[-1].decisions[0].state.leader_epoch == 0, "as when it was created"
 
 
 def test_a_leader_that_changes_its_isr_meanwhile_only_delays_it() -> None:
@@ -371,7 +371,7 @@ def test_a_write_about_an_earlier_topic_is_not_taken_for_one_about_its_namesake(
     world.send(ev.StoreCommitted(store.store_id))
     world.settle()
     decided = [d for d in world.decisions_told_to(1) if d.topic_id == OTHER_ID]
-    assert decided[-1].leader_epoch == world.zookeeper[FLIGHTS].leader_epoch == 0
+    assert decided[-1].state.leader_epoch == world.zookeeper[FLIGHTS].leader_epoch == 0
 
 
 def test_a_topic_that_is_gone_before_its_partitions_are_created_is_forgotten_without_a_watch() -> None:
@@ -400,7 +400,7 @@ def test_a_leader_and_isr_that_a_read_of_its_topic_does_not_find_is_created_agai
     world.send(ev.TopicsChanged(added=(hint,)))
     world.settle()
     assert world.zookeeper[FLIGHTS].leader_epoch == 1
-    assert world.decisions_told_to(2)[-1].leader_epoch == 1
+    assert world.decisions_told_to(2)[-1].state.leader_epoch == 1
 
 
 def test_a_broker_that_comes_while_a_topic_is_deleted_is_not_told_to_hold_it() -> None:

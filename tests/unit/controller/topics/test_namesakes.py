@@ -64,7 +64,7 @@ def test_a_decision_that_was_stored_for_a_topic_is_none_about_its_namesake() -> 
     world.settle()
     world.send(ev.StoreCommitted(store.store_id))
     world.settle()
-    told = [each.leader_epoch for each in world.decisions_told_to(2) if each.topic_id == OTHER_ID]
+    told = [each.state.leader_epoch for each in world.decisions_told_to(2) if each.topic_id == OTHER_ID]
     assert set(told) == {0}, "its own first decision, and no other"
     assert world.zookeeper[FLIGHTS].leader_epoch == 0
 

@@ -215,7 +215,7 @@ def test_a_number_that_comes_back_begins_with_an_epoch_of_its_own() -> None:
     world.settle()
     assert world.zookeeper[flights(1)].leader_epoch == 1
     decision = world.decisions_told_to(2)[-1]
-    assert (decision.partition, decision.leader_epoch, decision.first_leader_epoch) == (1, 1, 1)
+    assert (decision.name.partition, decision.state.leader_epoch, decision.first_leader_epoch) == (1, 1, 1)
     world.send(replace(SHRINK, request_id=3))
     world.settle()
     assert world.topics["flights"].first_leader_epochs == {1: 2}

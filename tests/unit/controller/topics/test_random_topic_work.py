@@ -297,7 +297,7 @@ def test_brokers_that_never_died_hold_just_what_is_assigned_to_them(seed: int, t
             if (sent.broker_id, sent.broker_epoch) != (broker_id, epoch):
                 continue
             if isinstance(sent, ef.SendLeaderAndIsr):
-                holds.update({(d.topic_id, d.partition): d for d in sent.decisions})
+                holds.update({(d.topic_id, d.name.partition): d for d in sent.decisions})
             else:
                 for stop in sent.stops:
                     holds.pop((stop.topic_id, stop.partition), None)
@@ -310,7 +310,7 @@ def test_brokers_that_never_died_hold_just_what_is_assigned_to_them(seed: int, t
         assert set(holds) == assigned
         for (topic_id, number), decision in holds.items():
             held_state = world.zookeeper[TopicPartition(world.zk.markers[topic_id], number)]
-            assert decision.leader_epoch == held_state.leader_epoch
+            assert decision.state.leader_epoch == held_state.leader_epoch
 
 
 @settings(deadline=None)
@@ -320,5 +320,6 @@ def test_a_leader_epoch_of_a_partition_of_a_topic_never_names_two_leaders(seed: 
     named: dict[tuple[str, int, int], int] = {}
     for sent in schedule.world.told:
         for decision in sent.decisions:
-            key = (decision.topic_id, decision.partition, decision.leader_epoch)
-            assert named.setdefault(key, decision.leader) == decision.leader
+            decided = decision.state
+            key = (decision.topic_id, decision.name.partition, decided.leader_epoch)
+            assert named.setdefault(key, decided.leader) == decided.leader

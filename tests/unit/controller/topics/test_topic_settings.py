@@ -42,7 +42,7 @@ def test_settings_are_stored_and_brokers_hear_of_them_with_their_partitions() ->
     world.settle()
     assert world.zk.configs["flights"] == ({"segment.ms": "9", "retention.ms": "7"}, 1)
     assert {sent.broker_id for sent in world.told} == {1, 2}
-    assert {d.partition for d in world.decisions_told_to(1)} == {0, 1}
+    assert {d.name.partition for d in world.decisions_told_to(1)} == {0, 1}
     assert world.answers == []
     world.acknowledge_all()
     (answer,) = world.answers

@@ -55,7 +55,7 @@ def multi(store_id: int, *names: TopicPartition) -> StoreLeaderAndIsr:
 
 
 def decision(name: TopicPartition, leader: int) -> Decision:
-    return Decision(name.topic, "ab" * 16, name.partition, leader, 1, (2, 3), (1, 2, 3), 1, 7)
+    return Decision(name, "ab" * 16, (1, 2, 3), LeaderAndIsr(leader, 1, (2, 3), 7, 1))
 
 
 def summary_of(directory: Path) -> FailoverSummary:

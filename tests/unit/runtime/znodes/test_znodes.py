@@ -20,13 +20,13 @@ from hightide_runtime.znodes.cluster_znodes import (
     LeaderAndIsrZnode,
     PartitionZnode,
     ProducerIdsZnode,
-    RecoveredLog,
     TopicConfigZnode,
     TopicIdZnode,
     TopicZnode,
     ZnodeGarbage,
     partition_of,
 )
+from hightide_runtime.znodes.recovered_log import RecoveredLog
 from hightide_runtime.znodes.topic_names import is_legal_topic_name
 from hypothesis import given
 from hypothesis import strategies as st

@@ -72,8 +72,8 @@ class Outbox:
         self.cause = effect.cause or self.cause
         if isinstance(effect, SendLeaderAndIsr):
             for decision in effect.decisions:
-                self.stops.pop((decision.topic_id, decision.partition), None)
-                self.decisions[TopicPartition(decision.topic, decision.partition)] = decision
+                self.stops.pop((decision.topic_id, decision.name.partition), None)
+                self.decisions[decision.name] = decision
             return
         if isinstance(effect, SendStopReplica):
             for stop in effect.stops:
@@ -142,9 +142,9 @@ class Outbox:
         stopped = {
             name
             for name, decision in delivery.decisions.items()
-            if (decision.topic_id, decision.partition) in newer_stops
+            if (decision.topic_id, name.partition) in newer_stops
         }
-        decided = {(decision.topic_id, decision.partition) for decision in newer.values()}
+        decided = {(decision.topic_id, name.partition) for name, decision in newer.items()}
         self.decisions = {
             **{name: decision for name, decision in delivery.decisions.items() if name not in stopped},
             **newer,

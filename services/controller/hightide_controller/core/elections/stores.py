@@ -359,20 +359,12 @@ def decision_of(state: ClusterState, name: TopicPartition) -> Decision:
     move = None if work is None else work.moves.get(name.partition)
     adding = () if move is None or not move.original else move.target
     return Decision(
-        topic=name.topic,
-        topic_id=topic.topic_id,
-        partition=name.partition,
-        leader=known.leader,
-        leader_epoch=known.leader_epoch,
-        isr=known.isr,
-        replicas=partition.replicas,
-        partition_epoch=known.partition_epoch,
-        controller_epoch=known.controller_epoch,
-        first_leader_epoch=topic.first_leader_epochs.get(name.partition, 0),
-        adding_replicas=tuple(r for r in adding if move is not None and r not in move.original),
-        eligible=known.eligible,
-        recovered=known.recovered,
-        unclean_epoch=known.unclean_epoch,
+        name,
+        topic.topic_id,
+        partition.replicas,
+        known,
+        topic.first_leader_epochs.get(name.partition, 0),
+        tuple(r for r in adding if move is not None and r not in move.original),
     )
 
 
@@ -393,7 +385,7 @@ def send_decisions(
             if broker_id in live:
                 by_broker.setdefault(broker_id, []).append(decision)
     # New leaders first: writes wait for them, and followers only follow.
-    leaders = {decision.leader for decisions in by_broker.values() for decision in decisions}
+    leaders = {decision.state.leader for decisions in by_broker.values() for decision in decisions}
     effects: list[Effect] = []
     for broker_id in sorted(by_broker, key=lambda candidate: (candidate not in leaders, candidate)):
         sequence = state.take_sequence()
@@ -401,7 +393,7 @@ def send_decisions(
         epoch = state.brokers[broker_id].broker_epoch
         effects.append(SendLeaderAndIsr(broker_id, epoch, sequence, decisions, cause))
         for waiter in state.waiters.values():
-            if any(TopicPartition(d.topic, d.partition) in waiter.undecided for d in decisions):
+            if any(decision.name in waiter.undecided for decision in decisions):
                 waiter.unacknowledged[broker_id] = sequence
     return effects
 

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
+from hightide_runtime.znodes.recovered_log import RecoveredLog
+
 __all__ = [
     "NO_LEADER",
     "VALID_PREDECESSORS",
     "LeaderAndIsr",
     "Partition",
     "PartitionState",
-    "RecoveredLog",
     "TopicPartition",
 ]
 
@@ -52,15 +53,6 @@ VALID_PREDECESSORS: Final[dict[PartitionState, frozenset[PartitionState]]] = {
     # NEW to OFFLINE: a takeover finds the znode of a partition whose leader is gone.
     PartitionState.OFFLINE: frozenset({PartitionState.NEW, PartitionState.ONLINE, PartitionState.OFFLINE}),
 }
-
-
-class RecoveredLog(NamedTuple):
-    """How much a broker still has of a partition after it may have lost the end of its log; epoch -1:
-    nothing."""
-
-    broker_id: int
-    leader_epoch: int
-    log_end_offset: int
 
 
 @dataclass(frozen=True, slots=True)
