@@ -1,7 +1,7 @@
-"""Checks of the arguments of an admin client, before any request is sent to the cluster."""
+"""Checks of the arguments of clients, before any request is sent to the cluster."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from hightide.errors import InvalidArgumentError
 from hightide.records import TopicPartition
@@ -12,6 +12,19 @@ T = TypeVar("T")
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 _INT32_MAX: Final = 2**31 - 1
 _INT64_MAX: Final = 2**63 - 1
+
+
+def checked_name(what: str, name: Any) -> str:
+    """The name of a topic or header that a request can carry. What cannot be sent would otherwise fail on the
+    client's own thread, and harm all else that it does. Raises InvalidArgumentError."""
+    try:
+        # Lone surrogates come from JSON and from names of files.
+        str.encode(name)
+    except (TypeError, UnicodeEncodeError):
+        raise InvalidArgumentError(
+            f"the name of a {what} is text that UTF-8 can hold, not {name!r}"
+        ) from None
+    return str(name)
 
 
 def checked_count(what: str, number: int) -> int:

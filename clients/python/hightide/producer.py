@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from hightide import tracing
+from hightide.argument_checks import checked_name
 from hightide.calls.addresses import bootstrap_addresses
 from hightide.cluster.metadata import UNKNOWN_TOPIC_PATIENCE_MS, Cluster
 from hightide.errors import (
@@ -85,7 +86,9 @@ class Producer:
         self._topics: dict[str, TopicLanes] = self._core.topics
         self._transport = Transport(client_id)
         reporter = tracing.Reporter("send", client_id)
-        self._driver = Driver(self._core, self._transport, self._changed, "hightide-producer", reporter)
+        self._driver = Driver(
+            self._core, self._transport, self._changed, "hightide-producer", reporter, self._fail
+        )
         self._closed = False
         at_exit.watch(self)
 
@@ -180,6 +183,7 @@ class Producer:
 
     def _topic(self, topic: str) -> TopicLanes:
         """The topic's lanes; asks for its metadata the first time, and waits for it at most max_block_ms."""
+        checked_name("topic", topic)
         started_ms = now_ms()
         seeker = self._core.seeker
         with self._changed:
@@ -240,6 +244,11 @@ class Producer:
             raise ClosedError("this producer is closed")
         if self._driver.failure is not None:
             raise InternalError(f"the sender thread failed: {self._driver.failure!r}")
+
+    def _fail(self, failure: BaseException) -> None:
+        """Fail all deliveries: nobody is left to end them. Called by the driver with the lock when it has
+        failed."""
+        self._core.abandon(InternalError(f"the sender thread failed: {failure!r}"))
 
     def send_arrow(
         self, topic: str, records: "pa.RecordBatch | pa.Table", *, partition: int | None = None

@@ -1,9 +1,12 @@
 """What users give is checked where they give it."""
 
+from typing import Any
+
 import pytest
 from hightide import Consumer, Producer
 from hightide.calls.addresses import bootstrap_addresses
 from hightide.cluster.offset_at import offset_at
+from hightide.consumer_group.settings import topic_streams
 from hightide.errors import (
     BrokersUnavailableError,
     ClosedError,
@@ -73,6 +76,26 @@ def test_a_timestamp_that_no_batch_can_hold_is_refused(bad: int) -> None:
 def test_headers_are_pairs_of_text_and_bytes(bad: list[tuple[str, bytes]]) -> None:
     with pytest.raises(InvalidArgumentError, match="header"):
         checked_headers(bad)
+
+
+def test_headers_are_those_of_the_time_of_sending() -> None:
+    header: list[Any] = ["name", b"value"]
+    headers = [header]
+    checked = checked_headers(headers)  # type: ignore[arg-type]
+    header[:] = [1, 2, 3]
+    headers.clear()
+    assert checked == (("name", b"value"),)
+    assert checked_headers(each for each in checked) == checked  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("bad", ["\ud800", b"name", 5, None])
+def test_a_name_is_text_that_can_be_sent(bad: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="name of a topic is text"):
+        topic_streams([bad])
+    with pytest.raises(InvalidArgumentError, match="name of a topic is text"):
+        topic_streams({bad: 2})
+    with pytest.raises(InvalidArgumentError, match="header"):
+        checked_headers([(bad, b"value")])
 
 
 @pytest.mark.parametrize("bad", ["tomorrow", -1])

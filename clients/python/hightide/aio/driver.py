@@ -6,7 +6,8 @@ of its own.
 
 import asyncio
 import logging
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from hightide import tracing
 from hightide.aio.loop_condition import LoopCondition
@@ -19,9 +20,12 @@ from hightide.transport.transport import AioTransport
 
 log = logging.getLogger("hightide")
 
+_DEFECT: Final = "%s failed; this is a defect of the SDK"
+
 
 class Driver:
-    """The driver of one core, with one task. `changed` is notified whenever the core's state has changed."""
+    """The driver of one core, with one task. `changed` is notified whenever the core's state has changed.
+    `fail` is called once, under `changed`, if the driver itself fails."""
 
     def __init__(
         self,
@@ -30,6 +34,7 @@ class Driver:
         changed: LoopCondition,
         name: str,
         reporter: tracing.Reporter,
+        fail: Callable[[BaseException], None] = lambda failure: None,
     ) -> None:
         self._core = core
         self._reporter = reporter
@@ -37,6 +42,7 @@ class Driver:
         self._transport = transport
         self._changed = changed
         self._name = name
+        self._fail_core = fail
         self._task: asyncio.Task[None] | None = None
         self._calls: dict[Call[Any], asyncio.Task[None]] = {}
         self._streams: dict[StreamCall[Any], AioStream] = {}
@@ -81,12 +87,23 @@ class Driver:
 
     async def _run(self) -> None:
         try:
-            while True:
+            while self.failure is None:
                 await self._turn()
         except Exception as error:
-            log.exception("%s failed; this is a defect of the SDK", self._name)
-            self.failure = error
-            self._notify()
+            log.exception(_DEFECT, self._name)
+            self._fail(error)
+
+    def _fail(self, failure: Exception) -> None:
+        """End the task, and let nobody wait for what it would have done."""
+        self.failure = failure
+        self._poked.set()
+        with self._changed:
+            try:
+                self._fail_core(failure)
+            finally:
+                callbacks, self._core.callbacks = self._core.callbacks, []
+                self._changed.notify_all()
+        run_callbacks(callbacks)
 
     async def _turn(self) -> None:
         calls = self._core.poll(now_ms())
@@ -129,6 +146,10 @@ class Driver:
                 raise
             # The core gave this call up, and must learn that it has ended.
             outcome = _given_up(call)
+        except Exception as error:
+            log.exception(_DEFECT, self._name)
+            self._fail(error)
+            return
         self._calls.pop(call, None)
         self._core.completed(call, outcome, now_ms())
         self._poked.set()

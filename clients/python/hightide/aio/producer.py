@@ -11,6 +11,7 @@ from hightide.aio.at_exit import LoopIsGone
 from hightide.aio.delivery import BulkDelivery, Delivery
 from hightide.aio.driver import Driver
 from hightide.aio.loop_condition import LoopCondition
+from hightide.argument_checks import checked_name
 from hightide.calls.addresses import bootstrap_addresses
 from hightide.cluster.metadata import UNKNOWN_TOPIC_PATIENCE_MS, Cluster
 from hightide.errors import (
@@ -85,7 +86,9 @@ class Producer:
         self._topics: dict[str, TopicLanes] = self._core.topics
         self._transport = AioTransport(client_id)
         reporter = tracing.Reporter("send", client_id)
-        self._driver = Driver(self._core, self._transport, self._changed, "hightide-aio-producer", reporter)
+        self._driver = Driver(
+            self._core, self._transport, self._changed, "hightide-aio-producer", reporter, self._fail
+        )
         self._closed = False
         self._watched = LoopIsGone(self._core)
         at_exit.watch(self._watched)
@@ -182,6 +185,7 @@ class Producer:
 
     async def _topic(self, topic: str) -> TopicLanes:
         """The topic's lanes; asks for its metadata the first time, and waits for it at most max_block_ms."""
+        checked_name("topic", topic)
         started_ms = now_ms()
         seeker = self._core.seeker
         with self._changed:
@@ -242,6 +246,11 @@ class Producer:
             raise ClosedError("this producer is closed")
         if self._driver.failure is not None:
             raise InternalError(f"the sender task failed: {self._driver.failure!r}")
+
+    def _fail(self, failure: BaseException) -> None:
+        """Fail all deliveries: nobody is left to end them. Called by the driver with the lock when it has
+        failed."""
+        self._core.abandon(InternalError(f"the sender task failed: {failure!r}"))
 
     async def send_arrow(
         self, topic: str, records: "pa.RecordBatch | pa.Table", *, partition: int | None = None

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from hightide.argument_checks import checked_name
 from hightide.errors import InvalidArgumentError
 from hightide.v1 import coordinator_service_pb2
 from hightide.v1.coordinator_service_pb2 import ConsumerRegistration, TopicStreams
@@ -27,12 +28,11 @@ def topic_streams(topics: Mapping[str, int] | Sequence[str] | str | None) -> dic
     if topics is None:
         return {}
     if isinstance(topics, str):
-        return {topics: 1}
-    if not isinstance(topics, Mapping):
-        return dict.fromkeys(topics, 1)
-    for topic, streams in topics.items():
-        _check_streams(f"the number of streams of topic {topic}", streams)
-    return dict(topics)
+        topics = (topics,)
+    counts = dict(topics) if isinstance(topics, Mapping) else dict.fromkeys(topics, 1)
+    for topic, streams in counts.items():
+        _check_streams(f"the number of streams of topic {checked_name('topic', topic)}", streams)
+    return counts
 
 
 def _check_streams(what: str, streams: int) -> None:

@@ -130,7 +130,7 @@ class PendingBatch:
             if not headers:
                 return
             self.headers = [None] * (self.record_count - 1)
-        self.headers.append(list(headers) if headers else None)
+        self.headers.append(headers or None)
 
     # -- encoding --------------------------------------------------------------------------------------------
 

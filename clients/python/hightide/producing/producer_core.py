@@ -31,7 +31,6 @@ from hightide.errors import (
     RequestTimeoutError,
     SequenceConflictError,
     TopicRecreatedError,
-    UndeliveredError,
     UnknownTopicError,
     from_code,
 )
@@ -476,8 +475,9 @@ class ProducerCore(Accumulator, TracedCore):
             )
         lane.go_on_at(Identity(key.producer_id, key.producer_epoch), sequence)
 
-    def abandon(self, error: UndeliveredError | FencedProducerEpochError) -> None:
-        """Fail all batches that are not done; no more are sent. Called at the end of close."""
+    def abandon(self, error: HightideError) -> None:
+        """Fail all batches that are not done; no more are sent. Called at the end of close, and when the
+        driver has failed."""
         for lane in self.lanes():
             in_flight, lane.in_flight = lane.in_flight, []
             for batch in (*in_flight, *self.unsent(lane)):

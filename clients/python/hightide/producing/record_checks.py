@@ -3,7 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
+from hightide.argument_checks import checked_name
 from hightide.errors import InvalidArgumentError
+from hightide.records import Headers
 
 # The last microsecond of the year 9999; brokers take no later one.
 TIMESTAMP_US_MAX: Final = 253_402_300_799_999_999
@@ -26,9 +28,13 @@ def checked_timestamp(timestamp_us: int) -> int:
     return timestamp_us
 
 
-def checked_headers(headers: Sequence[tuple[str, bytes]] | None) -> Sequence[tuple[str, bytes]] | None:
-    """Headers: pairs of a name and a value. Raises InvalidArgumentError."""
+def checked_headers(headers: Sequence[tuple[str, bytes]] | None) -> Headers:
+    """A copy of the headers, pairs of a name and a value, that nobody changes while the record waits. Raises
+    InvalidArgumentError."""
+    checked = []
     for header in headers or ():
         if len(header) != 2 or not isinstance(header[0], str) or not isinstance(header[1], bytes):
             raise InvalidArgumentError(f"a header is a pair of str and bytes, not {header!r}")
-    return headers
+        name, value = header
+        checked.append((checked_name("header", name), value))
+    return tuple(checked)

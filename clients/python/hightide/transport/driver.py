@@ -58,7 +58,8 @@ def now_ms() -> float:
 
 
 class Driver:
-    """The driver of one core, with a thread. `changed` is notified whenever calls have ended."""
+    """The driver of one core, with a thread. `changed` is notified whenever calls have ended. `fail` is
+    called once, under `changed`, if the driver itself fails."""
 
     def __init__(
         self,
@@ -67,6 +68,7 @@ class Driver:
         changed: threading.Condition,
         name: str,
         reporter: tracing.Reporter,
+        fail: Callable[[BaseException], None] = lambda failure: None,
     ) -> None:
         self._core = core
         self._reporter = reporter
@@ -79,6 +81,7 @@ class Driver:
         self._stopping = False
         self._thread: threading.Thread | None = None
         self._name = name
+        self._fail_core = fail
         self.failure: BaseException | None = None
         self.poke = self._poke
 
@@ -117,10 +120,19 @@ class Driver:
                 self._turn()
             except Exception as error:
                 log.exception("%s failed; this is a defect of the SDK", self._name)
-                self.failure = error
-                with self._changed:
-                    self._changed.notify_all()
+                self._fail(error)
                 return
+
+    def _fail(self, failure: Exception) -> None:
+        """Let nobody wait for what the thread would have done."""
+        self.failure = failure
+        with self._changed:
+            try:
+                self._fail_core(failure)
+            finally:
+                callbacks, self._core.callbacks = self._core.callbacks, []
+                self._changed.notify_all()
+        run_callbacks(callbacks, BaseException)
 
     def _turn(self) -> None:
         """Wait for an event, or for the core's next deadline, and let the core act on it."""
@@ -149,7 +161,7 @@ class Driver:
             self._start(call)
         if facts:
             self._reporter.report(facts, now_ms())
-        run_callbacks(callbacks)
+        run_callbacks(callbacks, BaseException)
 
     def _forget(self, call: Call[Any], outcome: Any) -> None:
         """Drop a call that has ended; a message on a stream does not end it."""
@@ -200,10 +212,11 @@ def decoded(call: Call[Any], outcome: Outcome) -> Any:
         return error
 
 
-def run_callbacks(callbacks: list[Callable[[], object]]) -> None:
-    """Call the callbacks of deliveries. A callback that raises affects only itself."""
+def run_callbacks(callbacks: list[Callable[[], object]], caught: type[BaseException] = Exception) -> None:
+    """Call the callbacks of deliveries. A callback that raises affects only itself. On a thread of the SDK
+    not even SystemExit may end more than the callback: `caught` is BaseException there."""
     for callback in callbacks:
         try:
             callback()
-        except Exception:
+        except caught:
             log.exception("a delivery callback raised")
