@@ -8,6 +8,7 @@ import pytest
 from hightide import groups
 from hightide.errors import (
     AddressUnreachableError,
+    BrokersUnavailableError,
     CommitGoesBackError,
     CoordinatorLoadingError,
     CoordinatorUnavailableError,
@@ -53,22 +54,18 @@ P0, P1, P2 = (TopicPartition(TOPIC, at) for at in range(3))
 LOST = AddressUnreachableError("the answer was lost", address="co1:1")
 
 
-def coordinated(*numbers: int | None) -> Answer:
+def told(*coordinators: int | None) -> GetMetadataResponse:
     """Brokers tell these coordinators, one a shard."""
-
-    def answer(_: Any) -> GetMetadataResponse:
-        found = with_controller(7, leaders=(1, 1, 1))
-        for each in numbers:
-            found.coordinators.append(
-                Endpoint() if each is None else Endpoint(id=each, host=f"co{each}", port=each)
-            )
-        return found
-
+    answer = with_controller(7, leaders=(1, 1, 1))
+    for each in coordinators:
+        answer.coordinators.append(
+            Endpoint() if each is None else Endpoint(id=each, host=f"co{each}", port=each)
+        )
     return answer
 
 
 def world(*numbers: int | None, **answers: Answer) -> World:
-    return World(None, **{"GET_METADATA": coordinated(*(numbers or (1,))), **answers})
+    return World(None, **{"GET_METADATA": lambda _: told(*(numbers or (1,))), **answers})
 
 
 def one_by_one(*answers: Any) -> Answer:
@@ -169,6 +166,33 @@ def test_without_a_coordinator_it_says_so_when_the_budget_is_over() -> None:
     with pytest.raises(CoordinatorUnavailableError, match=r"group g .*the brokers know of none"):
         cluster.run(cluster.operations.group_offsets("g"))
     assert cluster.now_ms >= 5_000
+
+
+def silent_after(answers: int, *coordinators: int | None, **others: Answer) -> World:
+    """Brokers answer so often, and then none of them any more."""
+    answer = told(*coordinators)
+    silence = AddressUnreachableError("nobody is there", address="b1:1")
+    return World(None, GET_METADATA=one_by_one(*[answer] * answers, silence), **others)
+
+
+def test_brokers_that_told_of_no_coordinator_and_then_fell_silent_are_believed() -> None:
+    cluster = silent_after(3, None)
+    with pytest.raises(CoordinatorUnavailableError, match="the brokers know of none"):
+        cluster.run(cluster.operations.group_offsets("g"))
+
+
+def test_a_coordinator_is_asked_again_where_the_brokers_that_named_it_fell_silent() -> None:
+    offsets = one_by_one(LOST, FetchOffsetsResponse(offsets=committed(p0=5)))
+    cluster = silent_after(1, 1, FETCH_OFFSETS=offsets)
+    assert cluster.run(cluster.operations.group_offsets("g"))[P0].offset == 5
+    assert cluster.asked[-1] == ("FETCH_OFFSETS", "co1:1")
+    assert cluster.now_ms >= 5_000, "the brokers had all the time there was"
+
+
+def test_brokers_that_never_answered_are_named() -> None:
+    cluster = silent_after(0)
+    with pytest.raises(BrokersUnavailableError, match="boot:9"):
+        cluster.run(cluster.operations.group_offsets("g"))
 
 
 def test_groups_are_listed_from_the_coordinators_of_all_shards_each_asked_once() -> None:
