@@ -32,6 +32,7 @@ from hightide_runtime.serving.channels import open_channel
 
 from hightide_broker.cluster.partition_decisions import PartitionKey
 from hightide_broker.core.replica import NO_LEADER, Role
+from hightide_broker.directories.fetch_pauses import FetchPausePort
 from hightide_broker.ports import Connect
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.storage import BatchPlace, DamagedLog, LogClosed, Mend, StorageError
@@ -55,7 +56,7 @@ ANYWHERE: Final = -1
 _FETCH: Final = "/hightide.v1.BrokerService/Fetch"
 
 
-class FailureReportPort(Protocol):
+class DamageReportPort(Protocol):
     """Reports to the controller (`failed_replicas.FailedReplicas`)."""
 
     def report_damage(self, key: PartitionKey, offset: int) -> None:
@@ -68,18 +69,6 @@ class FailureReportPort(Protocol):
 
     async def told(self, patience_s: float) -> None:
         """Wait until the controller has acknowledged all reports, for at most `patience_s`."""
-        ...
-
-
-class FetchingPort(Protocol):
-    """Fetches into replicas (`fetchers.Fetchers`)."""
-
-    def hold(self, replica: HostedReplica) -> None:
-        """Fetch nothing into it."""
-        ...
-
-    def resume(self, replica: HostedReplica) -> None:
-        """Continue to fetch, if it follows."""
         ...
 
 
@@ -102,8 +91,8 @@ class Healing:
         self,
         broker_id: int,
         replicas: HostedReplicas,
-        copying: FetchingPort,
-        reports: FailureReportPort,
+        copying: FetchPausePort,
+        reports: DamageReportPort,
         address_of: Callable[[int], HostPort | None],
         disk: Executor,
         connect: Connect = open_channel,

@@ -18,6 +18,7 @@ from typing import Final, Protocol
 
 from hightide_broker.cluster.partition_decisions import PartitionKey
 from hightide_broker.core.replica import Role
+from hightide_broker.directories.fetch_pauses import FetchPausePort
 from hightide_broker.directories.log_directories import LogDirectory
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 
@@ -33,7 +34,7 @@ TOLD_S: Final = 5.0
 that."""
 
 
-class FailureReportPort(Protocol):
+class HangReportPort(Protocol):
     """Reports to the controller (`failed_replicas.FailedReplicas`)."""
 
     def report_hang(self, key: PartitionKey) -> None:
@@ -49,23 +50,11 @@ class FailureReportPort(Protocol):
         ...
 
 
-class FetchingPort(Protocol):
-    """Fetches into replicas (`fetchers.Fetchers`)."""
-
-    def hold(self, replica: HostedReplica) -> None:
-        """Fetch nothing into it."""
-        ...
-
-    def resume(self, replica: HostedReplica) -> None:
-        """Continue to fetch, if it follows."""
-        ...
-
-
 class HungDisks:
     """All replicas of a broker that wait for a disk. Belongs to the event loop's thread; `DiskWatch` calls
     it."""
 
-    def __init__(self, replicas: HostedReplicas, copying: FetchingPort, reports: FailureReportPort) -> None:
+    def __init__(self, replicas: HostedReplicas, copying: FetchPausePort, reports: HangReportPort) -> None:
         self._replicas = replicas
         self._copying = copying
         self._reports = reports

@@ -38,7 +38,7 @@ log = logging.getLogger(__name__)
 CALL_TIMEOUT_S: Final = 10.0
 
 
-class FailureReportPort(Protocol):
+class DifferenceReportPort(Protocol):
     """Reports to the controller (`failed_replicas.FailedReplicas`)."""
 
     def report_difference(self, key: PartitionKey, where: Divergence | None) -> None:
@@ -55,7 +55,7 @@ class Comparison:
         replicas: HostedReplicas,
         follower: Callable[[], Follower],
         address_of: Callable[[int], HostPort | None],
-        reports: FailureReportPort,
+        reports: DifferenceReportPort,
         disk: Executor,
         connect: Connect = open_channel,
     ) -> None:
