@@ -7,13 +7,13 @@ import click
 
 from hightide_cli.broker.tables import server_document, server_pairs
 from hightide_cli.command_line.options import common_options
+from hightide_cli.documents.cluster import ControllerDocument
+from hightide_cli.documents.view import view
 from hightide_cli.printing.output import emit, wants_document
 from hightide_cli.printing.rendering import properties
 
 if TYPE_CHECKING:
     from hightide import Admin, ClusterDescription
-
-    from hightide_cli.documents.cluster import ControllerDocument
 
 _SUCCESSOR_TIMEOUT_MS = 30_000
 _LOOK_AGAIN_S = 0.05
@@ -41,7 +41,7 @@ def show(ctx: click.Context) -> None:
     if wants_document(ctx):
         emit(
             ctx,
-            {**_document(described), "server": server_document(said)},
+            {**view(ControllerDocument, described), "server": server_document(said)},
         )
         return
     click.echo(
@@ -85,7 +85,7 @@ def resign(ctx: click.Context, epoch: int | None, dry_run: bool) -> None:
             {
                 "dry_run": dry_run,
                 "resigned": {"id": ended[0], "epoch": ended[1]},
-                "controller": None if now is None else _document(now),
+                "controller": None if now is None else view(ControllerDocument, now),
                 "took_ms": None if now is None else round(took_ms, 1),
             },
         )
@@ -97,14 +97,6 @@ def resign(ctx: click.Context, epoch: int | None, dry_run: bool) -> None:
             f"controller {now.controller_id} at {now.controller_address} reigns in epoch "
             f"{now.controller_epoch}, {took_ms:.0f} ms later"
         )
-
-
-def _document(described: "ClusterDescription") -> "ControllerDocument":
-    return {
-        "id": described.controller_id,
-        "address": described.controller_address,
-        "epoch": described.controller_epoch,
-    }
 
 
 def _successor(admin: "Admin", epoch: int) -> "ClusterDescription":

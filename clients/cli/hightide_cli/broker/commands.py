@@ -6,7 +6,6 @@ import click
 
 from hightide_cli.broker.tables import (
     DirectoryRow,
-    directory_documents,
     directory_rows,
     directory_table,
     drain_plan,
@@ -16,13 +15,13 @@ from hightide_cli.broker.tables import (
 )
 from hightide_cli.command_line.completing import broker_ids
 from hightide_cli.command_line.options import common_options
+from hightide_cli.documents.cluster import BrokerDocument, LogDirectoryDocument
+from hightide_cli.documents.view import view
 from hightide_cli.printing.output import emit, wants_document, wants_wide
 from hightide_cli.printing.rendering import Json, properties, table
 
 if TYPE_CHECKING:
     from hightide import Admin, BrokerDescription, ClusterDescription
-
-    from hightide_cli.documents.cluster import BrokerDocument
 
 DRAIN_TIMEOUT_S = 60.0
 
@@ -48,7 +47,7 @@ def list_brokers(ctx: click.Context) -> None:
             click.echo(wide_brokers(admin, described))
             return
     if wants_document(ctx):
-        emit(ctx, {"brokers": [broker_document(each) for each in described.brokers]})
+        emit(ctx, {"brokers": [view(BrokerDocument, each) for each in described.brokers]})
         return
     rows = [
         (each.broker_id, each.address, each.alive, each.leader_count, each.replica_count)
@@ -104,9 +103,9 @@ def describe(ctx: click.Context, broker_id: int, with_replicas: bool) -> None:
     replicas = [] if held is None else replica_rows(held.replicas, broker_id)
     if wants_document(ctx):
         document = {
-            **broker_document(found),
+            **view(BrokerDocument, found),
             "server": server_document(said),
-            "log_directories": directory_documents(directories),
+            "log_directories": [view(LogDirectoryDocument, each) for each in directories],
         }
         emit(ctx, document if held is None else {**document, "held": [dict(each) for each in replicas]})
         return
@@ -148,7 +147,7 @@ def log_dirs(ctx: click.Context, ids: tuple[int, ...]) -> None:
             f"broker {', '.join(map(str, absent))} is not alive; `hightide broker ls` lists all brokers"
         )
     if wants_document(ctx):
-        emit(ctx, {"log_directories": directory_documents(shown)})
+        emit(ctx, {"log_directories": [view(LogDirectoryDocument, each) for each in shown]})
     else:
         click.echo(directory_table(shown))
     if any(each.state != DirectoryRow.ONLINE for each in shown):
@@ -198,18 +197,6 @@ def drain(ctx: click.Context, broker_id: int, dry_run: bool, timeout_s: float) -
         click.echo(plan.sentence(broker_id, found.leader_count, remaining, dry_run))
     if remaining:
         ctx.exit(1)
-
-
-def broker_document(each: "BrokerDescription") -> "BrokerDocument":
-    """One broker as the controller sees it, as JSON; `cluster info` has the same."""
-    return {
-        "id": each.broker_id,
-        "address": each.address,
-        "alive": each.alive,
-        "broker_epoch": each.broker_epoch,
-        "leads": each.leader_count,
-        "replicas": each.replica_count,
-    }
 
 
 def _one(described: "ClusterDescription", broker_id: int) -> "BrokerDescription":

@@ -6,6 +6,8 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, ClassVar
 
 from hightide_cli.command_line.sizes import size_text
+from hightide_cli.documents.cluster import ServerDocument
+from hightide_cli.documents.view import view
 from hightide_cli.printing.rendering import Cell, table
 
 if TYPE_CHECKING:
@@ -13,7 +15,6 @@ if TYPE_CHECKING:
     from hightide.servers import LogDirectory
 
     from hightide_cli.cluster.server_survey import Surveyed
-    from hightide_cli.documents.cluster import LogDirectoryDocument, ServerDocument
 
 _NAMED_MAX = 3
 
@@ -74,22 +75,6 @@ def directory_table(rows: Sequence[DirectoryRow]) -> str:
     return table(["broker", "directory", "path", "state", "free", "of", "used"], cells)
 
 
-def directory_documents(rows: Sequence[DirectoryRow]) -> "list[LogDirectoryDocument]":
-    """Log directories for programs."""
-    return [
-        {
-            "broker": row.broker_id,
-            "log_directory": row.number,
-            "path": row.path or None,
-            "state": row.state,
-            "free_bytes": row.free_bytes,
-            "total_bytes": row.total_bytes,
-            "message": row.message,
-        }
-        for row in rows
-    ]
-
-
 def _percent_used(row: DirectoryRow) -> str | None:
     if row.free_bytes is None or not row.total_bytes:
         return None
@@ -118,19 +103,11 @@ def server_pairs(said: "Surveyed | None") -> list[tuple[str, Cell]]:
     ]
 
 
-def server_document(said: "Surveyed | None") -> "ServerDocument | None":
+def server_document(said: "Surveyed | None") -> ServerDocument | None:
     """The same as JSON; None if the server does not answer."""
     if said is None or said.description is None:
         return None
-    own = said.description
-    return {
-        "version": own.version,
-        "started_at_ms": own.started_at_ms,
-        "advertised": own.advertised,
-        "external_advertised": own.external_advertised or None,
-        "zookeeper_session_timeout_ms": own.zookeeper_session_timeout_ms,
-        "round_trip_ms": round(own.round_trip_ms, 2),
-    }
+    return view(ServerDocument, said.description)
 
 
 def replica_rows(replicas: "Iterable[ReplicaDescription]", broker_id: int) -> list[dict[str, Cell]]:

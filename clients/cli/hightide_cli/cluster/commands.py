@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING
 import click
 from hightide import ClusterDescription
 
-from hightide_cli.broker.commands import broker_document, wide_brokers
+from hightide_cli.broker.commands import wide_brokers
 from hightide_cli.cluster.health import health
 from hightide_cli.cluster.health_report import coordinators_text
 from hightide_cli.command_line.options import common_options
+from hightide_cli.documents.cluster import ClusterDocument
+from hightide_cli.documents.view import view
 from hightide_cli.printing.output import emit, wants_document, wants_wide
 from hightide_cli.printing.rendering import Cell, Json, properties, table
 
 if TYPE_CHECKING:
     from hightide import ServerAddress
-
-    from hightide_cli.documents.cluster import ClusterDocument
 
 
 @click.group()
@@ -43,7 +43,7 @@ def info(ctx: click.Context) -> None:
             {"service": kind, "id": each.server_id, "address": each.address}
             for kind, each in _standbys(described, coordinators)
         ]
-        emit(ctx, {**_document(described), "coordinators": coordinators, "standbys": standbys})
+        emit(ctx, {**view(ClusterDocument, described), "coordinators": coordinators, "standbys": standbys})
         return
     click.echo(
         properties(
@@ -90,20 +90,3 @@ def _standing_by(described: ClusterDescription, coordinators: Sequence[str | Non
         f"{kind} {each.server_id} at {each.address}" for kind, each in _standbys(described, coordinators)
     ]
     return [("standing by", ", ".join(named) or "nobody")]
-
-
-def _document(described: ClusterDescription) -> "ClusterDocument":
-    return {
-        "cluster_id": described.cluster_id,
-        "controller": {
-            "id": described.controller_id,
-            "address": described.controller_address,
-            "epoch": described.controller_epoch,
-        },
-        "brokers": [broker_document(each) for each in described.brokers],
-        "topics": described.topic_count,
-        "partitions": described.partition_count,
-        "offline_partitions": described.offline_partition_count,
-        "under_replicated_partitions": described.under_replicated_partition_count,
-        "under_min_isr_partitions": described.under_min_isr_partition_count,
-    }

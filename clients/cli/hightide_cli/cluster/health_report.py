@@ -5,13 +5,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hightide_cli.command_line.sizes import size_text
+from hightide_cli.documents.cluster import ComplaintDocument, FailedDirectoryDocument, HealthDocument
+from hightide_cli.documents.view import view
 from hightide_cli.printing.rendering import properties, table
 
 if TYPE_CHECKING:
     from hightide import ClusterDescription
-
-    from hightide_cli.documents.cluster import ComplaintDocument, FailedDirectoryDocument, HealthDocument
-
 
 _NO_CONTROLLER = (
     "no controller is active, so that no leader is elected and no topic changes; the rest is as brokers last "
@@ -83,12 +82,9 @@ def problems_of(described: "ClusterDescription", holdings: Holdings) -> list[str
     return problems + ([f"the controller complains of {count} thing{'s' * (count != 1)}"] if count else [])
 
 
-def health_document(described: "ClusterDescription", holdings: Holdings) -> "HealthDocument":
+def health_document(described: "ClusterDescription", holdings: Holdings) -> HealthDocument:
     """The same as JSON."""
     problems = problems_of(described, holdings)
-    complaints: list[ComplaintDocument] = [
-        {"subject": each.subject, "message": each.message} for each in described.complaints
-    ]
     failed: list[FailedDirectoryDocument] = [
         {"broker": broker, "log_directory": directory, "replicas": count}
         for (broker, directory), count in sorted(holdings.failed_directories.items())
@@ -111,7 +107,7 @@ def health_document(described: "ClusterDescription", holdings: Holdings) -> "Hea
         "silent_coordinators": sorted(holdings.silent_coordinators),
         "throttle_bytes_per_s": described.reassignment_throttle_bytes_per_s,
         "failed_log_directories": failed,
-        "complaints": complaints,
+        "complaints": [view(ComplaintDocument, each) for each in described.complaints],
     }
 
 

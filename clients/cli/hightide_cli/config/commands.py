@@ -1,18 +1,15 @@
 """`hightide config`: the settings of topics and of servers, with their defaults and sources."""
 
-from typing import TYPE_CHECKING
-
 import click
 
 from hightide_cli.command_line.completing import setting_names, topic_names
 from hightide_cli.command_line.options import common_options
 from hightide_cli.config.show import show
 from hightide_cli.config.topic_settings import ORIGIN_TOPIC, SettingInUse, settings_in_use
+from hightide_cli.documents.cluster import TopicSettingDocument
+from hightide_cli.documents.view import view
 from hightide_cli.printing.output import emit, wants_document, wants_wide
 from hightide_cli.printing.rendering import Json, table
-
-if TYPE_CHECKING:
-    from hightide_cli.documents.cluster import TopicSettingDocument
 
 
 @click.group()
@@ -54,7 +51,7 @@ def get(ctx: click.Context, topic: str, names: tuple[str, ...], only_own: bool) 
         if (not names or each.name in names) and (not only_own or each.origin == ORIGIN_TOPIC)
     ]
     if wants_document(ctx):
-        emit(ctx, {"topic": topic, "settings": [_document(each) for each in shown]})
+        emit(ctx, {"topic": topic, "settings": [view(TopicSettingDocument, each) for each in shown]})
         return
     click.echo(_table(shown, is_wide=wants_wide(ctx)))
 
@@ -101,7 +98,10 @@ def set_(
     ]
     if wants_document(ctx):
         documents: list[Json] = [
-            {**_document(each), "previous": was[each.name].value if each.name in was else None}
+            {
+                **view(TopicSettingDocument, each),
+                "previous": was[each.name].value if each.name in was else None,
+            }
             for each in changed
         ]
         emit(ctx, {"dry_run": dry_run, "topic": topic, "changed": documents})
@@ -121,13 +121,3 @@ def _table(shown: list[SettingInUse], *, is_wide: bool) -> str:
             [(*row, each.meaning or None) for row, each in zip(rows, shown, strict=True)],
         )
     return table(headings, rows)
-
-
-def _document(each: SettingInUse) -> "TopicSettingDocument":
-    return {
-        "name": each.name,
-        "value": each.value,
-        "default": each.default or None,
-        "origin": each.origin,
-        "meaning": each.meaning or None,
-    }

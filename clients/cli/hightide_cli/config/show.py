@@ -8,6 +8,8 @@ import click
 
 from hightide_cli.command_line.completing import server_names
 from hightide_cli.command_line.options import common_options
+from hightide_cli.documents.cluster import ServerSettingDocument, ServerSettingsDocument
+from hightide_cli.documents.view import view
 from hightide_cli.printing.output import emit, wants_document, wants_wide
 from hightide_cli.printing.rendering import Cell, table
 
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
     from hightide import ServerSetting
 
     from hightide_cli.cluster.server_survey import Surveyed
-    from hightide_cli.documents.cluster import ServerSettingsDocument
 
 _NAME: Final = re.compile(r"(broker|controller|coordinator)-(\d{1,10})")
 
@@ -106,22 +107,12 @@ def _rows(server: "Surveyed", only_own: bool, *, is_wide: bool) -> list[tuple[Ce
     return rows
 
 
-def _document(server: "Surveyed", only_own: bool) -> "ServerSettingsDocument":
+def _document(server: "Surveyed", only_own: bool) -> ServerSettingsDocument:
     said = server.description
     return {
         "service": said.service if said else server.kind,
         "instance": said.instance if said else None if server.instance is None else str(server.instance),
         "address": server.address,
         "error": None if server.error is None else str(server.error),
-        "settings": [
-            {
-                "name": each.name,
-                "value": each.value or None,
-                "default": each.default or None,
-                "origin": each.origin.value,
-                "variable": each.variable,
-                "meaning": each.meaning,
-            }
-            for each in _shown(server, only_own)
-        ],
+        "settings": [view(ServerSettingDocument, each) for each in _shown(server, only_own)],
     }

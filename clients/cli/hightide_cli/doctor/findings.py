@@ -3,12 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from hightide_cli.command_line.sizes import size_text
-
-if TYPE_CHECKING:
-    from hightide_cli.documents.cluster import FindingsDocument
+from hightide_cli.documents.cluster import FindingDocument, FindingsDocument
+from hightide_cli.documents.view import view
 
 
 class Verdict(Enum):
@@ -78,19 +77,11 @@ def findings_text(findings: Sequence[Finding]) -> str:
     return "\n".join(lines)
 
 
-def findings_document(findings: Sequence[Finding]) -> "FindingsDocument":
+def findings_document(findings: Sequence[Finding]) -> FindingsDocument:
     """The findings for programs."""
     return {
         "verdict": worst(findings).value,
-        "findings": [
-            {
-                "check": each.check,
-                "verdict": each.verdict.value,
-                "message": each.message,
-                "next_step": each.next_step,
-            }
-            for each in findings
-        ],
+        "findings": [view(FindingDocument, each) for each in findings],
     }
 
 

@@ -3,21 +3,27 @@
 from collections.abc import Sequence
 from typing import Annotated, TypedDict
 
-from hightide_cli.documents.values import (
-    Reason,
-    Throttle,
-)
+from hightide_cli.documents.values import Reason, Throttle
+from hightide_cli.documents.view import Shows
+
+TopicCount = Annotated[int, Shows("topic_count"), "how many there are"]
+PartitionCount = Annotated[int, Shows("partition_count"), "how many there are"]
+OfflineCount = Annotated[int, Shows("offline_partition_count"), "without a leader"]
+UnderReplicatedCount = Annotated[
+    int, Shows("under_replicated_partition_count"), "with a replica that is not in sync"
+]
+UnderMinIsrCount = Annotated[int, Shows("under_min_isr_partition_count"), "that acks=all cannot write to"]
 
 
 class BrokerDocument(TypedDict):
     """A broker as the controller sees it."""
 
-    id: Annotated[int, "the broker's id"]
+    id: Annotated[int, Shows("broker_id"), "the broker's id"]
     address: Annotated[str | None, "where it is; null where it is not registered"]
     alive: Annotated[bool, "whether the controller counts on it"]
     broker_epoch: Annotated[int, "of its registration"]
-    leads: Annotated[int, "how many partitions it leads"]
-    replicas: Annotated[int, "how many it holds"]
+    leads: Annotated[int, Shows("leader_count"), "how many partitions it leads"]
+    replicas: Annotated[int, Shows("replica_count"), "how many it holds"]
 
 
 class ServerDocument(TypedDict):
@@ -26,17 +32,25 @@ class ServerDocument(TypedDict):
     version: Annotated[str, "of its software"]
     started_at_ms: Annotated[int, "milliseconds since 1970"]
     advertised: Annotated[str, "the address that it tells others"]
-    external_advertised: Annotated[str | None, "the one for clients from outside; null where there is none"]
+    external_advertised: Annotated[
+        str | None,
+        Shows("external_advertised", or_null=True),
+        "the one for clients from outside; null where there is none",
+    ]
     zookeeper_session_timeout_ms: Annotated[int, "as ZooKeeper granted it"]
-    round_trip_ms: Annotated[float, "of this question"]
+    round_trip_ms: Annotated[float, Shows("round_trip_ms", decimals=2), "of this question"]
 
 
 class LogDirectoryDocument(TypedDict):
     """A log directory and its room."""
 
-    broker: Annotated[int, "the broker's id"]
-    log_directory: Annotated[int | None, "counts the broker's directories; null where it does not answer"]
-    path: Annotated[str | None, "on the broker's machine; null where it is not known"]
+    broker: Annotated[int, Shows("broker_id"), "the broker's id"]
+    log_directory: Annotated[
+        int | None, Shows("number"), "counts the broker's directories; null where it does not answer"
+    ]
+    path: Annotated[
+        str | None, Shows("path", or_null=True), "on the broker's machine; null where it is not known"
+    ]
     state: Annotated[str, "how it is"]
     free_bytes: Annotated[int | None, "on its disk; null where it is not known"]
     total_bytes: Annotated[int | None, "of its disk; null where it is not known"]
@@ -46,22 +60,22 @@ class LogDirectoryDocument(TypedDict):
 class ControllerDocument(TypedDict):
     """An active controller."""
 
-    id: Annotated[int, "the controller's id"]
-    address: Annotated[str, "where it is"]
-    epoch: Annotated[int, "counts the controllers' elections"]
+    id: Annotated[int, Shows("controller_id"), "the controller's id"]
+    address: Annotated[str, Shows("controller_address"), "where it is"]
+    epoch: Annotated[int, Shows("controller_epoch"), "counts the controllers' elections"]
 
 
 class ClusterDocument(TypedDict):
     """A cluster as the controller sees it."""
 
     cluster_id: Annotated[str, "the cluster's id"]
-    controller: Annotated[ControllerDocument, "the active one"]
+    controller: Annotated[ControllerDocument, Shows(""), "the active one"]
     brokers: Annotated[Sequence[BrokerDocument], "by id"]
-    topics: Annotated[int, "how many there are"]
-    partitions: Annotated[int, "how many there are"]
-    offline_partitions: Annotated[int, "without a leader"]
-    under_replicated_partitions: Annotated[int, "with a replica that is not in sync"]
-    under_min_isr_partitions: Annotated[int, "that acks=all cannot write to"]
+    topics: TopicCount
+    partitions: PartitionCount
+    offline_partitions: OfflineCount
+    under_replicated_partitions: UnderReplicatedCount
+    under_min_isr_partitions: UnderMinIsrCount
 
 
 class FailedDirectoryDocument(TypedDict):
@@ -88,11 +102,11 @@ class HealthDocument(TypedDict):
     brokers: Annotated[int, "how many are known"]
     dead_brokers: Annotated[Sequence[int], "those that are not alive"]
     silent_brokers: Annotated[Sequence[int], "those that are registered and do not answer"]
-    topics: Annotated[int, "how many there are"]
-    partitions: Annotated[int, "how many there are"]
-    offline_partitions: Annotated[int, "without a leader"]
-    under_replicated_partitions: Annotated[int, "with a replica that is not in sync"]
-    under_min_isr_partitions: Annotated[int, "that acks=all cannot write to"]
+    topics: TopicCount
+    partitions: PartitionCount
+    offline_partitions: OfflineCount
+    under_replicated_partitions: UnderReplicatedCount
+    under_min_isr_partitions: UnderMinIsrCount
     not_preferred_leaders: Annotated[int, "partitions that another than their preferred broker leads"]
     moves_under_way: Annotated[int, "reassignments that are not done"]
     coordinators: Annotated[
@@ -120,17 +134,25 @@ class TopicSettingDocument(TypedDict):
 
     name: Annotated[str, "as in min.insync.replicas"]
     value: Annotated[str | None, "what holds; null where nothing does"]
-    default: Annotated[str | None, "what holds unless it is set; null where there is none"]
+    default: Annotated[
+        str | None, Shows("default", or_null=True), "what holds unless it is set; null where there is none"
+    ]
     origin: Annotated[str, "where the value comes from"]
-    meaning: Annotated[str | None, "a sentence; null of settings that this command does not know"]
+    meaning: Annotated[
+        str | None,
+        Shows("meaning", or_null=True),
+        "a sentence; null of settings that this command does not know",
+    ]
 
 
 class ServerSettingDocument(TypedDict):
     """A setting of a server."""
 
     name: Annotated[str, "as on its command line, as in log-level"]
-    value: Annotated[str | None, "what holds; null where nothing does"]
-    default: Annotated[str | None, "what holds unless it is told; null where nothing does"]
+    value: Annotated[str | None, Shows("value", or_null=True), "what holds; null where nothing does"]
+    default: Annotated[
+        str | None, Shows("default", or_null=True), "what holds unless it is told; null where nothing does"
+    ]
     origin: Annotated[str, "default, environment or argument"]
     variable: Annotated[str, "of its environment, which says the same"]
     meaning: Annotated[str, "a sentence"]

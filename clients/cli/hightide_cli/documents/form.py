@@ -90,7 +90,8 @@ def field_of(name: str, hint: Any) -> Field:
     if get_origin(hint) is NotRequired:
         return field_of(name, get_args(hint)[0]).optional
     assert get_origin(hint) is Annotated, f"{name} does not say what it means"
-    kind, *_, meaning = get_args(hint)
+    kind, *notes = get_args(hint)
+    (meaning,) = (each for each in notes if isinstance(each, str))
     if get_origin(kind) in (Union, types.UnionType):
         return field_of(name, Annotated[_unless_null(kind), meaning]).or_null
     if is_typeddict(kind):

@@ -7,9 +7,12 @@ from hightide_cli.documents.values import (
     DryRun,
     ErrorCode,
     GroupName,
+    NumberOfPartition,
     PartitionNumber,
     TopicName,
+    TopicOfPartition,
 )
+from hightide_cli.documents.view import Shows
 
 
 class ListedGroupDocument(TypedDict):
@@ -17,7 +20,7 @@ class ListedGroupDocument(TypedDict):
 
     group: GroupName
     state: Annotated[str, "empty, recovering, gathering, rebalancing, stable or failed"]
-    members: Annotated[int, "how many there are"]
+    members: Annotated[int, Shows("member_count"), "how many there are"]
     generation: Annotated[int, "counts the assignments"]
     coordinator_address: Annotated[str, "where its coordinator is"]
 
@@ -25,12 +28,12 @@ class ListedGroupDocument(TypedDict):
 class PartitionLagDocument(TypedDict):
     """The lag of a group in one partition."""
 
-    topic: TopicName
-    partition: PartitionNumber
+    topic: TopicOfPartition
+    partition: NumberOfPartition
     committed: Annotated[int | None, "the offset of the next record to read; null where nothing is committed"]
     end: Annotated[int | None, "the end of the log; null where the partition is gone"]
     lag: Annotated[int | None, "how many records are to be read; null where that is not known"]
-    consumer: Annotated[str | None, "who owns it; null where nobody does"]
+    consumer: Annotated[str | None, Shows("owner"), "who owns it; null where nobody does"]
 
 
 class LagDocument(TypedDict):

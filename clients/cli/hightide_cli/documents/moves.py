@@ -10,12 +10,15 @@ from hightide_cli.documents.values import (
     Isr,
     Leader,
     LeaderEpoch,
+    NumberOfPartition,
     PartitionNumber,
     Reason,
     Replicas,
     Target,
     TopicName,
+    TopicOfPartition,
 )
+from hightide_cli.documents.view import Shows
 
 
 class OutcomeDocument(TypedDict):
@@ -46,10 +49,10 @@ class ElectionDocument(TypedDict):
 MoveDocument = TypedDict(
     "MoveDocument",
     {
-        "topic": TopicName,
-        "partition": PartitionNumber,
-        "from": Before,
-        "to": Target,
+        "topic": TopicOfPartition,
+        "partition": NumberOfPartition,
+        "from": Annotated[Before, Shows("original")],
+        "to": Annotated[Target, Shows("target")],
         "replicas": Replicas,
         "isr": Isr,
         "leader": Leader,
@@ -62,8 +65,10 @@ PlannedMoveDocument = TypedDict(
     {
         "topic": TopicName,
         "partition": PartitionNumber,
-        "replicas": Annotated[Sequence[int], "the brokers that shall hold it, the preferred leader first"],
-        "from": Before,
+        "replicas": Annotated[
+            Sequence[int], Shows("after"), "the brokers that shall hold it, the preferred leader first"
+        ],
+        "from": Annotated[Before, Shows("before")],
         "bytes_to_move": BytesToMove,
     },
 )
@@ -92,7 +97,7 @@ class PlanDocument(TypedDict):
 class CopyDocument(TypedDict):
     """The progress of a new replica."""
 
-    broker: Annotated[int, "the broker's id"]
+    broker: Annotated[int, Shows("broker_id"), "the broker's id"]
     bytes_done: Annotated[int, "what it has"]
     bytes_total: Annotated[int, "what it shall have"]
     offset: Annotated[int, "up to where it has come"]
@@ -103,10 +108,10 @@ class CopyDocument(TypedDict):
 MoveProgressDocument = TypedDict(
     "MoveProgressDocument",
     {
-        "topic": TopicName,
-        "partition": PartitionNumber,
-        "from": Before,
-        "to": Target,
+        "topic": Annotated[TopicName, Shows("move.partition.topic")],
+        "partition": Annotated[PartitionNumber, Shows("move.partition.partition")],
+        "from": Annotated[Before, Shows("move.original")],
+        "to": Annotated[Target, Shows("move.target")],
         "bytes_done": Annotated[int, "of the new replicas"],
         "bytes_total": Annotated[int, "of the new replicas"],
         "copies": Annotated[Sequence[CopyDocument], "the new replicas"],

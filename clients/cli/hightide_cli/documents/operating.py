@@ -9,9 +9,12 @@ from hightide_cli.documents.cluster import (
     FindingsDocument,
     HealthDocument,
     LogDirectoryDocument,
+    OfflineCount,
     ServerDocument,
     ServerSettingsDocument,
     TopicSettingDocument,
+    UnderMinIsrCount,
+    UnderReplicatedCount,
 )
 from hightide_cli.documents.contract import MessageDocument, MethodDocument
 from hightide_cli.documents.form import (
@@ -88,9 +91,9 @@ _TRAFFIC = (
     whole("size_bytes", "of one replica of each partition"),
 )
 _HEALTH_COUNTS = (
-    whole("offline_partitions", "without a leader"),
-    whole("under_replicated_partitions", "with a replica that is not in sync"),
-    whole("under_min_isr_partitions", "that acks=all cannot write to"),
+    field_of("offline_partitions", OfflineCount),
+    field_of("under_replicated_partitions", UnderReplicatedCount),
+    field_of("under_min_isr_partitions", UnderMinIsrCount),
 )
 
 OPERATING_DOCUMENTS: dict[str, tuple[Document, ...]] = {

@@ -15,6 +15,7 @@ from hightide_cli.documents.values import (
     TopicId,
     TopicName,
 )
+from hightide_cli.documents.view import Shows
 
 
 class ListedTopicDocument(TypedDict):
@@ -40,10 +41,10 @@ class DescribedPartitionDocument(TypedDict):
 class DescribedTopicDocument(TypedDict):
     """A topic with its partitions."""
 
-    topic: TopicName
+    topic: Annotated[TopicName, Shows("name")]
     topic_id: TopicId
     partitions: Annotated[Sequence[DescribedPartitionDocument], "all of them, or those that were asked for"]
-    replicas: Annotated[int, "of the partition that has the most"]
+    replicas: Annotated[int, Shows("replication_factor"), "of the partition that has the most"]
     configs: Configs
 
 

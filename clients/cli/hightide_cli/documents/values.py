@@ -3,9 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated
 
+from hightide_cli.documents.view import Shows
+
 TopicName = Annotated[str, "the topic's name"]
 TopicId = Annotated[str, "the id of this very topic, 32 hexadecimal digits; a namesake later has another"]
 PartitionNumber = Annotated[int, "the partition's number"]
+TopicOfPartition = Annotated[TopicName, Shows("partition.topic")]
+NumberOfPartition = Annotated[PartitionNumber, Shows("partition.partition")]
 Leader = Annotated[int | None, "the broker that leads; null where the partition is offline"]
 LeaderEpoch = Annotated[int, "counts the elections of the partition"]
 Replicas = Annotated[Sequence[int], "the brokers that hold it, the preferred leader first"]

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from hightide_cli.command_line.sizes import duration_text
+from hightide_cli.documents.groups import LagDocument, PartitionLagDocument, WatchedLagDocument
+from hightide_cli.documents.view import view
 from hightide_cli.group.lag_watch import LagPace
 from hightide_cli.printing.rendering import table
 
 if TYPE_CHECKING:
     from hightide import PartitionLag
-
-    from hightide_cli.documents.groups import LagDocument, PartitionLagDocument, WatchedLagDocument
 
 _HEADINGS = ("topic", "partition", "committed", "end", "lag", "consumer")
 
@@ -49,23 +49,13 @@ def lag_sentence(pace: LagPace) -> str:
     return ", ".join(parts)
 
 
-def lag_document(group: str, lines: Sequence["PartitionLag"]) -> "LagDocument":
+def lag_document(group: str, lines: Sequence["PartitionLag"]) -> LagDocument:
     """The same as JSON."""
-    partitions: list[PartitionLagDocument] = [
-        {
-            "topic": line.partition.topic,
-            "partition": line.partition.partition,
-            "committed": line.committed,
-            "end": line.end,
-            "lag": line.lag,
-            "consumer": line.owner,
-        }
-        for line in lines
-    ]
+    partitions = [view(PartitionLagDocument, line) for line in lines]
     return {"group": group, "lag": sum(line.lag or 0 for line in lines), "partitions": partitions}
 
 
-def watched_lag_document(group: str, lines: Sequence["PartitionLag"], pace: LagPace) -> "WatchedLagDocument":
+def watched_lag_document(group: str, lines: Sequence["PartitionLag"], pace: LagPace) -> WatchedLagDocument:
     """One look of `--watch` as JSON."""
     return {
         **lag_document(group, lines),

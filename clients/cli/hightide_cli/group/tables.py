@@ -6,6 +6,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hightide_cli.command_line.sizes import milliseconds_text
+from hightide_cli.documents.groups import ListedGroupDocument
+from hightide_cli.documents.view import view
 from hightide_cli.group.lag_table import lag_document, lag_table
 from hightide_cli.printing.rendering import Json, properties, table
 
@@ -14,7 +16,6 @@ if TYPE_CHECKING:
 
     from hightide_cli.documents.groups import (
         GroupDocument,
-        ListedGroupDocument,
         MemberDocument,
         PartitionResetDocument,
         ResetDocument,
@@ -33,17 +34,7 @@ def listing_table(groups: Sequence["GroupListing"]) -> str:
 
 def listing_document(groups: Sequence["GroupListing"]) -> dict[str, Json]:
     """`group ls -o json`."""
-    documents: list[ListedGroupDocument] = [
-        {
-            "group": each.group,
-            "state": each.state,
-            "members": each.member_count,
-            "generation": each.generation,
-            "coordinator_address": each.coordinator_address,
-        }
-        for each in groups
-    ]
-    return {"groups": documents}
+    return {"groups": [view(ListedGroupDocument, each) for each in groups]}
 
 
 def description_text(group: "GroupDescription", lines: Sequence["PartitionLag"]) -> str:

@@ -8,15 +8,17 @@ import click
 from hightide_cli.command_line.completing import topic_names
 from hightide_cli.command_line.options import common_options
 from hightide_cli.command_line.sizes import size_text
+from hightide_cli.documents.moves import MoveDocument
+from hightide_cli.documents.view import view
 from hightide_cli.printing.outcomes import fail_where_refused, partition_document
 from hightide_cli.printing.output import emit, wants_document
 from hightide_cli.printing.rendering import Json, table
 from hightide_cli.reassign.plan_and_apply import apply, parse_rate, plan
 
 if TYPE_CHECKING:
-    from hightide import Admin, Reassignment, TopicPartition
+    from hightide import Admin, TopicPartition
 
-    from hightide_cli.documents.moves import MoveDocument, OutcomeDocument
+    from hightide_cli.documents.moves import OutcomeDocument
 
 
 class _Group(click.Group):
@@ -65,9 +67,8 @@ def list_moves(ctx: click.Context) -> None:
     with open_admin(ctx) as admin:
         listing = admin.list_reassignments()
     if wants_document(ctx):
-        moves: list[MoveDocument] = [move_document(each) for each in listing.reassignments]
         document: dict[str, Json] = {
-            "reassignments": moves,
+            "reassignments": [view(MoveDocument, each) for each in listing.reassignments],
             "throttle_bytes_per_s": listing.throttle_bytes_per_s,
         }
         emit(ctx, document)
@@ -142,19 +143,6 @@ def throttle(ctx: click.Context, rate: str) -> None:
         emit(ctx, {"throttle_bytes_per_s": limit})
     else:
         click.echo(_throttle_sentence(limit))
-
-
-def move_document(move: "Reassignment") -> "MoveDocument":
-    """One move as JSON."""
-    return {
-        "topic": move.partition.topic,
-        "partition": move.partition.partition,
-        "from": move.original,
-        "to": move.target,
-        "replicas": move.replicas,
-        "isr": move.isr,
-        "leader": move.leader,
-    }
 
 
 def _throttle_sentence(bytes_per_s: int) -> str:

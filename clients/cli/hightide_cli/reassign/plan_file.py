@@ -4,12 +4,11 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hightide_cli.documents.moves import PlanDocument, PlannedMoveDocument
+from hightide_cli.documents.view import view
 from hightide_cli.reassign.plan import Plan
-
-if TYPE_CHECKING:
-    from hightide_cli.documents.moves import PlanDocument
 
 VERSION = 1
 
@@ -28,20 +27,11 @@ class PlannedMove:
     before: tuple[int, ...] | None
 
 
-def plan_document(plan: Plan) -> "PlanDocument":
+def plan_document(plan: Plan) -> PlanDocument:
     """The plan as JSON: what `plan -o json` prints and `apply` reads."""
     return {
         "version": VERSION,
-        "partitions": [
-            {
-                "topic": move.topic,
-                "partition": move.partition,
-                "replicas": move.after,
-                "from": move.before,
-                "bytes_to_move": move.bytes_to_move,
-            }
-            for move in plan.moves
-        ],
+        "partitions": [view(PlannedMoveDocument, move) for move in plan.moves],
         "brokers": [
             {
                 "broker": each.broker_id,

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from hightide_cli.command_line.sizes import duration_text, size_text
+from hightide_cli.documents.moves import MoveProgressDocument, ProgressDocument
+from hightide_cli.documents.view import view
 from hightide_cli.printing.live_text import draw, live_text
 from hightide_cli.printing.output import emit, wants_document
 from hightide_cli.printing.rendering import Json
@@ -15,8 +17,6 @@ from hightide_cli.reassign.progress import MoveProgress, Progress, Watched
 
 if TYPE_CHECKING:
     from hightide import Admin, TopicPartition
-
-    from hightide_cli.documents.moves import MoveProgressDocument, ProgressDocument
 
 # A failover of the controller must not end the watching.
 WATCH_TIMEOUT_MS: Final = 60_000
@@ -119,32 +119,10 @@ def summary_line(progress: Progress) -> str:
     return ", ".join(parts)
 
 
-def progress_document(progress: Progress) -> "ProgressDocument":
+def progress_document(progress: Progress) -> ProgressDocument:
     """One look as JSON."""
-    moves: list[MoveProgressDocument] = [
-        {
-            "topic": each.move.partition.topic,
-            "partition": each.move.partition.partition,
-            "from": each.move.original,
-            "to": each.move.target,
-            "bytes_done": each.bytes_done,
-            "bytes_total": each.bytes_total,
-            "copies": [
-                {
-                    "broker": copy.broker_id,
-                    "bytes_done": copy.bytes_done,
-                    "bytes_total": copy.bytes_total,
-                    "offset": copy.offset,
-                    "end_offset": copy.end_offset,
-                    "in_sync": copy.in_sync,
-                }
-                for copy in each.copies
-            ],
-        }
-        for each in progress.moves
-    ]
     return {
-        "moves": moves,
+        "moves": [view(MoveProgressDocument, each) for each in progress.moves],
         "moves_done": len(progress.finished),
         "bytes_done": progress.bytes_done,
         "bytes_total": progress.bytes_total,

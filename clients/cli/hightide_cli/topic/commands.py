@@ -8,6 +8,8 @@ from hightide_cli.command_line.broker_lists import parse_assignment
 from hightide_cli.command_line.completing import topic_names
 from hightide_cli.command_line.name_values import config_pairs
 from hightide_cli.command_line.options import common_options
+from hightide_cli.documents.partitions import DescribedTopicDocument, ListedTopicDocument
+from hightide_cli.documents.view import view
 from hightide_cli.printing.output import emit, wants_document, wants_wide
 from hightide_cli.printing.rendering import table
 from hightide_cli.topic import (
@@ -25,8 +27,6 @@ from hightide_cli.topic.unwell_partitions import Wanted
 
 if TYPE_CHECKING:
     from hightide import Admin, TopicDescription
-
-    from hightide_cli.documents.partitions import DescribedTopicDocument, ListedTopicDocument
 
 REPLICAS_BY_DEFAULT = 3
 
@@ -114,7 +114,7 @@ def create(
             done = "exists"
             (described,) = admin.describe_topics([name])
     if wants_document(ctx):
-        emit(ctx, _document(described))
+        emit(ctx, view(DescribedTopicDocument, described))
         return
     shape = f"{len(described.partitions) or partitions} partitions, {described.replication_factor} replicas"
     click.echo(f"topic {described.name} {done}: {shape}")
@@ -165,7 +165,7 @@ def describe(
         described = wanted.of(admin.describe_topics(list(names) or None))
         held = admin.describe_replicas([each.name for each in described]) if wants_wide(ctx) else None
     if wants_document(ctx):
-        emit(ctx, {"topics": [_document(each) for each in described]})
+        emit(ctx, {"topics": [view(DescribedTopicDocument, each) for each in described]})
         return
     if wanted.is_any and not described:
         click.echo("no such partition", err=True)
@@ -192,30 +192,11 @@ def _config_text(described: "TopicDescription") -> str | None:
     return " ".join(f"{name}={value}" for name, value in sorted(described.configs.items())) or None
 
 
-def _summary(described: "TopicDescription") -> "ListedTopicDocument":
+def _summary(described: "TopicDescription") -> ListedTopicDocument:
     return {
         "topic": described.name,
         "topic_id": described.topic_id.hex(),
         "partitions": len(described.partitions),
-        "replicas": described.replication_factor,
-        "configs": dict(described.configs),
-    }
-
-
-def _document(described: "TopicDescription") -> "DescribedTopicDocument":
-    return {
-        "topic": described.name,
-        "topic_id": described.topic_id.hex(),
-        "partitions": [
-            {
-                "partition": each.partition,
-                "leader": each.leader,
-                "leader_epoch": each.leader_epoch,
-                "replicas": each.replicas,
-                "isr": each.isr,
-            }
-            for each in described.partitions
-        ],
         "replicas": described.replication_factor,
         "configs": dict(described.configs),
     }

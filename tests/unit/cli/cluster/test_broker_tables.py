@@ -5,7 +5,6 @@ from hightide.errors import AddressUnreachableError
 from hightide.servers import LogDirectory, ServerDescription
 from hightide_cli.broker.tables import (
     DirectoryRow,
-    directory_documents,
     directory_rows,
     directory_table,
     drain_plan,
@@ -13,6 +12,8 @@ from hightide_cli.broker.tables import (
     server_pairs,
 )
 from hightide_cli.cluster.server_survey import Surveyed
+from hightide_cli.documents.cluster import LogDirectoryDocument
+from hightide_cli.documents.view import view
 
 SAID = ServerDescription("broker", "1", "0.1.0", 1_600_000_000_000, 1_600_000_000_500, "b1:1", "", 6000, 1.25)
 
@@ -33,7 +34,7 @@ def test_directories_are_numbered_within_their_broker_as_replicas_count_them() -
     table = directory_table(rows).splitlines()
     assert table[1].split()[-2:] == ["75", "%"]
     # What a broker cannot tell is not shown as nothing.
-    assert directory_documents(rows)[2] == {
+    assert view(LogDirectoryDocument, rows[2]) == {
         "broker": 2,
         "log_directory": 0,
         "path": "/a",
