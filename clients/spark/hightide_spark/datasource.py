@@ -1,7 +1,7 @@
 """The data source `hightide`: `spark.read.format("hightide")`, `readStream`, `write` and `writeStream`.
 
-Spark makes one in a Python process of the driver, pickles it, and calls what it needs. So it holds the
-options and nothing else; readers and writers are imported on demand.
+Spark makes the data source in a Python process of the driver, pickles it, and asks it for a reader or writer.
+So it holds only the options, and imports readers and writers on demand.
 """
 
 from typing import TYPE_CHECKING
@@ -35,25 +35,25 @@ class HightideDataSource(DataSource):
         return default_schema(self.options)
 
     def reader(self, schema: "StructType") -> DataSourceReader:
-        """A batch read."""
+        """The reader of a batch. Raises OptionError and UnsupportedSchemaError."""
         from hightide_spark.source.batch_reader import batch_reader
 
         return batch_reader(self.options, schema)
 
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """A streaming read."""
+        """The reader of a stream. Raises OptionError and UnsupportedSchemaError."""
         from hightide_spark.source.stream_reader import StreamReader
 
         return StreamReader(self.options, schema)
 
     def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
-        """A batch write."""
+        """The writer of a batch. Raises OptionError and UnsupportedSchemaError."""
         from hightide_spark.sink.writer import batch_writer
 
         return batch_writer(self.options, schema, overwrite)
 
     def streamWriter(self, schema: "StructType", overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802
-        """A streaming write."""
+        """The writer of a stream. Raises OptionError and UnsupportedSchemaError."""
         from hightide_spark.sink.writer import stream_writer
 
         return stream_writer(self.options, schema, overwrite)

@@ -1,6 +1,6 @@
 """The errors that the data source itself raises.
 
-Strategy: Spark wraps every error of a data source in its own traceback, and pickles it on the way. So each
+Spark wraps every error of a data source in its own traceback, and pickles it on the way. So each
 message is one line that stands alone: the problem, the option, topic, partition and value, and the next step.
 Errors of the cluster are the SDK's (`hightide.errors`) and pass through unchanged.
 """

@@ -1,4 +1,4 @@
-"""A Spark session with which the Hightide source and sink work from the first line on."""
+"""Makes a Spark session with settings that the Hightide source and sink need."""
 
 import os
 import sys
@@ -12,8 +12,8 @@ _EVERYWHERE = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
 }
-#: Of sessions that run in this process alone: nothing listens beyond loopback, and a shuffle is not cut into
-#: 200 tasks for a few cores.
+#: For sessions that run in this process alone: only loopback addresses are listened on, and a shuffle has
+#: fewer than Spark's 200 tasks.
 _LOCAL = {
     "spark.ui.enabled": "false",
     "spark.driver.host": "127.0.0.1",
@@ -29,16 +29,15 @@ def spark_session(
     defaults: Mapping[str, str] | None = None,
     remote: str | None = None,
 ) -> "SparkSession":
-    """The active session, else a new one.
+    """Return the active session as it is, else make one.
 
-    Programs call it once at their beginning. `master` as for Spark; None takes the site's (spark-submit,
-    spark-defaults.conf), else `local[*]`. `remote` is the address of a Spark Connect server (`sc://…`), or
-    `local[2]` and the like for one in this process. `defaults` are settings for where the site has none of
-    its own: those of the site (spark-submit's --conf, spark-defaults.conf) win over them. A session that is
-    active already is returned as it is.
+    Programs call it once at their start. `master` is Spark's; if it is None, the site's configuration decides
+    (spark-submit, spark-defaults.conf), else `local[*]`. `remote` is the address of a Spark Connect server
+    (`sc://…`), or such as `local[2]` for one in this process. `defaults` are settings that apply where the
+    site's configuration has none.
 
-    Unless it is set, PYSPARK_PYTHON becomes this interpreter: workers have to find the same packages. Plain
-    `spark-submit` starts its JVM before this program, so there PYSPARK_PYTHON has to be set outside.
+    Sets PYSPARK_PYTHON to this interpreter, unless it is set, since workers need the same packages. Plain
+    `spark-submit` starts its JVM before this program, so PYSPARK_PYTHON must be set outside for it.
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
@@ -60,15 +59,18 @@ def spark_session(
 def session_settings(
     master: str, defaults: Mapping[str, str], site_setting: Callable[[str], str | None]
 ) -> dict[str, str]:
-    """The settings of a new session: ours, before them the caller's, each only where the site has none."""
+    """The settings of a new session: the caller's `defaults` before ours, each only if the site's
+    configuration has none. `site_setting` returns the site's value of a setting. `spark_session` and tests
+    call it."""
     ours = {**_EVERYWHERE, **(_LOCAL if master.startswith("local") else {}), **defaults}
     if master.startswith("sc://"):
-        return ours  # No JVM here to ask, and each session of a server has settings of its own.
+        return ours  # There is no JVM here to ask, and each session of a server has its own settings.
     return {key: value for key, value in ours.items() if site_setting(key) is None}
 
 
 def _site_setting(key: str) -> str | None:
-    """What spark-submit or spark-defaults.conf say; asking starts the JVM, which is needed next anyhow."""
+    """The setting of spark-submit or spark-defaults.conf. The question starts the JVM, which is needed
+    anyway."""
     from pyspark import SparkContext
 
     return SparkContext.getSystemProperty(key)

@@ -7,7 +7,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from hightide_spark.pipelines import nycflights
-from hightide_spark.pipelines.delay_chart import draw_chart
+from hightide_spark.pipelines.delay_chart import draw_chart, figure_of
 from hightide_spark.pipelines.delay_statistics import DelayWindow, by_week, dry_and_wet, updated, window_of
 from hightide_spark.pipelines.delays import read_table, write_table
 
@@ -85,6 +85,12 @@ def test_the_chart_is_a_png_also_of_nothing(tmp_path: Path) -> None:
     for table in ([], [WINDOW, replace(WINDOW, origin="JFK", start=NEW_YEAR + 7 * DAY)]):
         draw_chart(table, tmp_path / "delays.png")
         assert (tmp_path / "delays.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_chart_draws_every_origin_also_those_beyond_the_number_of_colours() -> None:
+    origins = [f"AP{number}" for number in range(8)]
+    figure = figure_of([replace(WINDOW, origin=each) for each in origins])
+    assert [line.get_label() for line in figure.axes[0].get_lines()] == origins
 
 
 def test_an_hour_of_weather_comes_once_and_so_does_an_airport() -> None:

@@ -40,8 +40,8 @@ def _shares(waiting: list[LogRange], total: int, max_records: int) -> dict[tuple
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Waits until `min_records` are there, but not longer than `max_delay_ms` after the last micro-batch.
-    `last_ms` is None before the first, which waits for nothing, as in Spark's Kafka source."""
+    """The wait of a stream for `min_records`, at most `max_delay_ms` after the last micro-batch. `last_ms` is
+    the time of that one, or None before the first, which does not wait, as in Spark's Kafka source."""
 
     min_records: int
     max_delay_ms: int

@@ -18,7 +18,7 @@ T = TypeVar("T")
 _UNITS_MS: Final = {
     "": 1, "ms": 1, "s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000,
 }  # fmt: skip
-# How much of a value a refusal shows.
+# An error shows this many characters of a value.
 _SHOWN_MAX: Final = 200
 _DURATION: Final = re.compile(r"\s*(\d{1,15})\s*([a-z]*)\s*")
 

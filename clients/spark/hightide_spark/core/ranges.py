@@ -9,7 +9,7 @@ from typing import Final
 from hightide_spark.core.stream_offsets import StreamOffsets
 from hightide_spark.errors import TooManyTasksError
 
-# A driver holds each task as an object, and Spark each as a partition of its plan.
+# The driver keeps an object for each task, and Spark a partition of its plan.
 TASKS_MAX: Final = 100_000
 
 

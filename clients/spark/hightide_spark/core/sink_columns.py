@@ -5,8 +5,8 @@ The partition of a row depends on the row alone, since a task that runs again ma
 order. It is the partition that the row names, else that of the SDK's partitioner for its key, else that of a
 hash of its value.
 
-Cost: of a row with a key one CRC-32C, by a C function mapped over the column, 0.1 us for a short key;
-everything else is Arrow's or numpy's.
+Cost: for a row with a key one CRC-32C, by a C function mapped over the column, 0.1 us for a short key. All
+other work is done by Arrow or numpy.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -159,8 +159,8 @@ class SinkColumns:
         values = rows.column("value").cast(pa.binary())
         if keys is None or keys.null_count == len(keys):
             return value_hashes(values)
-        told = (keys.fill_null(b"") if keys.null_count else keys).to_pylist()
-        hashes: Numbers = np.fromiter(map(crc32c, told), np.int64, len(told))
+        filled = (keys.fill_null(b"") if keys.null_count else keys).to_pylist()
+        hashes: Numbers = np.fromiter(map(crc32c, filled), np.int64, len(filled))
         if keys.null_count:
             keyless = keys.is_null().to_numpy(zero_copy_only=False)
             hashes[keyless] = value_hashes(values.filter(pa.array(keyless)))
@@ -213,14 +213,14 @@ def _grouped(rows: Any, targets: Numbers, target_count: int) -> Iterator[tuple[i
 def value_hashes(values: Any) -> Numbers:
     """A number from 0 to 2^31 - 1 of each of these binary values, by its bytes alone.
 
-    It is the sum of the value's 64-bit words, zeros behind the last byte, each times a number that belongs to
-    the word's place; so it is the same however far values are filled up with zeros to be a matrix.
+    It is the sum of the value's 64-bit words, each times a factor that belongs to the word's place. Zeros pad
+    the last word. So the hash does not depend on how far a value is padded with zeros to fill a matrix.
     """
     lengths = pc.fill_null(pc.binary_length(values), 0).to_numpy().astype(np.int64)
     hashes = np.empty(len(lengths), np.int64)
     left = np.arange(len(lengths))
     while len(left):
-        # A few long values should not make all others as long.
+        # All values of one matrix are padded to its longest one, so a few long values get one of their own.
         are_alike = lengths[left] <= max(_WORD_BYTES, 2 * lengths[left].mean())
         alike, left = left[are_alike], left[~are_alike]
         part = values if len(alike) == len(lengths) else values.take(pa.array(alike))
@@ -230,7 +230,7 @@ def value_hashes(values: Any) -> Numbers:
 
 def _alike_hashes(values: Any, length_max: int) -> Numbers:
     word_count = length_max // _WORD_BYTES + 1
-    # Arrow fills up strings only, and does not look at what is in them; it counts bytes here.
+    # Arrow pads only strings. It does not check that they are text, and ascii_rpad counts bytes.
     text = (values.fill_null(b"") if values.null_count else values).view(pa.string())
     filled = pc.ascii_rpad(text, word_count * _WORD_BYTES, padding="\0")
     start = filled.offset * word_count

@@ -5,8 +5,8 @@ over the retries of its tasks. With `txnAppId` and `txnVersion` (as of Delta), a
 `foreachBatch` after a crash, writes only the missing rows. A stream needs neither: it has an id and numbers
 its micro-batches itself.
 
-Exactly once lasts as long as brokers remember a writer: for a day after its last row, and only the newest
-5,000 writers of each log partition. A write that is repeated later than that is written again.
+Exactly once lasts as long as brokers remember a producer: for a day after its last row, or for an hour if
+100,000 others wrote to that log partition since. A write that is repeated later than that is written again.
 """
 
 from collections.abc import Mapping

@@ -20,7 +20,7 @@ from hightide_spark.errors import (
     SparkConnectorError,
 )
 
-# As Kafka's option values have it.
+# The values of Kafka's options.
 LATEST: Final = -1
 EARLIEST: Final = -2
 
@@ -181,6 +181,6 @@ def contradiction(start: Bound, end: Bound) -> str | None:
         case Everywhere(when=int(first)), Everywhere(when=int(last)):
             pairs = [("every partition", first, last)]
         case _:
-            pass  # the log has to say
+            pass  # Only the answers of the cluster can show it.
     wrong = next((name for name, first, last in pairs if first > last), None)
     return f"{wrong} starts at {start.option} behind its end at {end.option}" if wrong else None

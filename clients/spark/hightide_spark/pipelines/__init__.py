@@ -1,1 +1,1 @@
-"""Whole programs on Spark: archive, replay, delays, audit; for `hightide pipeline …` and spark-submit."""
+"""The programs of `hightide pipeline …`: archive, replay, delays, audit. spark-submit can run each, too."""

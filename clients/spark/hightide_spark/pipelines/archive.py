@@ -1,8 +1,8 @@
 """`hightide pipeline archive`: writes topics to Parquet, each record once, merges small files, and checks
 all.
 
-The archive's directory has to be one that the driver and all workers see under the same path. The query's
-checkpoint lies in it, below `_checkpoint`, so that any later run goes on where the last one ended.
+The driver and all workers must see the archive's directory under the same path. It contains the query's
+checkpoint in `_checkpoint`, so that a later run goes on where the last one ended.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,13 +16,14 @@ import click
 from hightide_spark.pipelines.command import (
     EVERY,
     SOURCE_OPTIONS,
+    await_end,
     check_topics,
     cluster_options,
-    end_at,
+    failures_as_sentences,
     print_report,
     settings,
     stream_of,
-    told_in_a_sentence,
+    trigger_of,
 )
 from hightide_spark.pipelines.run_progress import NO_BARS_OF_SPARK, work_shown
 
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     from hightide_spark.pipelines.archive_layout import ArchivedLog, FileRange
 
 CHECKPOINT = "_checkpoint"
-# Spark counts the elements of a list column (the headers) anew for each row of a batch that goes to Python.
+# For each row of a batch that goes to Python, Spark counts all elements of a list column (the headers) again.
+# So the time of a batch grows with the square of its rows.
 _SETTINGS = {"spark.sql.execution.arrow.maxRecordsPerBatch": "1000"}
 _MB = 1_000_000
 
@@ -64,7 +66,7 @@ def archive(
 
     `source_options` are those of the source, with subscribe, subscribePattern or assign. A directory takes
     one run at a time. Wherever a run is interrupted, the next one goes on. Raises UnknownTopicError,
-    ArchiveBusyError, and StreamingQueryException, of whose text `command.sentence_of` makes a sentence.
+    ArchiveBusyError, and StreamingQueryException, from whose text `command.sentence_of` makes a sentence.
     """
     from hightide_spark.pipelines.archive_files import sweep
     from hightide_spark.pipelines.archive_lock import locked
@@ -80,10 +82,9 @@ def archive(
             "checkpointLocation", str(checkpoint)
         )
         writer = writer.foreachBatch(partial(_archive_batch, directory=directory))
-        every = {"availableNow": True} if every_s is None else {"processingTime": f"{every_s} seconds"}
         with settings(spark, _SETTINGS):
-            query = writer.trigger(**every).start()
-        end_at(query, every_s)
+            query = writer.trigger(**trigger_of(every_s)).start()
+        await_end(query, every_s)
 
 
 def _archive_batch(rows: "DataFrame", batch_id: int, *, directory: Path) -> None:
@@ -96,12 +97,12 @@ def _archive_batch(rows: "DataFrame", batch_id: int, *, directory: Path) -> None
 
 
 def compact(spark: "SparkSession", directory: Path, target_bytes: int) -> int:
-    """Merge small files that follow on each other; return how many files were merged. Readers meanwhile may
-    see records twice.
+    """Merge adjacent small files into files of up to `target_bytes`. Return the number of files that were
+    merged. Meanwhile readers may see records twice.
 
-    Raises ArchiveBusyError while another run works on the directory; ArchiveUnfinishedError where the last
-    one was interrupted: the next one may cut the files of its last micro-batch in another way, and could not
-    replace those that are merged with others.
+    Raises ArchiveBusyError while another run works on the directory. Raises ArchiveUnfinishedError if the
+    last run was interrupted: the next one may cut the files of its last micro-batch in another way, and could
+    not replace a file that is merged with others.
     """
     from hightide_spark.pipelines.archive_checkpoint import unfinished_batch
     from hightide_spark.pipelines.archive_files import scan, sweep
@@ -143,7 +144,7 @@ def _merge_in_task(
 
 
 def check(directory: Path) -> ArchiveReport:
-    """Check every file's name and footer: whether each log's files hold each of its records once."""
+    """Check by the names and footers of all files that each log's files hold each of its records once."""
     from hightide_spark.pipelines.archive_files import miscounted, scan
 
     found = scan(directory)
@@ -196,9 +197,9 @@ def command(
 ) -> None:
     """Archive topics as Parquet below DIRECTORY, each record once; go on where the last run ended.
 
-    Without --subscribe nothing is read. After a run that was interrupted, --compact needs one that is not.
-    In the end everything that is there is checked: exit code 1 where
-    records are missing or there twice. `spark.read.parquet(DIRECTORY)` reads it.
+    Without --subscribe or --subscribe-pattern nothing is read. After an interrupted run, --compact needs
+    a complete one first. At the end all files are checked: the exit code is 1 if records are missing or
+    duplicate. `spark.read.parquet(DIRECTORY)` reads the archive.
     """
     from hightide_spark.session import spark_session
 
@@ -208,7 +209,7 @@ def command(
         raise click.UsageError(
             "--compact merges when all is archived, and --every never ends; run it afterwards"
         )
-    with told_in_a_sentence(), work_shown("archive") as shown:
+    with failures_as_sentences(), work_shown("archive") as shown:
         merged = 0
         if topics or compacts:
             spark = shown.of(spark_session("hightide archive", master=master, defaults=NO_BARS_OF_SPARK))

@@ -1,6 +1,6 @@
-"""The state of the current micro-batch in Spark's checkpoint of a stream.
+"""Reads the state of the current micro-batch from Spark's checkpoint of a stream.
 
-Spark writes the offsets of a micro-batch before it runs it, and they carry the topics' ids; the rows do not.
+Spark writes the offsets of a micro-batch before it runs it. They contain the topics' ids, which rows do not.
 """
 
 from pathlib import Path
@@ -10,18 +10,19 @@ from hightide_spark.errors import UnreadableOffsetsError
 from hightide_spark.pipelines.errors import CheckpointError
 
 _VERSION = "v1"
-#: The version, what Spark notes of the micro-batch, then a line for each source.
+#: The line of the first source, after the version and Spark's notes on the micro-batch.
 _SOURCE_AT = 2
 
 
 def topic_ids(checkpoint: Path, batch_id: int) -> dict[str, str]:
-    """The id of each topic that a micro-batch reads, of a query with one source. Raises CheckpointError."""
+    """The ids of the topics that a micro-batch reads, by name. The query has one source. The archive's driver
+    calls it for each micro-batch. Raises CheckpointError."""
     path = checkpoint / "offsets" / str(batch_id)
     return read_topic_ids(path.read_text(), str(path))
 
 
 def read_topic_ids(text: str, path: str) -> dict[str, str]:
-    """The ids in the text of such a file; `path` is for the error."""
+    """The ids in the text of a file of offsets. `path` names it in errors. Raises CheckpointError."""
     lines = text.splitlines()
     if len(lines) != _SOURCE_AT + 1 or lines[0] != _VERSION:
         raise CheckpointError(
@@ -36,7 +37,7 @@ def read_topic_ids(text: str, path: str) -> dict[str, str]:
 
 
 def unfinished_batch(checkpoint: Path) -> int | None:
-    """The micro-batch that was begun and is not done; the next run repeats it. None if all are done."""
+    """The number of the micro-batch that has begun and is not done, or None. The next run repeats it."""
     begun, done = (
         max((int(path.name) for path in (checkpoint / name).glob("[0-9]*")), default=-1)
         for name in ("offsets", "commits")

@@ -1,6 +1,6 @@
-"""The files of an archive: found, written by tasks, published by the driver, merged, read back.
+"""Writes, publishes, finds, merges and reads the files of an archive.
 
-Tasks write to names that begin with a dot, which no reader uses; the driver renames the files once all tasks
+Tasks write to names that begin with a dot, which no reader uses. The driver renames the files when all tasks
 of the micro-batch are done. A repeated run writes the same ranges and replaces the same files.
 """
 
@@ -25,7 +25,7 @@ from hightide_spark.pipelines.archive_layout import (
     tile,
 )
 
-#: What a file holds of each record. Topic, topic id and partition stand in the folders' names.
+#: The columns of a file. Topic, topic id and partition are in the folders' names.
 FILE_SCHEMA: Final = pa.schema(
     [
         ("key", pa.binary()),
@@ -35,7 +35,7 @@ FILE_SCHEMA: Final = pa.schema(
         ("headers", pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))),
     ]
 )
-#: What a task tells the driver of a file it wrote.
+#: The columns of a task's report on the files that it wrote.
 WRITTEN_COLUMNS: Final = (
     "topic string, topic_id string, partition int, start long, end long, temporary string"
 )
@@ -45,16 +45,16 @@ _WRITTEN_SCHEMA: Final = pa.schema(
         ("start", pa.int64()), ("end", pa.int64()), ("temporary", pa.string()),
     ]
 )  # fmt: skip
-#: A task begins a new file after so many bytes of records, uncompressed.
+#: A task begins a new file after this many bytes of uncompressed records.
 _FILE_BYTES_MAX: Final = 512 * 1024 * 1024
-#: Whoever reads a file has about as much of it in memory, twice at most, or one record.
+#: A reader of a file holds about this much in memory, at most twice, or one record.
 _ROW_GROUP_BYTES: Final = 8 * 1024 * 1024
 _READ_ROWS: Final = 8_192
 
 
 @dataclass(frozen=True, slots=True)
 class ArchivedFiles:
-    """The files of one log of an archive on the disk. `strays` are foreign files in its folder."""
+    """The files of one archived log. `strays` are other files in its folder."""
 
     log: ArchivedLog
     folder: Path
@@ -68,7 +68,7 @@ class ArchivedFiles:
 
 @dataclass(slots=True)
 class Archive:
-    """The content of a directory: its logs, in order, and files outside of them."""
+    """The content of a directory: its logs, in order, and files that belong to none of them."""
 
     logs: list[ArchivedFiles] = field(default_factory=list)
     strays: list[str] = field(default_factory=list)
@@ -97,7 +97,7 @@ def scan(directory: Path) -> Archive:
 
 
 def miscounted(files: ArchivedFiles) -> list[tuple[FileRange, int]]:
-    """The files whose footers show another number of records than their names."""
+    """The files whose names and footers differ in the number of records, each with the footer's number."""
     counts = (
         (each, pq.read_metadata(files.folder / each.file_name).num_rows) for each in files.tiling.counting
     )
@@ -105,9 +105,10 @@ def miscounted(files: ArchivedFiles) -> list[tuple[FileRange, int]]:
 
 
 def sweep(directory: Path) -> None:
-    """Remove the remains of an interrupted run: unfinished files, and parts of files that are merged.
+    """Remove the remains of an interrupted run: unfinished files, and files whose records a merged file
+    holds.
 
-    Called by the driver before a run; only one run at a time works on an archive.
+    The driver calls it before a run, under the archive's lock.
     """
     for unfinished in directory.glob("topic=*/topic_id=*/partition=*/.*.parquet"):
         unfinished.unlink()
@@ -117,7 +118,8 @@ def sweep(directory: Path) -> None:
 
 
 class RangeFile:
-    """One file that is being written: rows are added in the order of their offsets. `close` names it."""
+    """One file that is being written, with rows in the order of their offsets. The caller ends it with
+    `close` or `give_up`."""
 
     def __init__(self, directory: Path, log: ArchivedLog, start: int) -> None:
         self.log = log
@@ -146,7 +148,7 @@ class RangeFile:
             self._write()
 
     def close(self) -> tuple[FileRange, str]:
-        """Make it safe on the disk; return its range and its temporary name."""
+        """End the file and sync it to the disk. Return its range and its temporary name."""
         self._write()
         self._writer.close()
         self._file.flush()
@@ -155,8 +157,9 @@ class RangeFile:
         return FileRange(self._start, self.end), self._path.name
 
     def give_up(self) -> None:
-        """Remove it. Called if its rows cannot be read."""
-        # The file is removed anyway: an error in writing its end, such as on a full disk, says nothing new.
+        """Remove the file. Called if its rows cannot be read or written."""
+        # The file is removed in any case, so an error when its end is written, as on a full disk, has no
+        # effect.
         with contextlib.suppress(OSError):
             self._writer.close()
         self._file.close()
@@ -171,9 +174,9 @@ class RangeFile:
 def write_ranges(
     batches: Iterable[pa.RecordBatch], *, directory: str, topic_ids: Mapping[str, str]
 ) -> Iterator[pa.RecordBatch]:
-    """Write the rows of the source that a task is given into files; yield a row for each file.
+    """Write a task's rows of the source into files, and yield a row of WRITTEN_COLUMNS for each file.
 
-    Runs in Spark's workers (mapInArrow). A file ends where the offsets do not follow on each other.
+    Runs in Spark's workers (mapInArrow). A file ends where the offsets are not contiguous.
     """
     writing: RangeFile | None = None
     try:
@@ -199,7 +202,7 @@ def write_ranges(
 
 
 def _runs(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Cut a batch where the log changes or an offset is missing; most batches stay whole."""
+    """Cut a batch where the log changes or an offset is missing. Most batches stay whole."""
     if batch.num_rows == 0:
         return
     offsets = batch.column("offset").to_numpy()
@@ -221,9 +224,10 @@ def _row_of(writing: RangeFile) -> pa.RecordBatch:
 
 
 def publish(directory: Path, written: Iterable[Any]) -> int:
-    """Give the files of a micro-batch their names; return how many records they hold.
+    """Give the files of a micro-batch their final names, and return the number of records in them.
 
-    Called by the driver when all tasks are done, with rows of WRITTEN_COLUMNS. Raises ArchiveOverlapError.
+    The driver calls it when all tasks are done, with their rows of WRITTEN_COLUMNS. Raises
+    ArchiveOverlapError.
     """
     by_log: dict[ArchivedLog, dict[FileRange, str]] = {}
     for row in written:
@@ -235,9 +239,9 @@ def publish(directory: Path, written: Iterable[Any]) -> int:
         plan = plan_publication(log, [each for each in existing if each is not None], list(temporaries))
         for each in plan.rename:
             (folder / temporaries[each]).replace(folder / each.file_name)
-        # Tasks make the folders, so that the names of new ones are to be made safe, too.
-        for made in (folder, *takewhile(directory.__ne__, folder.parents), directory):
-            _make_safe(made)
+        # Tasks make folders, whose names must survive a loss of power, too.
+        for each_folder in (folder, *takewhile(directory.__ne__, folder.parents), directory):
+            _sync_folder(each_folder)
         for each in plan.remove:
             (folder / each.file_name).unlink()
         for each in plan.discard:
@@ -246,8 +250,8 @@ def publish(directory: Path, written: Iterable[Any]) -> int:
 
 
 def merge(directory: Path, log: ArchivedLog, parts: Sequence[FileRange]) -> None:
-    """Make one file of several that follow each other. The merged file exists before its parts are removed; a
-    repetition removes only the parts that are left."""
+    """Merge adjacent files of a log into one. The merged file exists before its parts are removed, and a
+    repetition removes only the parts that are left. Called in Spark's workers."""
     folder = directory / log.folder
     whole = FileRange(parts[0].start, parts[-1].end)
     if not (folder / whole.file_name).exists():
@@ -261,16 +265,16 @@ def merge(directory: Path, log: ArchivedLog, parts: Sequence[FileRange]) -> None
             raise
         assert written == whole, (log, written, parts)
         (folder / temporary).replace(folder / whole.file_name)
-        _make_safe(folder)
+        _sync_folder(folder)
     for each in parts:
         (folder / each.file_name).unlink(missing_ok=True)
 
 
 def read_files(paths: Iterable[Path]) -> Iterator[pa.RecordBatch]:
-    """The rows of files in the order given, with the columns of FILE_SCHEMA, a few MB at a time."""
+    """The rows of files in the given order, with the columns of FILE_SCHEMA, a few MB at a time."""
     for path in paths:
         with pq.ParquetFile(path) as opened:
-            # Row groups end by bytes; a batch that reaches over several of them would end by rows alone.
+            # Row groups are limited in bytes. A batch over several of them would be limited only in rows.
             for group in range(opened.num_row_groups):
                 for rows in opened.iter_batches(
                     batch_size=_READ_ROWS, row_groups=[group], columns=FILE_SCHEMA.names
@@ -278,8 +282,8 @@ def read_files(paths: Iterable[Path]) -> Iterator[pa.RecordBatch]:
                     yield rows.cast(FILE_SCHEMA)
 
 
-def _make_safe(folder: Path) -> None:
-    """Make names durable against a loss of power."""
+def _sync_folder(folder: Path) -> None:
+    """Sync the names in a folder, so that they survive a loss of power."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -1,10 +1,10 @@
-"""The layout of an archive: names, how files tile a log, what to publish, what to merge.
+"""The layout of an archive: names, the ranges of a log's files, and plans to publish and to merge. No I/O.
 
-Pure: no file is touched here. Theory of operation. A log is a folder, `topic=…/topic_id=…/partition=…`; the
-topic's id stands in it, so that a topic that was created anew under its old name is a log of its own. A file
-holds the records [start, end) and is named by them. So a range written twice is one file, and the names alone
-show missing or double records. Records never change, so if one file covers another, the covering one counts,
-and the other is rubbish that a crash has left.
+Theory of operation. A log is a folder, `topic=…/topic_id=…/partition=…`. The folder has the topic's id, so
+that a topic that was created again under the same name is another log. A file holds the records [start, end)
+and is named by them. So a range that is written twice is one file, and the names alone show missing or
+duplicate records. Records never change, so if one file covers another, only the covering one counts, and the
+other is a remainder of a crash.
 """
 
 import re
@@ -41,7 +41,7 @@ class ArchivedLog:
 
     @property
     def folder(self) -> str:
-        """Its folder, relative to the archive. `0x` keeps Spark from taking ids for numbers."""
+        """Its folder, relative to the archive. Without `0x` Spark would take some ids for numbers."""
         return f"topic={self.topic}/topic_id=0x{self.topic_id}/partition={self.partition}"
 
     @classmethod
@@ -61,7 +61,7 @@ class ArchivedLog:
 
 @dataclass(frozen=True, slots=True, order=True)
 class FileRange:
-    """The records [start, end) of a log, as one file holds them."""
+    """The records [start, end) of a log that one file holds."""
 
     start: int
     end: int
@@ -71,7 +71,7 @@ class FileRange:
 
     @property
     def file_name(self) -> str:
-        """The file's name; names sort as offsets do."""
+        """The file's name. Names sort in the order of offsets."""
         return f"{self.start:020d}-{self.end:020d}.parquet"
 
     @property
@@ -81,7 +81,7 @@ class FileRange:
 
     @classmethod
     def of_file_name(cls, name: str) -> "FileRange | None":
-        """Read a name; None for one that no archive has given."""
+        """The range of a file's name; None for a name that no archive gives."""
         found = _FILE.fullmatch(name)
         start, end = (int(found[1]), int(found[2])) if found is not None else (0, 0)
         return cls(start, end) if start < end else None
@@ -100,34 +100,30 @@ class FileRange:
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """The files of one log: those that count, in order, and the problems with them."""
+    """The files of one log: the valid ones, in order, and the problems with them."""
 
     counting: tuple[FileRange, ...]
     covered: tuple[FileRange, ...]
-    """Rubbish of an interrupted merge: another file holds all of it."""
+    """Files whose records another file holds as well, left by an interrupted merge."""
     gaps: tuple[FileRange, ...]
     overlaps: tuple[FileRange, ...]
     """Offsets in two files of which neither covers the other."""
 
     @property
-    def is_sound(self) -> bool:
-        """Whether the files that are there hold each record from the first to the last once."""
-        return not (self.covered or self.gaps or self.overlaps)
-
-    @property
     def record_count(self) -> int:
-        """How many different records the files hold."""
+        """The number of different records in the files."""
         return sum(each.record_count for each in self.counting) - sum(
             each.record_count for each in self.overlaps
         )
 
 
 def tile(files: Iterable[FileRange]) -> Tiling:
-    """Compare the ranges of files. Called by everything that reads an archive."""
+    """Sort the ranges of a log's files into valid and covered ones, gaps and overlaps. The scan of an archive
+    calls it for each log."""
     counting: list[FileRange] = []
     covered, gaps, overlaps = [], [], []
     for each in sorted(set(files), key=lambda found: (found.start, -found.end)):
-        # Those that count have rising ends, so that only the last one can cover or overlap.
+        # Valid files have rising ends, so only the last one can cover or overlap this one.
         last = counting[-1] if counting else None
         if last is not None and last.covers(each):
             covered.append(each)
@@ -142,13 +138,13 @@ def tile(files: Iterable[FileRange]) -> Tiling:
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """The steps by which the files of a micro-batch come into a log: rename, then remove."""
+    """The steps that bring the files of a micro-batch into a log: rename first, then remove and discard."""
 
     remove: tuple[FileRange, ...]
-    """Left by an earlier attempt at the micro-batch that was cut in another way."""
+    """Files of an earlier attempt at the micro-batch, which was cut in another way."""
     rename: tuple[FileRange, ...]
     discard: tuple[FileRange, ...]
-    """Written, but there already within a longer file."""
+    """Written files whose records are already in a longer file."""
 
 
 def plan_publication(
@@ -157,8 +153,8 @@ def plan_publication(
     """Decide what to do with written files, given the existing ones. Called once for each log and
     micro-batch.
 
-    Raises ArchiveOverlapError where a file would stick out of what was written: removing it would lose
-    records, and keeping it would count some twice.
+    Raises ArchiveOverlapError if an existing file holds a part of the written records and other records, too:
+    without it records would be lost, and with it some would be there twice.
     """
     there = set(existing)
     new = sorted(set(written))
@@ -180,7 +176,7 @@ def plan_publication(
 
 
 def _joined(ranges: Sequence[FileRange]) -> list[FileRange]:
-    """Sorted ranges, with those that follow on each other made one."""
+    """Join adjacent ones of sorted ranges."""
     joined: list[FileRange] = []
     for each in ranges:
         if joined and joined[-1].end == each.start:
@@ -191,9 +187,9 @@ def _joined(ranges: Sequence[FileRange]) -> list[FileRange]:
 
 
 def plan_merges(sizes: Mapping[FileRange, int], target_bytes: int) -> list[tuple[FileRange, ...]]:
-    """Group small files that follow on each other, each group to become one file of up to `target_bytes`.
+    """Group adjacent files, so that each group can become one file of up to `target_bytes`.
 
-    `sizes` are the bytes of the files of one log that count. Called by the compaction.
+    `sizes` are the sizes in bytes of the valid files of one log. The compaction calls it for each log.
     """
     groups: list[list[FileRange]] = []
     size_bytes = 0

@@ -1,5 +1,5 @@
-"""The lock of an archive, which lets one run at a time work on it: a lock on a file in it, which ends with
-its process."""
+"""The lock of an archive: one run at a time works on it. It is a lock on a file, which ends with its
+process."""
 
 import fcntl
 from collections.abc import Iterator
@@ -14,10 +14,11 @@ _LOCK: Final = "_lock"
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Keep other runs out of an archive. The file stays: removing it would let two runs lock two files.
+    """Hold the lock of an archive within the block. The file stays, since without it two runs could lock two
+    different files.
 
-    Raises ArchiveBusyError where another run has it; of other machines only those are seen with which the
-    file system shares its locks.
+    Raises ArchiveBusyError if another run holds the lock. A run on another machine is only noticed if the
+    file system shares locks with it.
     """
     with (directory / _LOCK).open("a") as file:
         try:

@@ -1,10 +1,10 @@
-"""`hightide pipeline audit`: proves that the replicas of topics hold the same, byte for byte.
+"""`hightide pipeline audit`: proves that the replicas of topics are identical, byte for byte.
 
 Spark's tasks read the same offsets from every replica of a partition, below the leader's high watermark, and
-hash what they read; a replica that lags takes part as far as it knows, and is reported. Of each batch the
-offset, the number of records, the leader epoch, the CRC in its header (which is checked against its bytes)
-and the hash of its records must be the same everywhere. A broker serves the newest records from memory: what
-is compared is what it would give to readers.
+hash the batches. A replica that lags is read up to its own high watermark, and is reported. All replicas must
+agree on the offset, the number of records, the leader epoch, the CRC in the header (which is checked against
+the bytes) and the hash of the records of each batch. A broker serves the newest records from memory, so the
+audit compares the records that readers would get.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from hightide_spark.pipelines.command import cluster_options, print_report, told_in_a_sentence
+from hightide_spark.pipelines.command import cluster_options, failures_as_sentences, print_report
 from hightide_spark.pipelines.run_progress import NO_BARS_OF_SPARK, work_shown
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _COLUMNS = (
     "topic string, partition int, slice long, replicas int, broker int, offset long, record_count int, "
     "leader_epoch int, crc long, content binary, failure string"
 )
-#: What is committed was committed when the plan was made: a replica that cannot serve it soon has failed.
+#: The records were committed when the plan was made, so a replica that cannot serve them soon has failed.
 _UNAVAILABLE_MS = 15_000
 _TASKS_MAX = 1_000
 _DIVERGENCES_MAX = 1_000
@@ -42,11 +42,11 @@ class AuditReport:
 
     partitions: int
     records: int
-    """Different records, each read from all replicas that hold it."""
+    """Different records; each was read from all replicas that hold it."""
     batches: int
-    """Batches read, of all replicas together."""
+    """Batches that were read from all replicas together."""
     divergences: "Sequence[Divergence]"
-    """At most the first thousand."""
+    """At most the first _DIVERGENCES_MAX."""
     unread: "Sequence[Unread]"
 
     @property
@@ -56,8 +56,8 @@ class AuditReport:
 
 
 def audit(spark: "SparkSession", bootstrap: str, topics: Sequence[str] | None) -> AuditReport:
-    """Compare all replicas of these topics, or of all. Raises HightideError where the cluster cannot be
-    asked; a replica that cannot be read is in the report."""
+    """Compare all replicas of these topics, or of all topics if None. Raises HightideError if the cluster
+    cannot be asked. A replica that cannot be read is in the report."""
     from hightide import Admin
 
     from hightide_spark.pipelines.replica_comparison import plan_audit
@@ -105,7 +105,7 @@ def _read_in_task(
 
 
 def _fingerprints(reader: Any, read: "ReplicaRead") -> Iterator[dict[str, Any]]:
-    """A row for each batch of a replica, and one for what ended the reading before its end."""
+    """A row of _COLUMNS for each batch of a replica, and one for the error if the reading failed."""
     from hashlib import blake2b
 
     from hightide import HightideError
@@ -173,7 +173,8 @@ def _judge_row(
     brokers: Mapping[tuple[str, int, int], Sequence[int]],
     failed_at: Mapping[tuple[str, int, int, int], int],
 ) -> "Divergence | None":
-    """Compare what was read at one offset. That a replica lacks what follows on its failure is no finding."""
+    """Compare the batches at one offset. A replica whose reading failed before is not expected to have
+    one."""
     from hightide_spark.pipelines.replica_comparison import Fingerprint, judge
 
     topic, partition, offset, slice_start = (row[name] for name in ("topic", "partition", "offset", "slice"))
@@ -195,11 +196,11 @@ def _judge_row(
 def command(topics: tuple[str, ...], bootstrap: str, master: str | None, output: str) -> None:
     """Prove that the replicas of topics are identical, as far as their records are committed.
 
-    Exit code 1 where some differ, lag behind, or cannot be read; each is told with offset and brokers.
+    The exit code is 1 if some differ, lag behind, or cannot be read. The report names offsets and brokers.
     """
     from hightide_spark.session import spark_session
 
-    with told_in_a_sentence(), work_shown("audit") as shown:
+    with failures_as_sentences(), work_shown("audit") as shown:
         spark = shown.of(spark_session("hightide audit", master=master, defaults=NO_BARS_OF_SPARK))
         report = audit(spark, bootstrap, topics or None)
     document = {

@@ -1,7 +1,6 @@
 """The common parts of the four commands: the addresses of the cluster and of Spark, and the text of failures.
 
-Rule of this file, and of the top of every command's module: nothing slow is imported, since `--help` must
-answer at once.
+This file and the top of every command's module import nothing slow, since `--help` must answer at once.
 """
 
 import json
@@ -28,9 +27,10 @@ Json = Mapping[str, Any]
 
 _BOOTSTRAP_VARIABLE: Final = "HIGHTIDE_BOOTSTRAP"
 DEFAULT_BOOTSTRAP: Final = "127.0.0.1:9092"
-_LOOK_AGAIN_S: Final = 1
-#: The last line of a traceback that Spark quotes, where the exception is of ours.
+_AWAIT_S: Final = 1
+#: The last line of a traceback that Spark quotes, if the exception is one of Hightide's.
 _OURS: Final = re.compile(r"^\s*(?:\w+\.)*hightide\w*(?:\.\w+)*\.(?:\w+): (?P<sentence>.+)$", re.MULTILINE)
+#: The same for any exception.
 _RAISED: Final = re.compile(r"^\s*(?P<sentence>\w[\w.]*(?:Error|Exception): .+)$", re.MULTILINE)
 
 
@@ -45,12 +45,13 @@ def _named_values(
 
 
 def _default_bootstrap() -> str:
-    # Not click's own `envvar`: that would win over what `hightide --bootstrap` hands on.
+    # Click's own `envvar` would override the default that `hightide --bootstrap` passes on.
     return os.environ.get(_BOOTSTRAP_VARIABLE) or DEFAULT_BOOTSTRAP
 
 
 def cluster_options(command: Command) -> Command:
-    """Add --bootstrap, --master, -o and --no-progress. `hightide` hands on what stands in front of it."""
+    """Add --bootstrap, --master, -o and --no-progress to a command. `hightide` passes on its own options of
+    these names as defaults."""
     options: tuple[Callable[[Command], Command], ...] = (
         click.option(
             "-o",
@@ -92,8 +93,9 @@ EVERY: Final = click.option(
 
 
 @contextmanager
-def told_in_a_sentence() -> Iterator[None]:
-    """Turn the failures that the user can act on into one line and exit code 1; let faults be tracebacks."""
+def failures_as_sentences() -> Iterator[None]:
+    """Turn failures that the user can act on into one line and exit code 1. Faults of the program pass
+    through, and so become tracebacks. Each command calls it around its work."""
     try:
         yield
     except Exception as error:
@@ -104,9 +106,10 @@ def told_in_a_sentence() -> Iterator[None]:
 
 
 def sentence_of(error: Exception) -> str | None:
-    """The sentence for the user about a failure; None if it is a fault of the program.
+    """The sentence for the user about a failure, or None for a fault of the program.
 
-    Spark makes text with tracebacks of what its workers raise: the innermost sentence of ours counts.
+    Spark turns the exceptions of its workers into text with tracebacks. The last exception of Hightide in it
+    gives the sentence.
     """
     from hightide import HightideError
     from pyspark.errors import PySparkException
@@ -123,9 +126,15 @@ def sentence_of(error: Exception) -> str | None:
     return f"{first.partition('Traceback')[0].rstrip()} {raised[-1]['sentence'].strip()}" if raised else first
 
 
-def end_at(query: "StreamingQuery", every_s: float | None) -> None:
-    """Wait until a query has ended; one that runs `every_s` is ended by Ctrl-C or SIGTERM, and its next run
-    does again what was under way. Raises StreamingQueryException."""
+def trigger_of(every_s: float | None) -> dict[str, Any]:
+    """The trigger of a stream: a micro-batch every `every_s` seconds, or, if it is None, one pass up to the
+    present end of the topics."""
+    return {"availableNow": True} if every_s is None else {"processingTime": f"{every_s} seconds"}
+
+
+def await_end(query: "StreamingQuery", every_s: float | None) -> None:
+    """Wait until a query has ended. A query with `every_s` runs until Ctrl-C or SIGTERM, and its next run
+    repeats the interrupted micro-batch. Raises StreamingQueryException."""
     if every_s is None:
         query.awaitTermination()
         return
@@ -134,10 +143,10 @@ def end_at(query: "StreamingQuery", every_s: float | None) -> None:
     def interrupt(number: int, frame: FrameType | None) -> None:
         interrupted.set()
 
-    # An exception would come out in the middle of a call to the JVM.
+    # A KeyboardInterrupt could interrupt a call to the JVM.
     before = {number: signal.signal(number, interrupt) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        while not interrupted.is_set() and not query.awaitTermination(_LOOK_AGAIN_S):
+        while not interrupted.is_set() and not query.awaitTermination(_AWAIT_S):
             pass
     finally:
         query.stop()
@@ -147,7 +156,7 @@ def end_at(query: "StreamingQuery", every_s: float | None) -> None:
 
 @contextmanager
 def settings(spark: "SparkSession", values: Mapping[str, str]) -> Iterator[None]:
-    """Have settings of a session for a while; a query keeps those with which it was started."""
+    """Change settings of a session within the block. A query that starts in it keeps them."""
     before: dict[str, str | None] = {key: spark.conf.get(key, None) for key in values}
     for key, value in values.items():
         spark.conf.set(key, value)
@@ -159,8 +168,8 @@ def settings(spark: "SparkSession", values: Mapping[str, str]) -> Iterator[None]
 
 
 def check_topics(bootstrap: str, topics: Iterable[str]) -> None:
-    """Raise UnknownTopicError if one does not exist: a stream would only wait for it, and a writer until its
-    patience ends."""
+    """Raise UnknownTopicError if one of the topics does not exist. Without this check a stream would wait for
+    it without end, and a writer until its timeout."""
     from hightide import Admin
 
     with Admin(bootstrap, client_id="spark-pipeline") as admin:
@@ -170,18 +179,19 @@ def check_topics(bootstrap: str, topics: Iterable[str]) -> None:
 def stream_of(
     spark: "SparkSession", bootstrap: str, options: Mapping[str, str], columns: str | None = None
 ) -> "DataFrame":
-    """The records of topics as a stream, from the earliest on unless the options say otherwise; `columns` are
-    those that are read, with their types, else all."""
+    """The records of topics as a stream. It starts at the earliest offsets unless the options say otherwise.
+    `columns` are names and SQL types of the columns to read, or None for all."""
     chosen = {"bootstrap.servers": bootstrap, "startingOffsets": "earliest", **options}
     reader = spark.readStream.format("hightide").options(**chosen)
     return (reader if columns is None else reader.schema(columns)).load()
 
 
 def query_id(checkpoint: Path) -> str:
-    """The id that a query keeps over its restarts. Called from a micro-batch: the checkpoint is there."""
+    """The id of a query, which it keeps over restarts, from its checkpoint. Called from a micro-batch, so the
+    checkpoint exists."""
     return str(json.loads((checkpoint / "metadata").read_text())["id"])
 
 
 def print_report(output: str, document: Json, lines: list[str]) -> None:
-    """Print a result for people or, with -o json, for programs."""
+    """Print a result: the lines for people or, if `output` is "json", the document for programs."""
     click.echo(json.dumps(document) if output == "json" else "\n".join(lines))

@@ -1,7 +1,7 @@
-"""The statistics of the flights of one airport in one window of time: definitions, without Spark.
+"""The statistics of the flights of one airport in one window of time, without Spark.
 
-Spark sums whole numbers, and all divisions are made here. So a micro-batch that is repeated in another order
-gives the same result to the last digit, and the sink can see that it was written before.
+Spark sums only whole numbers, and all divisions are made here. So a micro-batch that is repeated in another
+order gives the same result to the last digit, and the sink recognizes it as written.
 """
 
 import json
@@ -10,32 +10,34 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-#: A flight is late that leaves so long after its time, as the airlines' own statistics have it.
+#: A flight is late if it leaves at least this long after its scheduled time, as in the airlines' statistics.
 LATE_MIN: Final = 15
 
 
 @dataclass(frozen=True, slots=True)
 class DelayWindow:
-    """The flights that were to leave `origin` in [start, end). Times are New York's own, labelled UTC."""
+    """The flights that were scheduled to leave `origin` in [start, end). Times are New York's local times
+    with the zone UTC. Delays are in minutes."""
 
     start: datetime
     end: datetime
     origin: str
     airport: str | None
-    """Its name; None where it is not among the airports."""
+    """The name of the origin; None if it is not in the table of airports."""
     flights: int
     cancelled: int
     """Flights without a departure."""
     late: int
     delay_min_sum: int
-    """Of those that left; leaving early counts against it."""
+    """The sum for all flights that left; an early departure is negative."""
     delay_min_max: int | None
     wet_departures: int
-    """Flights that left and were to do so in an hour of rain or snow."""
+    """Flights that left and were scheduled in an hour of rain or snow."""
     wet_delay_min_sum: int
     weather_unknown: int
+    """Flights that were scheduled in an hour without weather data."""
     unlisted_destinations: int
-    """Flights to where the airports do not know."""
+    """Flights to an airport that is not in the table of airports."""
 
     @property
     def departures(self) -> int:
@@ -44,16 +46,16 @@ class DelayWindow:
 
     @property
     def mean_delay_min(self) -> float | None:
-        """The mean delay of those that left; None where none did."""
+        """The mean delay of the flights that left; None if none did."""
         return mean(self.delay_min_sum, self.departures)
 
     @property
     def key(self) -> str:
-        """The record's key: the newest record of a key is what counts."""
+        """The key of the window's record. The newest record of a key is the valid one."""
         return f"{self.origin} {self.start.isoformat()}"
 
     def document(self) -> str:
-        """The record's value, as JSON."""
+        """The value of the window's record, as JSON."""
         dry = mean(self.delay_min_sum - self.wet_delay_min_sum, self.departures - self.wet_departures)
         means = {
             "mean_delay_min": self.mean_delay_min,
@@ -65,25 +67,28 @@ class DelayWindow:
 
 
 def mean(total: int, count: int) -> float | None:
-    """A mean to two digits; None of nothing."""
+    """The mean, rounded to two digits; None if `count` is 0."""
     return round(total / count, 2) if count else None
 
 
 def window_of(row: Mapping[str, Any]) -> DelayWindow:
-    """A window of a row that has its fields by name: of Spark, or of the table. Its times have a zone."""
+    """Make a window of a row with its fields by name, from Spark or from the table. Times must have a
+    zone."""
     fields = {name: row[name] for name in DelayWindow.__dataclass_fields__}
     times = {name: fields[name].astimezone(UTC) for name in ("start", "end")}
     return DelayWindow(**{**fields, **times})
 
 
 def updated(table: Iterable[DelayWindow], changed: Iterable[DelayWindow]) -> list[DelayWindow]:
-    """The table with those windows that changed, in order; doing it twice changes nothing."""
+    """The table with the changed windows in place of the old ones, by start and origin. A repetition changes
+    nothing."""
     newest = {each.key: each for each in (*table, *changed)}
     return sorted(newest.values(), key=lambda each: (each.start, each.origin))
 
 
 def by_week(table: Iterable[DelayWindow]) -> dict[str, list[tuple[datetime, float]]]:
-    """Of each origin the mean delay of each week of the calendar, by the first window in it."""
+    """The mean delay in minutes for each origin and calendar week, with the start of the week's first
+    window."""
     sums: dict[tuple[str, int, int], tuple[datetime, int, int]] = {}
     for each in sorted(table, key=lambda window: window.start):
         year, week, _ = each.start.isocalendar()
@@ -97,7 +102,7 @@ def by_week(table: Iterable[DelayWindow]) -> dict[str, list[tuple[datetime, floa
 
 
 def dry_and_wet(table: Iterable[DelayWindow]) -> dict[str, tuple[float, float]]:
-    """Of each origin the mean delay of departures in dry hours and in wet ones, 0 where there were none."""
+    """The mean delays in minutes for each origin, in dry and in wet hours; 0 if there were no departures."""
     sums: dict[str, tuple[int, int, int, int]] = {}
     for each in table:
         total, count, wet_total, wet_count = sums.get(each.origin, (0, 0, 0, 0))

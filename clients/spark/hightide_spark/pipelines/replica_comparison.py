@@ -1,4 +1,5 @@
-"""The choice of offsets to read from the replicas of a partition, and the meaning of differences. Pure."""
+"""The plan of an audit, and its findings: the offsets to read from each replica, and the differences. No
+I/O."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -7,14 +8,14 @@ from typing import Final
 
 from hightide.records import PartitionDescription, ReplicaDescription, TopicDescription
 
-#: How many offsets a task reads of one replica.
+#: A task reads at most this many offsets of one replica.
 SLICE_OFFSETS: Final = 500_000
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaRead:
-    """One task's share: the records [start, end) from the replica on one broker, one of `replicas` that are
-    read."""
+    """The reads of one task: the records [start, end) from the replica on one broker. `replicas` is the
+    number of replicas from which these records are read."""
 
     topic: str
     topic_id: bytes
@@ -58,10 +59,13 @@ def plan_audit(
     silent_brokers: Mapping[int, str],
     slice_offsets: int = SLICE_OFFSETS,
 ) -> AuditPlan:
-    """Of each partition read what is committed, each slice of it from all replicas that hold it.
+    """Plan to read the committed records of each partition, each slice from all replicas that hold it.
+    `topics` and `replicas` are the cluster's descriptions, `silent_brokers` the errors of brokers that did
+    not answer.
 
-    A replica in sync has all that the leader has committed; it only hears of it a moment later, and the
-    reader waits for that. One that is not in sync takes part as far as it knows, and is told from there on.
+    A member of the ISR has all committed records. It only learns of the high watermark a moment later, and
+    the reader waits for that. A replica outside of the ISR is read up to its own high watermark; the rest is
+    in `unread`.
     """
     held = {
         (each.topic_id, each.partition.partition, each.broker_id): each
@@ -75,12 +79,12 @@ def plan_audit(
         for partition in topic.partitions:
             partitions += 1
             number = partition.partition
-            there = {
+            available = {
                 broker_id: held[topic.topic_id, number, broker_id]
                 for broker_id in partition.replicas
                 if (topic.topic_id, number, broker_id) in held
             }
-            start, end, spans = _spans(partition, there)
+            start, end, spans = _spans(partition, available)
             unread += [
                 Unread(topic.name, number, broker_id, offset, why)
                 for broker_id in partition.replicas
@@ -101,25 +105,26 @@ def plan_audit(
 
 
 def _spans(
-    partition: PartitionDescription, there: Mapping[int, ReplicaDescription]
+    partition: PartitionDescription, available: Mapping[int, ReplicaDescription]
 ) -> tuple[int, int, dict[int, tuple[int, int]]]:
-    """The offsets of a partition that are compared, and of each broker those that it can be asked for."""
-    in_sync = [each for broker_id, each in there.items() if broker_id in partition.isr]
-    start = max((each.log_start_offset for each in in_sync or there.values()), default=0)
-    leader = None if partition.leader is None else there.get(partition.leader)
+    """The range of offsets to compare in a partition (start and end), and the part of it that each broker can
+    serve. `available` are the replicas that can be read, by broker."""
+    in_sync = [each for broker_id, each in available.items() if broker_id in partition.isr]
+    start = max((each.log_start_offset for each in in_sync or available.values()), default=0)
+    leader = None if partition.leader is None else available.get(partition.leader)
     if leader is None:
-        end = max((each.high_watermark for each in there.values()), default=0)
+        end = max((each.high_watermark for each in available.values()), default=0)
     else:
         end = leader.high_watermark
-    knows = {broker_id: each.high_watermark for broker_id, each in there.items()}
+    ends = {broker_id: each.high_watermark for broker_id, each in available.items()}
     if leader is not None:
-        knows |= {each.broker_id: end for each in (leader, *in_sync)}
+        ends |= {each.broker_id: end for each in (leader, *in_sync)}
     return (
         start,
         end,
         {
-            broker_id: (max(start, each.log_start_offset), min(end, knows[broker_id]))
-            for broker_id, each in there.items()
+            broker_id: (max(start, each.log_start_offset), min(end, ends[broker_id]))
+            for broker_id, each in available.items()
         },
     )
 
@@ -131,9 +136,10 @@ def _not_compared(
     spans: Mapping[int, tuple[int, int]],
     silent_brokers: Mapping[int, str],
 ) -> list[tuple[int, str]]:
-    """From which offsets on a replica is not compared, and why."""
+    """The offsets from which on a replica is not compared, each with the reason. `spans` is that of
+    `_spans`."""
     if broker_id not in spans:
-        return [(start, _why(broker_id, silent_brokers))]
+        return [(start, _reason(broker_id, silent_brokers))]
     low, high = spans[broker_id]
     found = []
     if start < low and start < end:
@@ -144,7 +150,7 @@ def _not_compared(
     return found
 
 
-def _why(broker_id: int, silent_brokers: Mapping[int, str]) -> str:
+def _reason(broker_id: int, silent_brokers: Mapping[int, str]) -> str:
     if broker_id in silent_brokers:
         return f"the broker does not answer: {silent_brokers[broker_id]}"
     return "no live broker holds this replica, or its storage has failed; see `hightide cluster health`"
@@ -157,7 +163,7 @@ class Fingerprint:
     record_count: int
     leader_epoch: int
     crc: int
-    """The one in the batch's header."""
+    """The CRC in the batch's header."""
     content: bytes
     """A hash of the records themselves."""
 
@@ -170,9 +176,9 @@ class Divergence:
     partition: int
     offset: int
     differing: tuple[str, ...]
-    """What differs, of the fields of Fingerprint; empty where only some lack the batch."""
+    """The fields of Fingerprint that differ; empty if some replicas lack the batch and the others agree."""
     seen: Mapping[int, Fingerprint]
-    """By broker."""
+    """The content that each broker returned."""
     lacking: tuple[int, ...]
     """Brokers that have no batch that begins here."""
 

@@ -1,8 +1,8 @@
 """The progress of a pipeline: a bar with the time left, on stderr, if that is a terminal and rich is
 installed.
 
-Spark tells the driver which tasks are done, and reports the positions of streams. A thread of its own looks
-at both, so the work needs no code for it.
+Spark knows on the driver which tasks are done, and reports the positions of streams. A thread reads both, so
+the pipelines need no code for the bar.
 """
 
 import sys
@@ -22,16 +22,17 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 #: Topic and partition → offset.
 Offsets = Mapping[tuple[str, int], int]
 
+#: The key in click's context that --no-progress sets.
 _OFF: Final = "hightide_spark.no_progress"
-#: Spark's own bars would be drawn over this one, and into logs.
+#: Spark would draw its own bars over this one, and into logs.
 NO_BARS_OF_SPARK: Final = {"spark.ui.showConsoleProgress": "false"}
-_LOOK_EVERY_S: Final = 0.5
-_ENDS_WITHIN_S: Final = 5.0
+_REFRESH_S: Final = 0.5
+_JOIN_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The tasks of one stage that runs."""
+    """The numbers of tasks of one running stage of Spark."""
 
     stage_id: int
     tasks: int
@@ -40,8 +41,8 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """The content of the bar. `total` is None while it is not known. `of` changes if something else is
-    counted, which has a pace of its own."""
+    """The content of the bar. `total` is None while it is not known. `of` names what is counted: if it
+    changes, the bar begins anew, since the new kind has another rate."""
 
     of: object
     text: str
@@ -54,22 +55,23 @@ class StreamCourse:
     """The progress of a stream in this run, from its reports after its micro-batches."""
 
     _first: dict[tuple[str, int], int] = field(default_factory=dict)
-    _untold: int = 0
-    """Records of the first micro-batch of all, whose beginning Spark does not tell."""
+    _first_rows: int = 0
+    """The records of a query's first micro-batch, for which Spark reports no start offsets."""
 
     def records(self, start: Offsets, end: Offsets, latest: Offsets, rows: int) -> tuple[int, int]:
-        """The records that were read since the first look, and how many that and what is left come to."""
+        """The number of records that were read since the first report, and that number with the records that
+        are left. The arguments are from one report: its offsets, and its number of rows."""
         if end and not start and not self._first:
-            self._untold = rows
+            self._first_rows = rows
         for place, offset in end.items():
             self._first.setdefault(place, start.get(place, offset))
-        done = self._untold + sum(max(offset - self._first[place], 0) for place, offset in end.items())
+        done = self._first_rows + sum(max(offset - self._first[place], 0) for place, offset in end.items())
         left = sum(max(offset - end.get(place, offset), 0) for place, offset in latest.items())
         return done, done + left
 
 
 def offsets_of(written: str | None) -> Offsets:
-    """The offsets of our source that a progress of Spark quotes; none where it quotes something else."""
+    """The offsets in a progress report of Spark; none if they are of another source."""
     from hightide_spark.core.stream_offsets import parse
     from hightide_spark.errors import UnreadableOffsetsError
 
@@ -81,7 +83,8 @@ def offsets_of(written: str | None) -> Offsets:
 
 
 def shown_of(stages: Iterable[Stage], records: tuple[int, int] | None) -> Shown:
-    """The records of a stream that has more to read than one micro-batch; else the tasks of what runs."""
+    """The content of the bar: the records of a stream if it has more to read than one micro-batch, else the
+    tasks of the running stages. `records` is the result of `StreamCourse.records`."""
     if records is not None and records[0] < records[1]:
         done, total = records
         return Shown("records", f"{done:,} of {total:,} records", done, total)
@@ -93,7 +96,7 @@ def shown_of(stages: Iterable[Stage], records: tuple[int, int] | None) -> Shown:
 
 
 def no_progress_option(command: Command) -> Command:
-    """Add --no-progress."""
+    """Add --no-progress to a command."""
 
     def take(ctx: click.Context, _: click.Parameter, value: bool) -> None:
         if value:
@@ -110,20 +113,21 @@ def no_progress_option(command: Command) -> Command:
 
 
 class Watch:
-    """Starts to look at the session as soon as there is one."""
+    """The Spark session whose work the bar shows; None until the command has made one."""
 
     def __init__(self) -> None:
         self.session: SparkSession | None = None
 
     def of(self, session: "SparkSession") -> "SparkSession":
-        """Look at this session from now on; returns it."""
+        """Show the work of this session from now on, and return it."""
         self.session = session
         return session
 
 
 @contextmanager
 def work_shown(what: str) -> Iterator[Watch]:
-    """Show how far the block has come, until it ends. The pipelines' commands call it around their work."""
+    """Show a bar with the title `what` while the block runs. The pipelines' commands call it around their
+    work."""
     watch = Watch()
     bar = _bar() if _is_wanted() else None
     if bar is None:
@@ -132,15 +136,15 @@ def work_shown(what: str) -> Iterator[Watch]:
     ended = threading.Event()
     with bar:
         task = bar.add_task(what, total=None, counted="")
-        looking = threading.Thread(
-            target=_look_on, args=(watch, bar, task, ended), name="progress", daemon=True
+        updating = threading.Thread(
+            target=_keep_updated, args=(watch, bar, task, ended), name="progress", daemon=True
         )
-        looking.start()
+        updating.start()
         try:
             yield watch
         finally:
             ended.set()
-            looking.join(_ENDS_WITHIN_S)
+            updating.join(_JOIN_S)
 
 
 def _is_wanted() -> bool:
@@ -149,7 +153,7 @@ def _is_wanted() -> bool:
 
 
 def _bar() -> "Progress | None":
-    """None where rich is not installed: a worker's or a cluster's Python needs no terminal."""
+    """An empty bar, or None if rich is not installed, as in the Python of a cluster."""
     try:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -162,21 +166,21 @@ def _bar() -> "Progress | None":
         TimeRemainingColumn(compact=True),
         TimeElapsedColumn(),
     )
-    # What is printed to stdout is the result, and stays there.
+    # Stdout has only the result.
     console = Console(stderr=True, highlight=False)
     return Progress(*columns, console=console, transient=True, redirect_stdout=False)
 
 
-def _look_on(watch: Watch, bar: "Progress", task: "TaskID", ended: threading.Event) -> None:
+def _keep_updated(watch: Watch, bar: "Progress", task: "TaskID", ended: threading.Event) -> None:
     course, last = StreamCourse(), Shown(None, "")
-    while not ended.wait(_LOOK_EVERY_S):
+    while not ended.wait(_REFRESH_S):
         if watch.session is None:
             continue
         try:
             now = look(watch.session, course)
-        except Exception:  # noqa: BLE001 - what is shown of the work must never end it
+        except Exception:  # noqa: BLE001 - the bar must never end the work
             return
-        # Between two stages the bar stays as it was.
+        # The bar keeps its content between two stages.
         if now.total is None:
             continue
         if now.of != last.of:
@@ -186,7 +190,7 @@ def _look_on(watch: Watch, bar: "Progress", task: "TaskID", ended: threading.Eve
 
 
 def look(session: "SparkSession", course: StreamCourse) -> Shown:
-    """Ask the driver what runs. Raises what Spark raises while it stops."""
+    """Ask the driver for its running stages and streams. Raises Spark's errors while it stops."""
     tracker = session.sparkContext.statusTracker()
     stages = []
     for number in tracker.getActiveStageIds():
@@ -198,9 +202,9 @@ def look(session: "SparkSession", course: StreamCourse) -> Shown:
 
 def _records(session: "SparkSession", course: StreamCourse) -> tuple[int, int] | None:
     for query in session.streams.active:
-        told = query.lastProgress
-        if told is not None and told.sources:
-            source = told.sources[0]
+        report = query.lastProgress
+        if report is not None and report.sources:
+            source = report.sources[0]
             start, end = offsets_of(source.startOffset), offsets_of(source.endOffset)
             return course.records(start, end, offsets_of(source.latestOffset), source.numInputRows)
     return None

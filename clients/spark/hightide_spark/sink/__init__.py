@@ -1,2 +1,2 @@
-"""Writing to topics: `writer` is what Spark calls, `task` what one Spark task does, `partition_writer` what
-one log partition gets of it."""
+"""The writing side: Spark calls `writer`, which runs a `task` for each Spark task, which has a
+`partition_writer` for each log partition."""

@@ -23,7 +23,8 @@ from hightide_spark.core.reconcile import (
 )
 from hightide_spark.source.connections import admin_of, range_reader_of
 
-#: A batch has no more bytes, unless it is one row. What is gathered for a partition at once is seldom cut.
+#: A batch has no more bytes, unless it is one row. It is larger than `task.GATHERED_BYTES`, so that rows that
+#: are sent together are seldom cut.
 BATCH_BYTES: Final = 2 << 20
 
 log = logging.getLogger("hightide.spark.sink")
@@ -54,14 +55,15 @@ class ReadBack:
                 writer = (batch.header.producer_id, batch.header.producer_epoch)
                 attempt.saw(*writer, batch.base_offset, batch.rows)
         except RangeLostError as error:
-            # It was not committed when the log told of it, and a new leader does not have it.
+            # These rows were not committed when the leader described them, and a new leader lacks them.
             log.warning("looking again at what was written before: %s", error)
         except RangeDeletedError as error:
             raise WrittenRowsGoneError(f"what this task wrote is deleted: {error}") from error
 
 
 class PartitionWriter:
-    """Sends the rows of one task for one log partition. Without an `attempt` they are sent at least once."""
+    """Sends the rows of one task for one log partition. If `exactly_once` is None, they are sent at least
+    once."""
 
     def __init__(
         self, producer: Producer, topic: str, partition: int, exactly_once: "ExactlyOnce | None"
@@ -100,7 +102,7 @@ class PartitionWriter:
             try:
                 delivery = self._producer.send_arrow(self._topic, part, partition=self._partition)
             except FencedProducerEpochError as error:
-                # Another partition was told so before this one.
+                # The log of another partition has already refused this producer's epoch.
                 self._fail(error)
             self._sent.append((delivery, part))
 
@@ -131,10 +133,10 @@ class PartitionWriter:
     def _reconcile(self) -> None:
         """Find out, after a conflict, which rows other attempts wrote, and send the rest."""
         attempt, exactly_once = self._attempt, self._exactly_once
-        assert attempt is not None, "only what is written exactly once has conflicts"
+        assert attempt is not None, "only exactly-once writers have conflicts"
         assert exactly_once is not None, "it is given with the attempt"
         while attempt.is_refused:
-            # All that was queued behind what was refused is refused, too.
+            # All rows that were sent after the refused ones are refused, too.
             self._settle(wait=True)
             time.sleep(attempt.pause_ms / 1000)
             place = TopicPartition(self._topic, self._partition)

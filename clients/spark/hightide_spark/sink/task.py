@@ -11,14 +11,15 @@ from hightide.producer import Producer
 from hightide.producer_key import ProducerKey
 from hightide.records import TopicPartition
 
+from hightide_spark.core.batch_pieces import pieces
 from hightide_spark.core.sink_columns import SinkColumns
 from hightide_spark.core.sink_options import WriteOptions
 from hightide_spark.sink.partition_writer import ExactlyOnce, PartitionWriter
 
-#: What a log partition gets at once, more or less, as long as there are not too many of them.
+#: Rows are gathered until there is about this much for each log partition, or GATHERED_BYTES_MAX in all.
 GATHERED_BYTES: Final = 1 << 20
 GATHERED_BYTES_MAX: Final = 32 << 20
-#: The most that max.message.bytes of a topic may be.
+#: The largest value that max.message.bytes of a topic may have.
 ROW_BYTES_MAX: Final = 15 << 20
 BUFFER_MEMORY_BYTES: Final = 32 << 20
 DELIVERY_TIMEOUT_MS: Final = 120_000
@@ -40,7 +41,7 @@ class SinkTask:
             options.bootstrap,
             key=key,
             linger_ms=0,
-            # Batches are cut before; how large a row alone may be is for its topic to say.
+            # Batches are cut before. Only the topic's max.message.bytes limits a single row.
             batch_bytes_max=ROW_BYTES_MAX,
             buffer_memory_bytes=BUFFER_MEMORY_BYTES,
             delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
@@ -57,8 +58,8 @@ class SinkTask:
         self._row_count = 0
 
     def write(self, batches: Iterable[Any]) -> int:
-        """Write all rows, and return their number once all are in the log. To be called once. Raises
-        UnsupportedRowError, ExactlyOnceError, and the SDK's errors."""
+        """Write all rows, and return their number when all are in the log. The writer of `sink.writer` calls
+        it once. Raises UnsupportedRowError, ExactlyOnceError, and the SDK's errors."""
         try:
             for rows in self._gathered(batches):
                 for group in self._columns.share_out(rows, self._partition_count, self._row_name):
@@ -71,17 +72,18 @@ class SinkTask:
             if self._exactly_once is not None:
                 self._exactly_once.finish(self._unwritten())
         finally:
-            # Nothing is left by now, unless the task failed: then another attempt has to come.
+            # Rows are undelivered only if the task failed. Then Spark makes another attempt, which sends
+            # them.
             with suppress(UndeliveredError):
                 self._producer.close(timeout_s=0)
         return self._row_count
 
     def _gathered(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """The same rows in pieces of a size that is worth dividing."""
+        """The same rows in larger pieces, so that dividing one by partition gives large parts."""
         gathered: list[Any] = []
         gathered_bytes = 0
         for batch in batches:
-            for part in _cut(batch, GATHERED_BYTES_MAX):
+            for part in pieces(batch, GATHERED_BYTES_MAX):
                 gathered.append(part)
                 gathered_bytes += part.nbytes
                 if gathered_bytes >= min(GATHERED_BYTES_MAX, GATHERED_BYTES * self._known_partition_count):
@@ -114,12 +116,6 @@ class SinkTask:
         if place not in self._writers:
             self._writers[place] = PartitionWriter(self._producer, topic, partition, self._exactly_once)
         return self._writers[place]
-
-
-def _cut(batch: Any, limit_bytes: int) -> Iterator[Any]:
-    parts = -(-batch.nbytes // limit_bytes)
-    step = max(1, -(-batch.num_rows // max(1, parts)))
-    return (batch.slice(at, step) for at in range(0, batch.num_rows, step))
 
 
 def _joined(batches: list[Any]) -> Any:

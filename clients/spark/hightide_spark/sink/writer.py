@@ -31,7 +31,8 @@ class TaskWritten(WriterCommitMessage):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """A batch write. Its name is one for itself, or that of the user's transaction."""
+    """A batch write. Its producers are named by a random id, or by txnAppId and txnVersion if they are
+    given."""
 
     def __init__(self, options: WriteOptions, columns: SinkColumns) -> None:
         self._options = options
@@ -44,7 +45,7 @@ class BatchWriter(DataSourceArrowWriter):
             self._who = f"txnAppId {options.txn[0]}, txnVersion {options.txn[1]}"
 
     def write(self, iterator: Iterator[Any]) -> TaskWritten:
-        """Write the rows of one task."""
+        """Write the rows of one task. Called in Spark's workers. Raises the errors of `SinkTask.write`."""
         task = _task_context()
         part = task.partitionId()
         key = ProducerKey(self._name, part, self._version) if self._options.is_exactly_once else None
@@ -53,15 +54,16 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """A streaming write. Each task of each micro-batch is known by the query's id, which stays with its
-    checkpoint, the Spark partition, and the micro-batch's number."""
+    """A streaming write. The producer of a task is named by the query's id, which is in its checkpoint, and
+    by the Spark partition; its epoch is the micro-batch's number."""
 
     def __init__(self, options: WriteOptions, columns: SinkColumns) -> None:
         self._options = options
         self._columns = columns
 
     def write(self, iterator: Iterator[Any]) -> TaskWritten:
-        """Write the rows of one task of a micro-batch."""
+        """Write the rows of one task of a micro-batch. Called in Spark's workers. Raises the errors of
+        `SinkTask.write`."""
         task = _task_context()
         part = task.partitionId()
         query_id = task.getLocalProperty("sql.streaming.queryId")

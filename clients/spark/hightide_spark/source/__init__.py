@@ -1,1 +1,1 @@
-"""The reading side, which Spark calls on the driver to plan, and in its workers to read."""
+"""The reading side. Spark calls it on the driver to plan a read, and in its workers to read."""

@@ -1,4 +1,4 @@
-"""A batch read, whose ranges are chosen once, on the driver."""
+"""A batch read. The driver chooses its ranges of offsets once."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from hightide_spark.core.ranges import LogRange, split
 from hightide_spark.core.source_options import BatchOptions, batch_options
 from hightide_spark.core.start_and_end import questions, resolve
 from hightide_spark.source.cluster_questions import ClusterQuestions
-from hightide_spark.source.planned_read import PlannedRead, tell
+from hightide_spark.source.planned_read import PlannedRead, report_losses
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -38,13 +38,15 @@ _COMPARISONS: Mapping[type[Filter], Comparison] = {
 
 
 def batch_reader(given: Mapping[str, str], schema: "StructType") -> "BatchReader":
-    """The reader that the options ask for. Raises OptionError, UnsupportedSchemaError."""
+    """Make the reader for these options, with or without pushdown. `HightideDataSource.reader` calls it on
+    the driver. Raises OptionError and UnsupportedSchemaError."""
     options = batch_options(given)
     return (PushdownBatchReader if options.pushdown else BatchReader)(options, schema)
 
 
 class BatchReader(DataSourceReader):
-    """Reads the ranges between the start and the end that the options say."""
+    """Reads each subscribed partition from the start to the end that the options give. Spark makes the tasks
+    with `partitions` on the driver, and calls `read` in its workers."""
 
     def __init__(self, options: BatchOptions, schema: "StructType") -> None:
         self._options = options
@@ -52,7 +54,8 @@ class BatchReader(DataSourceReader):
         self._narrowing = Narrowing()
 
     def partitions(self) -> list[InputPartition]:
-        """The tasks. Raises DataLossError, OptionError, and what the SDK raises."""
+        """The tasks: ranges of offsets, each within one partition. Raises DataLossError, OptionError and the
+        SDK's errors."""
         read = self._options.read
         cluster = ClusterQuestions(read.bootstrap, read.subscription)
         topics = cluster.topics()
@@ -64,7 +67,7 @@ class BatchReader(DataSourceReader):
         answers = cluster.answers(asked)
         starts = resolve(read.start, every, answers, late=read.late)
         ends = resolve(self._options.end, every, answers, late="latest")
-        tell([*starts.errors, *ends.errors], read.fail_on_data_loss)
+        report_losses([*starts.errors, *ends.errors], read.fail_on_data_loss)
         ranges = []
         for partition in every:
             start, end = self._narrowing.narrowed(starts.offsets[partition], ends.offsets[partition])
@@ -77,17 +80,17 @@ class BatchReader(DataSourceReader):
         return [InputPartition(piece) for piece in pieces]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of one task; called in Spark's workers."""
+        """The rows of one task, as Arrow batches. Raises the errors of `PlannedRead.rows`."""
         return self._read.rows(partition)
 
 
 class PushdownBatchReader(BatchReader):
-    """Reads only what the filters can match. Spark 4 keeps the ranges of the filters it pushed last for other
-    queries on the same DataFrame, so this is used where option pushdown asks for it, and no DataFrame is used
-    twice."""
+    """Reads only offsets that the filters can match. Option pushdown chooses this reader, because it is not
+    safe for every program: Spark 4 also applies the last filters to later queries on the same DataFrame."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Narrow the ranges. All filters are returned, so that Spark checks every row against them."""
+        """Narrow the ranges, before Spark calls `partitions`. All filters are returned, so that Spark still
+        checks every row."""
         self._narrowing = narrowing(
             Condition(each.attribute[0], _COMPARISONS[type(each)], each.value)
             for each in filters

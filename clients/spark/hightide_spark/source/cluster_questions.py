@@ -1,5 +1,5 @@
-"""The driver's questions to the cluster about the subscribed partitions: few calls, however many
-partitions."""
+"""The driver's questions to the cluster about topics and offsets. The number of calls does not grow with the
+number of partitions."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -15,15 +15,16 @@ from hightide_spark.core.start_and_end import Answers, When
 from hightide_spark.core.stream_offsets import StreamOffsets, TopicOffsets
 from hightide_spark.source.connections import admin_of
 
-# Brokers hear of new and of removed partitions a moment after the controller has told of them.
-_HEARD_WITHIN_S: Final = 10.0
+# Brokers learn of new and removed partitions a moment after clients do.
+_KNOWN_WITHIN_S: Final = 10.0
 _PAUSE_S: Final = 0.1
 
 T = TypeVar("T")
 
 
 class ClusterQuestions:
-    """The questions of one read."""
+    """Asks the cluster for one read. The batch and the stream reader make one on the driver. Errors are the
+    SDK's."""
 
     def __init__(self, bootstrap: str, subscription: Subscription) -> None:
         self._bootstrap = bootstrap
@@ -34,23 +35,23 @@ class ClusterQuestions:
         return admin_of(self._bootstrap)
 
     def topics(self) -> dict[str, TopicDescription]:
-        """The subscribed topics. Raises UnknownTopicError and UnknownPartitionError if a named one does not
-        exist."""
+        """The subscribed topics by name, at the start of a read. Raises UnknownTopicError or
+        UnknownPartitionError if the options name one that does not exist."""
         names = self._subscription.names()
         found = {topic.name: topic for topic in self._admin.describe_topics(names)}
         for topic, numbers in (self._subscription.assigned or {}).items():
-            strange = sorted(numbers - {each.partition for each in found[topic].partitions})
-            if strange:
+            unknown = sorted(numbers - {each.partition for each in found[topic].partitions})
+            if unknown:
                 raise UnknownPartitionError(
-                    f"option assign names {strange}, but topic {topic} has "
+                    f"option assign names {unknown}, but topic {topic} has "
                     f"{len(found[topic].partitions)} partitions",
                     topic=topic,
-                    partition=strange[0],
+                    partition=unknown[0],
                 )
         return self._selected(found.values())
 
     def topics_left(self) -> dict[str, TopicDescription]:
-        """The subscribed topics that still exist."""
+        """The subscribed topics by name, without those that were deleted since the start of the read."""
         try:
             return self._selected(self._admin.describe_topics(self._subscription.names()))
         except UnknownTopicError:
@@ -73,19 +74,22 @@ class ClusterQuestions:
         ]
 
     def answers(self, questions: Iterable[tuple[TopicPartition, When]]) -> Answers:
-        """The offsets that are asked for: one round for each kind of question, in the order in which the
-        kinds come first."""
-        by_kind: dict[When, list[TopicPartition]] = {}
+        """The offsets that answer these questions, with one call for each different `When`. The calls are
+        made in the order in which the questions first name them."""
+        by_when: dict[When, list[TopicPartition]] = {}
         for partition, when in questions:
-            by_kind.setdefault(when, []).append(partition)
+            by_when.setdefault(when, []).append(partition)
         return {
             (partition, when): offset
-            for when, partitions in by_kind.items()
-            for partition, offset in _once_heard(partial(self._admin.list_offsets, partitions, when)).items()
+            for when, partitions in by_when.items()
+            for partition, offset in _retry_unknown(
+                partial(self._admin.list_offsets, partitions, when)
+            ).items()
         }
 
     def ends(self) -> StreamOffsets:
-        """Where the logs of the subscribed partitions that are there end. Raises what the SDK raises."""
+        """The offsets of the next record of all subscribed partitions that exist, with the ids of their
+        topics."""
 
         def ends_now() -> StreamOffsets:
             topics = self.topics_left()
@@ -93,12 +97,12 @@ class ClusterQuestions:
             ends = self._admin.list_offsets(every, "latest")
             return offsets_by_topic(topics, {each: end or 0 for each, end in ends.items()})
 
-        return _once_heard(ends_now)
+        return _retry_unknown(ends_now)
 
 
-def _once_heard(ask: Callable[[], T]) -> T:
-    """Ask again for a while where a broker has not heard of what the controller has told of."""
-    give_up_s = time.monotonic() + _HEARD_WITHIN_S
+def _retry_unknown(ask: Callable[[], T]) -> T:
+    """Ask again for up to _KNOWN_WITHIN_S while a broker does not know a topic or partition."""
+    give_up_s = time.monotonic() + _KNOWN_WITHIN_S
     while True:
         try:
             return ask()
@@ -111,7 +115,7 @@ def _once_heard(ask: Callable[[], T]) -> T:
 def offsets_by_topic(
     topics: Mapping[str, TopicDescription], offsets: Mapping[TopicPartition, int]
 ) -> StreamOffsets:
-    """Offsets of partitions, with the ids of their topics."""
+    """Group offsets by topic, with the ids of the topics."""
     by_topic: dict[str, dict[int, int]] = {name: {} for name in topics}
     for each, offset in offsets.items():
         by_topic[each.topic][each.partition] = offset

@@ -1,7 +1,8 @@
 """The connections of this process: one admin client and one range reader for each cluster.
 
-Spark makes data sources on the driver, pickles them and reads in forked workers, which it uses again for the
-next batch. So connections belong to the process, are opened when first needed, and never lie in an attribute.
+Spark makes data sources on the driver, pickles them, and reads in forked workers that also serve later
+batches. So a connection belongs to the process and is opened when it is first needed. No reader or writer has
+one as an attribute, since a connection cannot be pickled.
 """
 
 import threading
@@ -24,7 +25,8 @@ T = TypeVar("T", bound=_Client)
 
 
 class _ByCluster(Generic[T]):
-    """The clients of one kind, by bootstrap; of too many the one not used for longest is closed."""
+    """The clients of one kind by bootstrap address. If there are more than _CLUSTERS_MAX, the least recently
+    used one is closed."""
 
     def __init__(self, make: Callable[[str], T]) -> None:
         self._make = make
@@ -58,10 +60,10 @@ _RANGE_READERS: Final = _ByCluster(_range_reader)
 
 
 def admin_of(bootstrap: str) -> Admin:
-    """The admin client of this process for a cluster. Any thread."""
+    """The admin client of this process for the cluster at `bootstrap`. Any thread may call it."""
     return _ADMINS.get(bootstrap)
 
 
 def range_reader_of(bootstrap: str) -> RangeReader:
-    """The range reader of this process for a cluster. Any thread."""
+    """The range reader of this process for the cluster at `bootstrap`. Any thread may call it."""
     return _RANGE_READERS.get(bootstrap)

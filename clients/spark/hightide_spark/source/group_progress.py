@@ -1,4 +1,5 @@
-"""Tells a consumer group how far a stream is, so that lag tools see it; never one of the group's members."""
+"""Commits the positions of a stream to a consumer group, so that lag tools see them. The stream is not a
+member of the group."""
 
 import logging
 import time
@@ -10,14 +11,15 @@ from hightide.errors import HightideError
 from hightide_spark.core.stream_offsets import StreamOffsets, positions
 
 _LOG = logging.getLogger(__name__)
-# What a trigger may wait for it at most, and how long it is left alone after a failure.
+# A trigger waits no longer than this for a commit.
 _TIMEOUT_MS: Final = 10_000
+# After a failed commit the next one is tried no earlier.
 _PAUSE_S: Final = 30.0
 
 
 class GroupProgress:
-    """Publishes for one stream. A refusal or failure is told once in the log and never fails the query; the
-    next micro-batch publishes the same and more."""
+    """Commits the positions of one stream, for option groupId. Failures do not fail the query: the first is
+    logged, and a later micro-batch commits newer positions."""
 
     def __init__(self, bootstrap: str, group: str) -> None:
         self._bootstrap = bootstrap
@@ -25,11 +27,12 @@ class GroupProgress:
         self._admin: Admin | None = None
         self._published: StreamOffsets | None = None
         self._not_before_s = 0.0
-        self._is_told = False
+        self._is_warned = False
 
     def publish(self, offsets: StreamOffsets, *, is_last: bool = False) -> None:
-        """Publish the positions behind what is processed, if they are new; the last ones also soon after a
-        failure."""
+        """Commit these positions (the offset of each partition's next record), unless they are committed.
+        After a failure this does nothing for _PAUSE_S, except for the last positions of a query. The stream
+        reader calls it for each trigger."""
         is_too_early = time.monotonic() < self._not_before_s and not is_last
         if offsets == self._published or is_too_early:
             return
@@ -39,13 +42,13 @@ class GroupProgress:
             self._admin.commit_group_offsets(self._group, positions(offsets))
         except HightideError as error:
             self._not_before_s = time.monotonic() + _PAUSE_S
-            if not self._is_told:
+            if not self._is_warned:
                 _LOG.warning("group %s is not told how far this stream is: %s", self._group, error)
-                self._is_told = True
+                self._is_warned = True
             return
         self._published = offsets
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections. The stream reader calls it at the end of the query."""
         if self._admin is not None:
             self._admin.close()

@@ -1,4 +1,4 @@
-"""What a read has settled before its tasks begin; it travels to the workers, which read with it."""
+"""The part of a read that the driver settles and pickles for its tasks, and the reading of one task."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -41,12 +41,13 @@ _LOG = logging.getLogger(__name__)
 
 
 def default_schema(given: Mapping[str, str]) -> str:
-    """The columns where the user names none. Raises OptionError for what no read can take."""
+    """The columns of a read if the user names none, as DDL. `HightideDataSource.schema` calls it. Raises
+    OptionError if no read takes these options."""
     return default_ddl(includes_headers(given))
 
 
-def tell(losses: Sequence[SparkConnectorError], fail: bool) -> None:
-    """Raise the first of these, or log all of them where the read goes on."""
+def report_losses(losses: Sequence[SparkConnectorError], fail: bool) -> None:
+    """Raise the first loss if `fail` (option failOnDataLoss), else log all of them as warnings."""
     if fail and losses:
         raise losses[0]
     for loss in losses:
@@ -55,8 +56,8 @@ def tell(losses: Sequence[SparkConnectorError], fail: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PlannedRead:
-    """The columns that are read, from which cluster, and whether a loss or a batch that cannot be opened ends
-    it."""
+    """The cluster, the columns, and whether a loss or an unreadable batch ends the read. The readers pickle
+    it with themselves. `arrow_schema` is the schema that Spark wants, field by field for `columns`."""
 
     bootstrap: str
     columns: tuple[str, ...]
@@ -66,7 +67,7 @@ class PlannedRead:
 
     @classmethod
     def of(cls, options: ReadOptions, schema: "StructType") -> "PlannedRead":
-        """Called on the driver. Raises UnsupportedSchemaError."""
+        """Make it from the options and the schema of a read, on the driver. Raises UnsupportedSchemaError."""
         arrow_schema = to_arrow_schema(schema, timezone="UTC")
         return cls(
             options.bootstrap,
@@ -78,7 +79,7 @@ class PlannedRead:
 
     def rows(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of one task, as Arrow batches. Called in Spark's workers. Raises DataLossError,
-        CorruptBatchReadError, and what the SDK raises where the cluster cannot be read."""
+        CorruptBatchReadError, and the SDK's errors if the cluster cannot be read."""
         if partition.value is None:
             return iter(())
         wanted: LogRange = partition.value
@@ -86,7 +87,8 @@ class PlannedRead:
         return rows.batches(self._read(wanted))
 
     def _read(self, wanted: LogRange) -> Iterator[RangeBatch]:
-        """What is there of a range; a loss ends it, or is passed over."""
+        """The batches of a range. Records that retention deleted are skipped, any other loss ends the range,
+        if the read tolerates losses."""
         start = wanted.start
         reader = range_reader_of(self.bootstrap)
         topic_id = bytes.fromhex(wanted.topic_id)
@@ -102,27 +104,29 @@ class PlannedRead:
                 ):
                     start = batch.base_offset + batch.rows.num_rows
                     yield batch
-                # Also where the last batches were left out.
+                # `start` is not at the end here if the last batches were skipped as corrupt.
                 return
             except UnreadableBatchError as error:
                 raise CorruptBatchReadError(
                     error.message, topic=error.topic, partition=error.partition
                 ) from error
             except RangeDeletedError as error:
-                self._tell(RecordsDeletedError, wanted, start, error)
+                self._report_loss(RecordsDeletedError, wanted, start, error)
                 start = max(start + 1, error.log_start_offset)
             except RangeLostError as error:
-                return self._tell(RecordsLostError, wanted, start, error)
+                return self._report_loss(RecordsLostError, wanted, start, error)
             except TopicRecreatedError as error:
-                return self._tell(TopicRecreatedLossError, wanted, start, error)
+                return self._report_loss(TopicRecreatedLossError, wanted, start, error)
             except UnknownTopicError as error:
-                return self._tell(TopicDeletedLossError, wanted, start, error)
+                return self._report_loss(TopicDeletedLossError, wanted, start, error)
             except UnknownPartitionError as error:
-                return self._tell(PartitionsRemovedLossError, wanted, start, error)
+                return self._report_loss(PartitionsRemovedLossError, wanted, start, error)
 
-    def _tell(self, kind: type[DataLossError], wanted: LogRange, start: int, error: HightideError) -> None:
+    def _report_loss(
+        self, kind: type[DataLossError], wanted: LogRange, start: int, error: HightideError
+    ) -> None:
         message = (
             f"the records {start} to {wanted.end - 1} of {wanted.topic}-{wanted.partition} cannot all be "
             f"read: {error.message}"
         )
-        tell([kind(message, topic=wanted.topic, partition=wanted.partition)], self.fail_on_data_loss)
+        report_losses([kind(message, topic=wanted.topic, partition=wanted.partition)], self.fail_on_data_loss)

@@ -1,7 +1,7 @@
-"""From the log's record batches to the Arrow batches that Spark takes: no row is touched.
+"""The conversion of the log's record batches into Arrow batches for Spark, by columns and never by rows.
 
-Key, value, timestamp and headers are the log's own columns; where one batch is big enough they are not even
-copied. Small batches are put together and very large ones cut, since Spark is fastest at 1 to 8 MB a batch.
+Key, value, timestamp and headers are the log's own columns, which are not copied if one batch is large
+enough. Small batches are joined and very large ones are cut, since Spark is fastest at 1 to 8 MB a batch.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,16 +12,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from hightide.range_reader import RangeBatch
 
+from hightide_spark.core.batch_pieces import pieces
 from hightide_spark.core.schema import HEADERS_ARROW_TYPE
 
 BATCH_BYTES_MIN: Final = 1 << 20
 BATCH_BYTES_MAX: Final = 8 << 20
 
-_CREATE_TIME: Final = 0  # of Kafka's timestamp types; producers set the timestamps here
+# Kafka's timestamp type for times that producers set, as all do here.
+_CREATE_TIME: Final = 0
 
 
 class _Repeated:
-    """A column with the same value in every row."""
+    """A column with the same value in every row. The longest one so far is kept and sliced."""
 
     def __init__(self, value: Any, arrow_type: Any) -> None:
         self._value = pa.scalar(value, arrow_type)
@@ -34,8 +36,8 @@ class _Repeated:
 
 
 class SparkRows:
-    """Makes Spark's batches for one partition. `columns` are names of `core.schema`; `schema` is the Arrow
-    schema that Spark wants, field by field for them."""
+    """Makes Spark's batches of one partition's records, in one task. `columns` are names of `core.schema`;
+    `schema` is the Arrow schema that Spark wants, field by field for them."""
 
     def __init__(self, topic: str, partition: int, columns: tuple[str, ...], schema: Any) -> None:
         self._columns = columns
@@ -47,12 +49,12 @@ class SparkRows:
         }
 
     def batches(self, read: Iterable[RangeBatch]) -> Iterator[Any]:
-        """`pyarrow.RecordBatch`es for Spark, in the order of the log."""
+        """`pyarrow.RecordBatch`es for Spark, in the order of the log, with contiguous offsets each."""
         waiting: list[Any] = []
         first = end = size_bytes = 0
         for batch in read:
             offset = batch.base_offset
-            for rows in _cut(batch.rows):
+            for rows in pieces(batch.rows, BATCH_BYTES_MAX):
                 row_bytes = rows.nbytes
                 if waiting and (offset != end or size_bytes + row_bytes > BATCH_BYTES_MAX):
                     yield self._joined(waiting, first, end - first)
@@ -77,20 +79,12 @@ class SparkRows:
             return pa.array(np.arange(first, first + row_count, dtype=np.int64))
         if name in self._repeated:
             return self._repeated[name].column(row_count)
-        pieces = [_headers(rows) if name == "headers" else rows.column(name) for rows in waiting]
-        return pieces[0] if len(pieces) == 1 else pa.concat_arrays(pieces)
-
-
-def _cut(rows: Any) -> Iterator[Any]:
-    """The rows in pieces of at most BATCH_BYTES_MAX, as far as rows of about the same size can tell."""
-    count = -(-rows.nbytes // BATCH_BYTES_MAX)
-    size = -(-rows.num_rows // max(1, count))
-    for at in range(0, rows.num_rows, size):
-        yield rows.slice(at, size)
+        columns = [_headers(rows) if name == "headers" else rows.column(name) for rows in waiting]
+        return columns[0] if len(columns) == 1 else pa.concat_arrays(columns)
 
 
 def _headers(rows: Any) -> Any:
-    """The headers; null where a record has none, as in Spark's Kafka source."""
+    """The column `headers`; null for a record without headers, as in Spark's Kafka source."""
     if "headers" not in rows.schema.names:
         return pa.nulls(rows.num_rows, HEADERS_ARROW_TYPE)
     headers = rows.column("headers").cast(HEADERS_ARROW_TYPE)
