@@ -1,1 +1,2 @@
-"""`hightide demo`: real data, a group, kills under load, and the proof that nothing is lost."""
+"""`hightide demo`: writes real data, reads it with a group, kills processes, and proves that nothing is
+lost."""

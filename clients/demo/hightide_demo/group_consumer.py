@@ -1,7 +1,7 @@
-"""One consumer of the demo's group: a process of its own, so that it can be killed. It reports what it does.
+"""One consumer of the demo's group: a process, so that it can be killed, which writes reports to a file.
 
-Its report says what was handed out before the consumer asks for more, and so before any of it is committed:
-what is missing in the report of a dead consumer was not committed either.
+It reports the records that it was handed out before it polls again, and so before they are committed. So
+records that are missing in the report of a dead consumer were not committed either.
 """
 
 import json
@@ -25,7 +25,7 @@ _POLL_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class ConsumerSettings:
-    """What one consumer is told, as JSON in its command line."""
+    """The settings of one consumer, as JSON in its command line."""
 
     bootstrap: str
     group: str
@@ -35,28 +35,28 @@ class ConsumerSettings:
     report_path: str
 
     def argument(self) -> str:
-        """Return the settings as the command line carries them."""
+        """Return the settings as the argument of the command line."""
         return json.dumps(asdict(self))
 
 
 class Reporting:
-    """Follows which partitions the consumer owns, and appends every report to its file at once."""
+    """Writes the consumer's reports, each at once, with the generation in which it owns the partition."""
 
     def __init__(self, report_path: str) -> None:
         self._file = os.open(report_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         self._generations: dict[int, int] = {}
         self.is_over = False
-        """Set before the consumer is closed: how the group falls apart is nothing to report."""
+        """Set before the consumer is closed, since the rebalances when the group ends are not reported."""
 
     def given(self, generations: Mapping[TopicPartition, int]) -> None:
-        """The partitions were given to this consumer, each in a generation. Called by its callback."""
+        """Report that partitions were given to this consumer, each in a generation. Called by `on_assign`."""
         now_ms = _now_ms()
         for each, generation in generations.items():
             self._generations[each.partition] = generation
         self._report([Given(now_ms, each.partition, generation) for each, generation in generations.items()])
 
     def taken(self, partitions: Iterable[TopicPartition]) -> None:
-        """The partitions are not this consumer's any more. Called by the consumer's callbacks."""
+        """Report that this consumer no longer owns these partitions. Called by `on_revoke` and `on_lost`."""
         now_ms = _now_ms()
         self._report(
             [
@@ -67,7 +67,7 @@ class Reporting:
         )
 
     def handed_out(self, records: Sequence[Record]) -> None:
-        """Records were handed out. Called with all that one poll() returned."""
+        """Report the records that one poll() returned."""
         now_ms = _now_ms()
         self._report(
             [
@@ -82,8 +82,8 @@ class Reporting:
 
 
 def runs(records: Iterable[Record]) -> Iterator[tuple[int, int, int]]:
-    """Cut records, in the order of being handed out, into runs of consecutive offsets of one partition:
-    partition, first offset, and the offset behind the last."""
+    """Cut records, in the order in which they were handed out, into runs of consecutive offsets of one
+    partition. Yields the partition, the first offset, and the offset after the last."""
     numbered = enumerate(records)
     for (partition, _), run in groupby(numbered, lambda each: (each[1].partition, each[1].offset - each[0])):
         members = [record for _, record in run]

@@ -1,4 +1,4 @@
-"""Judges a consumer group by its consumers' own reports: who handed out what, when, in which generation."""
+"""Judges a consumer group by the reports of its consumers: records, times, generations."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -9,27 +9,27 @@ from hightide_demo.group_reports import Given, GroupReport, HandedOut, Taken
 
 @dataclass(frozen=True, slots=True)
 class GroupFindings:
-    """What was found. `double_owned`, `skipped` and `vanished` must be 0."""
+    """The result. `double_owned`, `skipped` and `vanished` must be 0."""
 
     rebalances: int
-    """Generations in which some partition was given to some consumer."""
+    """Generations in which a partition was given to a consumer."""
     double_owned: int
-    """Ownerships, that is a partition in a generation, with two owners: two consumers handed out records in
-    one, or records were handed out in one when those of a later one had begun to be."""
+    """Pairs of a partition and a generation with two owners: two consumers were handed out its records in
+    this generation, or a consumer was handed out one after the first record of a later generation."""
     skipped: int
-    """Records of the log that no consumer ever handed out."""
+    """Records of the log that no consumer was handed out."""
     redelivered: int
-    """Records handed out once more than once: what the dead had not committed."""
+    """Repetitions of records, which a killed consumer had not committed."""
     vanished: int
-    """Records handed out that the log does not have."""
+    """Records that were handed out and are not in the log."""
 
     @property
     def is_sound(self) -> bool:
-        """Whether every record had one owner at a time, and one at least."""
+        """Whether each record was handed out, and each partition had one owner at a time."""
         return not (self.double_owned or self.skipped or self.vanished)
 
     def line(self) -> str:
-        """Return the part of the demo's last line that speaks of the group."""
+        """Return the part of the demo's last line about the group."""
         return (
             f"groups: rebalances={self.rebalances} double_owned={self.double_owned} "
             f"skipped={self.skipped + self.vanished} redelivered={self.redelivered}"
@@ -37,8 +37,8 @@ class GroupFindings:
 
 
 class GroupHistory:
-    """Takes the reports of all consumers, in any order between consumers, and counts. A consumer is one
-    process, so that a member that registered anew is still the same one."""
+    """Takes the reports of all consumers. Those of one consumer come in order, those of several in any order.
+    A consumer is a process: it stays the same one if it registers again as a new member."""
 
     def __init__(self) -> None:
         self._given: dict[int, dict[int, str]] = defaultdict(dict)
@@ -59,7 +59,8 @@ class GroupHistory:
                 self._next_offsets[report.partition] = max(known, report.next_offset)
 
     def owned_by(self, consumer: str) -> set[int]:
-        """Return the partitions that were given to this consumer last and not taken from it since."""
+        """Return the partitions of which this consumer is the last known owner and which it has not lost
+        since."""
         owned = set()
         for partition, owners in self._given.items():
             generation = max(owners)
@@ -68,18 +69,20 @@ class GroupHistory:
         return owned
 
     def reads_all_of(self, consumer: str) -> bool:
-        """Return whether this consumer owns something, and was handed records of each partition it owns."""
+        """Return whether this consumer owns partitions, and was handed out records of each of them."""
         owned = self.owned_by(consumer)
         return bool(owned) and all(
             self.first_handed_out_ms(partition, [consumer], since_ms=0.0) is not None for partition in owned
         )
 
     def owners_of(self, partitions: Iterable[int]) -> dict[int, str]:
-        """Return to whom each of these partitions was given last; partitions nobody ever got are absent."""
+        """Return the last known owner of each of these partitions. Partitions that never had one are
+        absent."""
         return {each: self._given[each][max(self._given[each])] for each in partitions if each in self._given}
 
     def first_handed_out_ms(self, partition: int, consumers: Iterable[str], since_ms: float) -> float | None:
-        """Return when one of these consumers first handed out a record of the partition after a moment."""
+        """Return the first time after `since_ms` at which one of these consumers was handed out a record of
+        the partition, or None. Times are milliseconds of the monotonic clock."""
         among = set(consumers)
         times = (
             report.at_ms
@@ -89,12 +92,12 @@ class GroupHistory:
         return min(times, default=None)
 
     def has_read_to(self, ends: Mapping[int, int]) -> bool:
-        """Return whether somebody has handed out the last record before each of these ends."""
+        """Return whether the last record before each of these ends was handed out."""
         return all(self._next_offsets.get(partition, 0) >= end for partition, end in ends.items())
 
     @property
     def record_count(self) -> int:
-        """How many records were handed out, each as often as it was."""
+        """The number of records that were handed out, repetitions included."""
         return sum(
             report.next_offset - report.first_offset
             for reports in self._handed_out.values()
@@ -102,7 +105,8 @@ class GroupHistory:
         )
 
     def findings(self, starts: Mapping[int, int], ends: Mapping[int, int]) -> GroupFindings:
-        """Judge. `starts` and `ends` are the first and the next offset of each partition of the log."""
+        """Return the result. `starts` and `ends` are the log start offset and the log end offset of each
+        partition."""
         assert starts.keys() == ends.keys()
         skipped = redelivered = vanished = 0
         for partition in starts.keys() | self._handed_out.keys():
@@ -138,7 +142,7 @@ class GroupHistory:
 
 
 def _covered(ranges: Iterable[tuple[int, int]], start: int, end: int) -> tuple[int, int]:
-    """Return how many distinct offsets the ranges hold, and how many of them lie within [start, end)."""
+    """Return the number of different offsets in the ranges, and the number of those within [start, end)."""
     distinct = inside = 0
     reached = -1
     for first, following in sorted(ranges):

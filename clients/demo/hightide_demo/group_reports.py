@@ -1,4 +1,4 @@
-"""What the demo's group consumers report of themselves: one line of JSON for each thing that happened."""
+"""The reports of the demo's consumers: one line of JSON for each event."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -13,12 +13,12 @@ class Given:
     at_ms: float
     partition: int
     generation: int
-    """The group's generation in which the partition was given away: the fence of its owner's commits."""
+    """The group's generation in which the partition was given to it, which fences the owner's commits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A partition is not the consumer's any more: it gave it back, or heard that it had lost it."""
+    """The consumer no longer owns a partition: it was revoked, or the consumer learned that it was lost."""
 
     at_ms: float
     partition: int
@@ -27,7 +27,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True)
 class HandedOut:
-    """Consecutive records of one partition were handed out and are processed."""
+    """The consumer was handed out consecutive records of one partition, which it processes."""
 
     at_ms: float
     partition: int
@@ -47,17 +47,17 @@ _NAMES: Final = {kind: name for name, kind in _KINDS.items()}
 
 
 class ReportDamagedError(Exception):
-    """A line of a report is none that a consumer writes."""
+    """A line of a report is not one that a consumer writes."""
 
 
 def report_line(report: GroupReport) -> bytes:
-    """Write a report as a line. Called by the consumer, which appends it to its file in one write."""
+    """Return a report as a line. The consumer calls it, and appends the line to its file in one write."""
     document = {"what": _NAMES[type(report)], **asdict(report)}
     return json.dumps(document, separators=(",", ":")).encode() + b"\n"
 
 
 def parse_report(line: bytes) -> GroupReport:
-    """Read a line back. Raises ReportDamagedError."""
+    """Return the report of a line. Raises ReportDamagedError."""
     try:
         document: dict[str, Any] = json.loads(line)
         return _KINDS[document.pop("what")](**document)
@@ -66,23 +66,24 @@ def parse_report(line: bytes) -> GroupReport:
 
 
 class ReportFile:
-    """The report of one consumer, read while it is written."""
+    """Reads the reports of one consumer while it writes them."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._read_bytes = 0
 
     def follow(self) -> list[GroupReport]:
-        """Return what was written since the last time. Raises ReportDamagedError.
+        """Return the reports since the last call. Raises ReportDamagedError.
 
-        A line without an end is being written, or its consumer died writing it: nothing of it is committed.
+        A line without an end is left out. It is not complete yet, or its consumer died during the write and
+        has not committed its records.
         """
         try:
             with self.path.open("rb") as file:
                 file.seek(self._read_bytes)
                 written = file.read()
         except FileNotFoundError:
-            return []  # The consumer has not begun yet.
+            return []  # The consumer has not started yet.
         whole = written[: written.rfind(b"\n") + 1]
         self._read_bytes += len(whole)
         return [parse_report(line) for line in whole.splitlines()]

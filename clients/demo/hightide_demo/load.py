@@ -1,4 +1,4 @@
-"""The demo's load: every row, spread over some seconds, so that what is killed is killed under load."""
+"""The demo's load: sends all rows over some seconds, so that processes are killed under load."""
 
 import threading
 import time
@@ -15,9 +15,9 @@ _STEP_S = 0.01
 
 
 class Load:
-    """Sends rows at an even pace and notes when each was acknowledged.
+    """Sends rows at an even pace, and notes when each was acknowledged.
 
-    `send_all` runs in the main thread, so that Ctrl-C ends it. `acknowledged` may be asked by any thread.
+    `send_all` runs in the main thread, so that Ctrl-C ends it. Any thread may read `acknowledged`.
     """
 
     def __init__(self, rows: Sequence[Row], topic: str, partitions: int, duration_s: float) -> None:
@@ -31,17 +31,17 @@ class Load:
 
     @property
     def rows_total(self) -> int:
-        """How many rows there are to send."""
+        """The number of rows to send."""
         return len(self._rows)
 
     @property
     def acknowledged(self) -> int:
-        """How many rows are acknowledged by now."""
+        """The number of rows that are acknowledged by now."""
         return self.times.total()
 
     @property
     def first_error(self) -> HightideError | None:
-        """Why the first row that failed did so; None where none failed."""
+        """The error of the first row that failed; None if none failed."""
         return next(iter(self._failed.values()), None)
 
     def written(self) -> list[Row]:
@@ -53,11 +53,12 @@ class Load:
         return [self._rows[at] for at in self._failed]
 
     def stop(self) -> None:
-        """Send no more; `send_all` returns soon. Called when the script of the demo has failed."""
+        """End the sending, so that `send_all` returns soon. Called when the script of the demo has failed."""
         self._stop.set()
 
     def send_all(self, producer: Producer, on_progress: Callable[[], None]) -> None:
-        """Send every row, and return when all are acknowledged or failed."""
+        """Send all rows, and return when each is acknowledged or has failed. `on_progress` is called every
+        few milliseconds."""
         before_s = time.monotonic()
         sent = 0
         while sent < len(self._rows) and not self._stop.is_set():

@@ -1,11 +1,12 @@
-"""How many rows the demo shall have sent by now: evenly, and slowly where something must happen first."""
+"""The pace of the demo's load: even, and slower while an event must come first."""
 
-# While a mark is held, the distance to it shrinks by this factor a second: a trickle goes on for long.
+# While a mark is held, rows are sent at this part of the distance to it per second. So a few rows go on for
+# long.
 _SLOWING_PER_S = 2.0
 
 
 class Pace:
-    """Spreads rows over a time. `advance` is called by the load, the marks are set by the script."""
+    """Spreads rows evenly over a time. The load calls `advance`, the script sets and releases the marks."""
 
     def __init__(self, rows_total: int, duration_s: float) -> None:
         assert rows_total > 0
@@ -16,9 +17,9 @@ class Pace:
         self._mark: float | None = None
 
     def hold_before(self, share: float) -> None:
-        """Slow down towards this share of the rows, and never pass it, until `release`.
+        """Slow down towards this share of the rows, and do not pass it until `release` or a later mark.
 
-        So what is waited for, and what is killed next, comes under load, on a slow machine as on a fast one.
+        So the next kill comes under load, on a slow machine as on a fast one.
         """
         assert 0 < share < 1
         self._mark = self._rows_total * share
@@ -28,13 +29,13 @@ class Pace:
         self._mark = None
 
     def advance(self, elapsed_s: float) -> int:
-        """Let some time pass; return how many rows shall have been sent."""
+        """Add this time, and return the number of rows that should be sent by now."""
         assert elapsed_s >= 0
         step = elapsed_s * self._rows_per_s
         limit = float(self._rows_total)
         if self._mark is not None:
             limit = max(self._mark, self._due)
             step = min(step, (limit - self._due) * min(elapsed_s * _SLOWING_PER_S, 1.0))
-        # Rounded, due and the distance to the limit can be a little more than the limit.
+        # Because of rounding, the sum could be a little more than the limit.
         self._due = min(self._due + step, limit)
         return int(self._due)

@@ -1,4 +1,4 @@
-"""What the demo found, as a table and as its last line."""
+"""The demo's findings: as tables, as its last line, and as a document."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,23 +15,23 @@ from hightide_demo.spark import SparkFindings
 FAILOVERS_EXPECTED = 2
 # A consumer and a coordinator.
 GROUP_KILLS_EXPECTED = 2
-# When the group formed, and when one of it was killed.
+# One when the group formed, and one when a consumer was killed.
 REBALANCES_MIN = 2
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredFailover:
-    """One kill, with what the traces and the producer's acknowledgements say of it."""
+    """One kill, with its figures from the traces and from the producer's acknowledgements."""
 
     failover: Failover
     trace: FailoverSummary | None
     waits_ms: Sequence[float]
-    """By partition, the longest time from the kill on without an acknowledgement."""
+    """The longest time without an acknowledgement after the kill, of each partition."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All findings."""
+    """All findings of the demo. `run_demo` returns it."""
 
     rows_total: int
     comparison: Comparison
@@ -44,9 +44,9 @@ class Report:
 
     @property
     def is_well(self) -> bool:
-        """Whether every row came back once, in order, over both failovers, and the group read every row, each
-        partition by one consumer at a time, over both of its kills, and so did Spark. The exit code says the
-        same."""
+        """Whether all promises held, which is also the exit code: over both failovers every row came back
+        once and in order, over both kills the group read every row and each partition had one owner at a
+        time, and Spark found every row."""
         return (
             self.group.is_sound
             and self.group.rebalances >= REBALANCES_MIN
@@ -58,7 +58,7 @@ class Report:
         )
 
     def last_line(self) -> str:
-        """Return the line that the demo ends with."""
+        """Return the last line of the demo's output."""
         found = self.comparison
         return (
             f"demo: produced={found.produced} consumed={found.consumed} lost={found.lost} "
@@ -68,7 +68,7 @@ class Report:
         )
 
     def table(self) -> str:
-        """Return the table of what happened; milliseconds count from the kill."""
+        """Return the table of failovers. Milliseconds count from the kill."""
         headings = [
             "killed", "at row", "leaders lost", "successor", "detected ms", "elected ms", "first commit ms",
             "clients waited ms",
@@ -76,7 +76,7 @@ class Report:
         return table(headings, [_cells(each) for each in self.failovers])
 
     def group_table(self) -> str:
-        """Return the table of what was killed of the group."""
+        """Return the table of the group's kills."""
         headings = ["killed", "at row", "partitions", "successor", "group recovered ms"]
         rows = [
             (each.name, each.rows_before, each.partitions, each.successors, f"{each.recovered_ms:.0f}")
@@ -85,7 +85,8 @@ class Report:
         return table(headings, rows)
 
     def remarks(self) -> str:
-        """Return what the table leaves out: the broker's return, and where to see more."""
+        """Return the lines after the tables: the broker's return, unusual findings, and the commands that
+        show more."""
         lines = [
             f"{each.name} was in sync again {each.in_sync_ms:.0f} ms after its start" for each in self.returns
         ]
@@ -101,7 +102,7 @@ class Report:
         return "\n".join([*lines, *([f"every step: {', '.join(shown)}"] if shown else [])])
 
     def document(self) -> dict[str, Json]:
-        """Return everything for programs."""
+        """Return all findings for `-o json`."""
         found = self.comparison
         kills: list[Json] = [
             {
@@ -150,7 +151,7 @@ class Report:
 
     @property
     def unavailable_ms_max(self) -> float:
-        """The longest that any partition acknowledged nothing, from a kill on."""
+        """The longest time after a kill in which a partition acknowledged nothing."""
         return max((wait for each in self.failovers for wait in each.waits_ms), default=0.0)
 
 
@@ -163,7 +164,7 @@ def _cells(measured: MeasuredFailover) -> list[Cell]:
             trace.first_commit_ms if trace is not None and trace.first_commit_ms else failover.recovered_ms
         )
     else:
-        # The standby is elected in the moment in which it notices, and its first act is the new topic.
+        # The standby is elected as soon as it notices the death, and creates the new topic first.
         detected = None if trace is None else trace.detect_ms
         elected, commit = failover.active_ms, failover.recovered_ms
     waits = f"max {max(measured.waits_ms):.0f}, median {median(measured.waits_ms):.0f}"
@@ -174,7 +175,7 @@ def _cells(measured: MeasuredFailover) -> list[Cell]:
 
 
 def _elected_ms(trace: FailoverSummary) -> float | None:
-    """Return when the new leaders stood in ZooKeeper, counted from the kill."""
+    """Return the milliseconds from the kill until the new leaders were in ZooKeeper; None if not known."""
     if trace.detect_ms is None:
         return None
     return trace.detect_ms + (trace.elect_ms or 0.0)

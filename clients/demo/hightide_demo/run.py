@@ -1,4 +1,5 @@
-"""The demo from end to end: start a cluster, load it, kill, read back, compare, run Spark on it, report."""
+"""The whole demo: starts a cluster, loads it, kills processes, reads back, compares, runs Spark, and
+reports."""
 
 import fcntl
 import gc
@@ -34,19 +35,20 @@ PARTITIONS = 6
 REPLICAS = 3
 CONFIGS = {"min.insync.replicas": "2"}
 COORDINATORS = 2
-# The group has read along; whatever it has not read by then is missing.
+# The group reads during the load. Records that it has not read this long afterwards count as skipped.
 _GROUP_READS_ON_S = 120.0
 _LOOK_AGAIN_S = 0.05
 _SHOW_EVERY_ROWS = 2000
 
 
-class DemoRunsAlreadyError(Exception):
-    """Another demo uses the directory."""
+class DemoDirectoryError(Exception):
+    """The demo cannot use the directory: another demo runs in it, or it has files of somebody else."""
 
 
 @dataclass(frozen=True, slots=True)
 class DemoSettings:
-    """How much, how fast, and where. `rows` None means all flights."""
+    """The number of rows (None for all flights), the duration of the load, and the directory of the
+    cluster."""
 
     rows: int | None
     duration_s: float
@@ -54,15 +56,15 @@ class DemoSettings:
 
 
 def run_demo(settings: DemoSettings, console: Console) -> Report:
-    """Run the demo and return what it found; the caller prints it and chooses the exit code.
+    """Run the demo and return its findings. The command calls it, prints them, and chooses the exit code.
 
-    Whatever happens, also Ctrl-C and SIGTERM, no process is left behind and the data is deleted. Logs and
-    traces stay for `hightide trace show`, and the chart of the delays. Raises DemoRunsAlreadyError,
-    FlightsMissingError, ClusterError, ScriptError, SparkFailedError, HightideError.
+    At the end, also after Ctrl-C and SIGTERM, no process runs and the data is deleted. Logs and traces stay
+    for `hightide trace show`, and the chart of the delays. Raises DemoDirectoryError, FlightsMissingError,
+    ClusterError, ScriptError, SparkFailedError, HightideError.
     """
     archive = flights_file()
     java_home = spark_java_home()
-    with _alone(settings.directory), _interrupted_by_sigterm():
+    with own_directory(settings.directory), _interrupted_by_sigterm():
         shutil.rmtree(settings.directory, ignore_errors=True)
         settings.directory.mkdir(parents=True)
         cluster = LocalCluster(settings.directory, coordinators=COORDINATORS)
@@ -76,8 +78,8 @@ def run_demo(settings: DemoSettings, console: Console) -> Report:
             console.print(f"cluster ready in {took_s:.1f} s: {', '.join(sorted(cluster.running()))}")
             with console.status("reading the flights"):
                 rows = read_flights(archive, settings.rows)
-            # A full collection over all rows stops every thread for half a second, which would count as
-            # a wait of the cluster's clients.
+            # A full garbage collection over all rows stops every thread for half a second, which would count
+            # as a wait of the clients.
             gc.freeze()
             return _load_and_compare(cluster, rows, settings, java_home, console)
         finally:
@@ -87,7 +89,7 @@ def run_demo(settings: DemoSettings, console: Console) -> Report:
 
 
 def _throw_away(cluster: LocalCluster) -> None:
-    """End all processes at once: an orderly end would only add failovers to the traces that are kept."""
+    """Kill all processes, since an orderly end would add failovers to the traces that stay."""
     for name in sorted(cluster.running(), reverse=True):
         if name.startswith(("coordinator-", "controller-", "broker-")):
             cluster.kill(name)
@@ -108,7 +110,7 @@ def _load_and_compare(
         script = Script(cluster, load, group, TOPIC, tell=progress.console.print)
         writing = progress.add_task(f"writing {len(rows):,} flights, acks=all", total=len(rows))
         try:
-            script.gather()
+            script.wait_for_group()
             with Producer(cluster.bootstrap, acks="all", idempotent=True) as producer:
                 script.start()
                 load.send_all(producer, lambda: progress.update(writing, completed=load.acknowledged))
@@ -118,7 +120,7 @@ def _load_and_compare(
             script.wait()
         finally:
             script.cancel()
-        findings = _judge_the_group(cluster.bootstrap, group, progress)
+        findings = _group_findings(cluster.bootstrap, group, progress)
         reading = progress.add_task("reading back, comparing", total=len(rows))
         comparison = _read_back(cluster.bootstrap, load, progress, reading)
     with console.status("archiving, counting and telling delays on Spark"):
@@ -135,8 +137,8 @@ def _load_and_compare(
     )
 
 
-def _judge_the_group(bootstrap: str, group: DemoGroup, progress: Progress) -> GroupFindings:
-    """Let the group read to the end, let it go, and hold what it handed out against the log."""
+def _group_findings(bootstrap: str, group: DemoGroup, progress: Progress) -> GroupFindings:
+    """Let the group read to the end, stop it, and compare its reports with the log."""
     partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
     with Admin(bootstrap) as admin:
         first, following = (
@@ -170,7 +172,7 @@ def _read_back(bootstrap: str, load: Load, progress: Progress, task: TaskID) -> 
 
 
 def _run_pipelines(cluster: LocalCluster, directory: Path, java_home: Path) -> SparkFindings:
-    """Let Spark read what was written; the chart is kept, beside the directories that go."""
+    """Run the pipelines on Spark, and copy the chart out of the data, which is deleted."""
     wanted = SparkSettings(cluster.bootstrap, TOPIC, str(directory / "spark"))
     found = run_on_spark(wanted, cluster.log_directory, java_home)
     return replace(found, chart=str(shutil.copy(found.chart, directory)))
@@ -183,7 +185,7 @@ def _coordinator_trace_id(cluster: LocalCluster, kills: Sequence[GroupKill]) -> 
 
 
 def _measure(cluster: LocalCluster, load: Load, found: Sequence[Failover]) -> list[MeasuredFailover]:
-    """Join each kill with its trace and with the gaps between acknowledgements until the next kill."""
+    """Combine each kill with its trace and with the gaps between acknowledgements until the next kill."""
     ends_ms = [*(each.killed_at_ms for each in found[1:]), load.times.latest_ms()]
     measured = []
     for failover, end_ms in zip(found, ends_ms, strict=True):
@@ -209,20 +211,31 @@ def _progress(console: Console) -> Progress:
 
 
 @contextmanager
-def _alone(directory: Path) -> Iterator[None]:
-    """Hold a lock beside the directory, so that a second demo does not delete the first one's data."""
+def own_directory(directory: Path) -> Iterator[None]:
+    """Hold a lock beside the directory within the block, so that a second demo does not delete the first
+    one's data.
+
+    The lock's file stays, and shows a later demo that the content of the directory is an earlier demo's.
+    Raises DemoDirectoryError if there is other content, since the demo begins by deleting it.
+    """
+    lock_path = directory.parent / f"{directory.name}.lock"
+    if not lock_path.exists() and directory.exists() and any(directory.iterdir()):
+        raise DemoDirectoryError(
+            f"{directory} has files that are not an earlier demo's, and the demo would delete them; give "
+            "--directory a new or empty directory"
+        )
     directory.parent.mkdir(parents=True, exist_ok=True)
-    with (directory.parent / f"{directory.name}.lock").open("w") as lock:
+    with lock_path.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise DemoRunsAlreadyError(f"a demo is running in {directory} already") from error
+            raise DemoDirectoryError(f"a demo is running in {directory} already") from error
         yield
 
 
 @contextmanager
 def _interrupted_by_sigterm() -> Iterator[None]:
-    """Let SIGTERM end the demo as Ctrl-C does, with all its cleaning up."""
+    """Make SIGTERM within the block end the demo as Ctrl-C does, including its cleanup."""
 
     def interrupt(signal_number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt

@@ -1,4 +1,4 @@
-"""What happens while the load runs: a broker, a consumer, the coordinator and the controller die in turn."""
+"""The script of the demo: kills a broker, a consumer, the coordinator and the controller during the load."""
 
 import threading
 import time
@@ -13,14 +13,14 @@ from hightide_local.cluster import LocalCluster
 from hightide_demo.group import GROUP, DemoGroup
 from hightide_demo.load import Load
 
-# Shares of the rows that are acknowledged when each thing happens.
+# The share of the rows that is acknowledged when each step begins.
 BROKER_DIES_AT = 0.30
 CONSUMER_DIES_AT = 0.40
 BROKER_RETURNS_AT = 0.50
 COORDINATOR_DIES_AT = 0.60
 CONTROLLER_DIES_AT = 0.70
-# The load does not come past these shares before the broker, the consumer, the controller is dead: on a slow
-# machine, too, much is still to be written after each death, or else nobody could see who takes over.
+# The load does not pass these shares before the broker, the consumer and the controller are dead. So rows are
+# left to write after each death, on a slow machine, too, and show that another one takes over.
 _LOAD_WAITS_FOR_BROKER_AT = 0.40
 _LOAD_WAITS_FOR_CONSUMER_AT = 0.50
 _LOAD_WAITS_FOR_CONTROLLER_AT = 0.80
@@ -29,7 +29,7 @@ _LOOK_AGAIN_S = 0.01
 
 
 class Victim(Enum):
-    """What was killed."""
+    """The kind of a killed process whose failover is measured."""
 
     BROKER = "broker"
     CONTROLLER = "controller"
@@ -37,43 +37,43 @@ class Victim(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Failover:
-    """One kill and what followed. Milliseconds count from the kill."""
+    """One kill and its consequences. Milliseconds count from the kill."""
 
     victim: Victim
     name: str
     killed_at_s: float
-    """Wall clock, to find the traces."""
+    """By the wall clock, as in traces."""
     killed_at_ms: float
-    """Monotonic clock, to find the acknowledgements."""
+    """By the monotonic clock, as in acknowledgements."""
     rows_before: int
     led: int
-    """Partitions that the broker led; 0 for a controller."""
+    """The number of partitions that the broker led; 0 for a controller."""
     successor: str
     recovered_ms: float
-    """Until every partition acknowledged again; until the new controller had created a topic."""
+    """Until every partition acknowledged again, or until the new controller had created a topic."""
     active_ms: float | None = None
     """Until another controller answered as the active one; None for a broker."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupKill:
-    """One kill that concerns the group of consumers."""
+    """One kill that affects the consumer group: a consumer, or the coordinator."""
 
     name: str
     killed_at_s: float
-    """Wall clock, to find the trace."""
+    """By the wall clock, as in traces."""
     rows_before: int
     partitions: int
-    """How many a consumer owned, or a coordinator had given away."""
+    """The number of partitions that the consumer owned, or that had owners under the coordinator."""
     successors: str
     recovered_ms: float
-    """From the kill until others had handed out records of each partition of a consumer; until another
-    coordinator had all its consumers back."""
+    """From the kill until other consumers were handed out records of each partition of the consumer, or until
+    another coordinator had all consumers as members."""
 
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """The broker's way back: from its start to its place in every ISR."""
+    """The return of the broker: the time from its start until it is in every ISR."""
 
     name: str
     rows_before: int
@@ -81,12 +81,12 @@ class Return:
 
 
 class ScriptError(Exception):
-    """Something that had to happen did not happen in time."""
+    """A step of the script did not end in time, or was interrupted."""
 
 
 class Script:
-    """Runs beside the load, in a thread of its own, and leaves its findings in `failovers`, `group_kills`
-    and `returns`."""
+    """Runs in a thread during the load, and leaves its findings in `failovers`, `group_kills` and `returns`.
+    `tell` gets a line of text for each step."""
 
     def __init__(
         self, cluster: LocalCluster, load: Load, group: DemoGroup, topic: str, tell: Callable[[str], None]
@@ -103,9 +103,9 @@ class Script:
         self.returns: list[Return] = []
         self.error: Exception | None = None
 
-    def gather(self) -> None:
-        """Wait until every consumer of the group owns partitions: one that comes late, to partitions that are
-        read to their end, has nothing to hand out. Called once, before `start`."""
+    def wait_for_group(self) -> None:
+        """Wait until every consumer of the group owns partitions. A consumer that came late, to partitions
+        that are read to their end, would be handed out nothing. Called once, before `start`."""
 
         def all_own() -> bool:
             found = self._group.look()
@@ -114,18 +114,20 @@ class Script:
         self._until(all_own, "every consumer of the group owns partitions")
 
     def start(self) -> None:
-        """Begin; called once, just before the load."""
+        """Start the thread. Called once, just before the load."""
         self._load.pace.hold_before(_LOAD_WAITS_FOR_BROKER_AT)
         self._thread.start()
 
     def wait(self) -> None:
-        """Return when the last step is done; raise what went wrong in any. Called after the load."""
+        """Return when the last step is done. Raises the error of the step that failed. Called after the
+        load."""
         self._thread.join(timeout=4 * _STEP_TIMEOUT_S)
         if self.error is not None:
             raise self.error
 
     def cancel(self) -> None:
-        """End the thread at its next look. Called when the demo is interrupted or has failed."""
+        """End the thread at its next check. Called at the end of the load, also if the demo was
+        interrupted."""
         self._cancelled.set()
 
     def _run(self) -> None:
@@ -151,7 +153,7 @@ class Script:
         self._tell(f"killed {name}, leader of {led_count} of {led.total()} partitions")
 
         def has_recovered() -> bool:
-            """Every partition has acknowledged something since, and none is led by the dead any more."""
+            """Whether every partition has acknowledged a row since, and has another leader."""
             return len(self._load.times.acknowledged_since(killed_at_ms)) == led.total() and all(
                 part.leader not in (None, broker_id) for part in self._describe(admin).partitions
             )
@@ -184,7 +186,7 @@ class Script:
         self.returns.append(Return(name, rows_before, in_sync_ms))
 
     def _kill_a_consumer(self) -> None:
-        """Kill the consumer that owns most, and wait until others read on in each of its partitions."""
+        """Kill the consumer with the most partitions, and wait until others read each of them."""
         self._wait_for_share(CONSUMER_DIES_AT)
 
         def all_read() -> bool:
@@ -220,7 +222,8 @@ class Script:
         )
 
     def _kill_the_active_coordinator(self, admin: Admin) -> None:
-        """Kill it, and wait until another has every consumer back, with all its partitions given away."""
+        """Kill it, and wait until another one has all consumers as members, and an owner for each
+        partition."""
         self._wait_for_share(COORDINATOR_DIES_AT)
         before = admin.describe_group(GROUP)
         name = self._cluster.active_coordinator(GROUP)
@@ -258,7 +261,7 @@ class Script:
             f"another controller takes over from {name}",
             since_ms=killed_at_ms,
         )
-        # Leaders need no controller, so the load shows nothing of this. A new topic needs one.
+        # The load does not show this failover, since leaders need no controller. A new topic needs one.
         admin.create_topic(f"{self._topic}-after-controller-failover", 6, 3)
         decided_ms = time.monotonic() * 1000 - killed_at_ms
         successor = f"controller-{admin.describe_cluster().controller_id}"
@@ -282,7 +285,8 @@ class Script:
         self._until(lambda: self._load.acknowledged >= wanted, f"{wanted} rows are acknowledged")
 
     def _until(self, happened: Callable[[], bool], what: str, since_ms: float | None = None) -> float:
-        """Wait until something has happened; return the milliseconds since the moment given, or since now."""
+        """Wait until this has happened. Return the milliseconds since `since_ms`, or since the call. Raises
+        ScriptError."""
         from_ms = time.monotonic() * 1000 if since_ms is None else since_ms
         deadline_s = time.monotonic() + _STEP_TIMEOUT_S
         while not happened():
@@ -294,6 +298,7 @@ class Script:
 
 
 def _kill(cluster: LocalCluster, name: str) -> tuple[float, float]:
-    """SIGKILL a process; return when, by the wall clock in seconds and by the monotonic one in ms."""
+    """Send SIGKILL to a process. Return the time by the wall clock in seconds, and by the monotonic clock in
+    milliseconds."""
     killed_at_s = cluster.kill(name)
     return killed_at_s, (time.monotonic() - (time.time() - killed_at_s)) * 1000

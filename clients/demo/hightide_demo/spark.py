@@ -1,4 +1,4 @@
-"""The demo's end on Spark: a process that archives what was written, counts it, and tells delays."""
+"""The Spark part of the demo: a process that archives the flights, counts them, and computes the delays."""
 
 import json
 import os
@@ -22,23 +22,24 @@ _JVM_ENDS_S: Final = 30.0
 
 
 class SparkFailedError(Exception):
-    """The demo's pipelines on Spark have failed, or did not end."""
+    """The demo's pipelines on Spark failed, or did not end in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkFindings:
-    """What the pipelines found."""
+    """The results of the pipelines."""
 
     rows: int
     """Flights in the windows of the delays."""
     archived: int
     """Records read back from the archive."""
     flaws: int
-    """Gaps and overlaps in the archive."""
+    """The number of gaps and overlaps in the archive."""
     chart: str
+    """The path of the chart of the delays."""
 
     def line(self) -> str:
-        """Return what the demo's last line says of it."""
+        """Return the part of the demo's last line about Spark."""
         return f"spark: rows={self.rows} archived={self.archived}"
 
     def is_whole(self, rows_total: int) -> bool:
@@ -48,7 +49,7 @@ class SparkFindings:
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """What the process is told, as JSON in its command line."""
+    """The settings of the process, as JSON in its command line."""
 
     bootstrap: str
     topic: str
@@ -56,19 +57,19 @@ class SparkSettings:
 
     @property
     def findings_path(self) -> Path:
-        """Where it leaves what it found, or `{"error": …}`."""
+        """The file in which the process leaves its findings, or `{"error": …}`."""
         return Path(self.directory) / "findings.json"
 
 
 def run_on_spark(settings: SparkSettings, log_directory: Path, java_home: Path) -> SparkFindings:
-    """Run the pipelines and wait for what they find. Raises SparkFailedError.
+    """Run the pipelines in a new process, and return their findings. Raises SparkFailedError.
 
-    Whatever happens meanwhile, also Ctrl-C, nothing of it runs on.
+    The process does not outlive the call, also after Ctrl-C.
     """
     directory = Path(settings.directory)
     directory.mkdir(parents=True)
     environment = {
-        # A default: what the user says of such JVMs wins.
+        # Before the user's environment, which takes precedence.
         "SPARK_SUBMIT_OPTS": SHORT_LIVED,
         **service_environment(os.environ),
         "JAVA_HOME": str(java_home),
@@ -89,16 +90,16 @@ def run_on_spark(settings: SparkSettings, log_directory: Path, java_home: Path) 
                     f"{process.log_tail()}"
                 )
     try:
-        told = json.loads(settings.findings_path.read_text())
+        findings = json.loads(settings.findings_path.read_text())
     except FileNotFoundError:
         raise SparkFailedError(f"Spark ended; the end of {process.log_path}:\n{process.log_tail()}") from None
-    if "error" in told:
-        raise SparkFailedError(f"on Spark: {told['error']}")
-    return SparkFindings(**told)
+    if "error" in findings:
+        raise SparkFailedError(f"on Spark: {findings['error']}")
+    return SparkFindings(**findings)
 
 
 class _Running:
-    """A process that runs while the with-block does."""
+    """Runs a process within a with-block."""
 
     def __init__(self, process: ManagedProcess) -> None:
         self._process = process
@@ -120,7 +121,7 @@ class _Running:
             self._guard.close()
 
 
-def _find(settings: SparkSettings) -> SparkFindings:
+def _run_pipelines(settings: SparkSettings) -> SparkFindings:
     from hightide_spark.pipelines.archive import archive, check
     from hightide_spark.pipelines.delays import CHART, DelaysPlan, delays
     from hightide_spark.session import spark_session
@@ -130,13 +131,14 @@ def _find(settings: SparkSettings) -> SparkFindings:
     archive(spark, settings.bootstrap, directory / "archive", {"subscribe": settings.topic})
     archived = spark.read.parquet(str(directory / "archive")).count()
     plan = DelaysPlan(settings.topic, DELAYS_TOPIC, directory / "delays")
-    told = delays(spark, settings.bootstrap, plan, {})
+    report = delays(spark, settings.bootstrap, plan, {})
     flaws = len(check(directory / "archive").flaws)
-    return SparkFindings(told.rows, archived, flaws, str(plan.directory / CHART))
+    return SparkFindings(report.rows, archived, flaws, str(plan.directory / CHART))
 
 
 def _end_spark() -> None:
-    """Wait until the JVM has ended and deleted what it wrote. Left alone, it does so after this process."""
+    """End the JVM, and wait until it has deleted its files. Without this it would do so after this
+    process."""
     from pyspark import SparkContext
 
     gateway = SparkContext._gateway
@@ -146,21 +148,21 @@ def _end_spark() -> None:
 
 
 def main() -> None:
-    """Run as the demo's process; its argument are the settings."""
+    """Run the pipelines with the settings of the command line, and write the findings to a file."""
     from hightide_spark.pipelines.command import sentence_of
 
     settings = SparkSettings(**json.loads(sys.argv[1]))
     try:
-        told = asdict(_find(settings))
+        findings = asdict(_run_pipelines(settings))
     except Exception as error:
         sentence = sentence_of(error)
         if sentence is None:
             raise
-        told = {"error": sentence}
+        findings = {"error": sentence}
     finally:
         _end_spark()
     unfinished = settings.findings_path.with_suffix(".tmp")
-    unfinished.write_text(json.dumps(told))
+    unfinished.write_text(json.dumps(findings))
     unfinished.replace(settings.findings_path)
 
 

@@ -20,7 +20,7 @@ _FOR_THE_USER = (
     ("hightide_cli.copying.plan", "CopyError"),
     ("hightide_demo.flights", "FlightsMissingError"),
     ("hightide_demo.group", "ConsumerEndedError"),
-    ("hightide_demo.run", "DemoRunsAlreadyError"),
+    ("hightide_demo.run", "DemoDirectoryError"),
     ("hightide_demo.script", "ScriptError"),
     ("hightide_demo.spark", "SparkFailedError"),
     ("hightide_bench.loads.load_worker", "LoadFailedError"),
