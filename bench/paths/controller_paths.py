@@ -1,17 +1,17 @@
-"""The ways in which a controller can store and tell ten thousand decisions, side by side on one ZooKeeper.
+"""Compares the ways in which a controller can store and send ten thousand decisions, on one ZooKeeper.
 
     .venv/bin/python bench/paths/controller_paths.py [--partitions 10000] [--rounds 3] [--json]
 
-Stored: one conditional write for each leaderAndISR, awaited one by one (V3 A.3.3, as its text has it); the
-same without waiting for each; multis of 1,000 with a check of the epoch in front, without waiting for each
-(what Hightide does). Read (V3 A.3.1, D.3): one by one, pipelined, multiRead.
+Store: one conditional write for each leaderAndISR, awaited one by one (V3 A.3.3); the same pipelined; and
+pipelined multis of 1,000 writes, each after a check of the controller epoch (Hightide's way). Read (V3 A.3.1,
+D.3): one by one, pipelined, multiRead.
 
-Told: one command to one broker, by RPC, and by a queue in ZooKeeper (V3 discussion 2, as V2 did it: write,
-watch, list, read, remove). Then a failover of all partitions to two brokers: one RPC each; one command each
-in the queues; and a command for each partition and broker in the queues, pipelined. Telling is over when
-whoever tells knows that it was obeyed.
+Send: one command to one broker, by RPC, and by a queue in ZooKeeper (V3 discussion 2; V2's way: write, watch,
+list, read, remove). Then a failover of all partitions to two brokers: one RPC for each broker; one command
+for each broker in its queue; and a command for each partition and broker in the queues, pipelined. The time
+ends when the sender knows that the command was carried out.
 
-Figures are medians of the rounds; each round does all of it, in turns.
+Figures are medians of the rounds. Each round measures all ways in turns.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from pathlib import Path
 from statistics import median
 
 import grpc
+from commanded_broker import READY, queue_of, watch_fired
 from hightide.v1 import broker_control_service_pb2 as control_pb2
 from hightide.v1 import broker_control_service_pb2_grpc as control_grpc
 from hightide_local.processes.embedded_zookeeper import EmbeddedZooKeeper
@@ -37,29 +38,28 @@ from hightide_runtime.addresses import HostPort
 from hightide_runtime.serving.channels import open_channel
 from hightide_runtime.znodes.cluster_znodes import LeaderAndIsrZnode, PartitionZnode, TopicZnode
 from hightide_runtime.zookeeper.session import Check, Create, SetData, ZooKeeperSession, multis_of
-from told_broker import READY, fired, queue_of
 
 BROKERS = (2, 3)
-"""The two that live on when broker 1, which led everything, is gone."""
+"""The two brokers that are alive when broker 1, the leader of all partitions, is gone."""
 EPOCH = "/fence"
 TOPIC_ID = bytes(range(16))
 COMMANDS = 200
-"""Single commands in a round, one after the other."""
+"""The number of single commands in a round, one after the other."""
 
 Ways = dict[str, list[float]]
-"""Milliseconds of each round, by way."""
+"""The milliseconds of each round, by the name of the way."""
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A broker process, and how to reach it."""
+class CommandedBroker:
+    """A broker process, and the stub of its service."""
 
     broker_id: int
     stub: control_grpc.BrokerControlServiceAsyncStub
 
 
 class Storing:
-    """Reads and writes the leaderAndISR znodes of one topic in each of the ways."""
+    """Reads and writes the leaderAndISR znodes of one topic, in each of the ways."""
 
     def __init__(self, session: ZooKeeperSession, partitions: int) -> None:
         self._session = session
@@ -67,7 +67,7 @@ class Storing:
         self._version = 0
 
     async def create(self) -> None:
-        """Make the znodes, and the one that multis check."""
+        """Create the znodes, and the one that multis check."""
         await self._session.ensure_path(TopicZnode.path("flights"))
         await self._session.create(EPOCH, b"")
         data = self._data()
@@ -82,79 +82,81 @@ class Storing:
         return LeaderAndIsrZnode(2, self._version, (2, 3), 1).encode()
 
     async def write_one_by_one(self) -> None:
-        """V3's step 3: wait for each."""
+        """Wait for each write (V3 A.3.3)."""
         for path in self._paths:
             await self._session.set(path, self._data(), self._version)
         self._version += 1
 
     async def write_pipelined(self) -> None:
-        """One request for each, all under way at once."""
+        """Send a request for each znode without waiting for the others."""
         writes = (self._session.set(path, self._data(), self._version) for path in self._paths)
         await asyncio.gather(*writes)
         self._version += 1
 
     async def write_in_multis(self) -> None:
-        """As many as a multi takes, all multis under way at once."""
+        """Send multis of the largest size without waiting for the others."""
         groups = [[SetData(path, self._data(), self._version)] for path in self._paths]
         multis = multis_of(groups, Check(EPOCH, 0))
         await asyncio.gather(*(self._session.submit_multi(multi) for multi in multis))
         self._version += 1
 
     async def read_one_by_one(self) -> None:
-        """Wait for each."""
+        """Wait for each read."""
         for path in self._paths:
             await self._session.get(path)
 
     async def read_pipelined(self) -> None:
-        """One request for each, all under way at once."""
+        """Send a request for each znode without waiting for the others."""
         await asyncio.gather(*(self._session.get(path) for path in self._paths))
 
     async def multi_read(self) -> None:
-        """ZooKeeper's multiRead, 1,000 a request."""
+        """Read by ZooKeeper's multiRead, 1,000 znodes in a request."""
         found = await self._session.multi_read(self._paths)
         assert len(found) == len(self._paths)
 
 
-class Telling:
-    """Tells brokers what was decided, in each of the ways."""
+class Sending:
+    """Sends the decisions to brokers, in each of the ways."""
 
-    def __init__(self, session: ZooKeeperSession, told: Sequence[Told], partitions: int) -> None:
+    def __init__(
+        self, session: ZooKeeperSession, brokers: Sequence[CommandedBroker], partitions: int
+    ) -> None:
         self._session = session
-        self._told = told
+        self._brokers = brokers
         self._everything = request_for(range(partitions))
         self._single = request_for([0]).SerializeToString()
         self._each = [request_for([number]).SerializeToString() for number in range(partitions)]
         self._number = 0
 
     async def one_by_rpc(self) -> None:
-        """COMMANDS commands to one broker, one after the other."""
+        """Send COMMANDS commands to one broker, one after the other."""
         request = control_pb2.LeaderAndISRRequest.FromString(self._single)
         for _ in range(COMMANDS):
-            await self._told[0].stub.LeaderAndISR(request)
+            await self._brokers[0].stub.LeaderAndISR(request)
 
     async def one_by_queue(self) -> None:
-        """The same through its queue."""
+        """Send the same through the broker's queue."""
         for _ in range(COMMANDS):
-            await self._enqueue(self._told[0].broker_id, [self._single])
-            await self._until_obeyed(self._told[0].broker_id)
+            await self._enqueue(self._brokers[0].broker_id, [self._single])
+            await self._until_removed(self._brokers[0].broker_id)
 
     async def all_by_rpc(self) -> None:
-        """One RPC a broker, with all of its decisions."""
-        await asyncio.gather(*(told.stub.LeaderAndISR(self._everything) for told in self._told))
+        """Send one RPC to each broker, with all decisions."""
+        await asyncio.gather(*(broker.stub.LeaderAndISR(self._everything) for broker in self._brokers))
 
     async def all_by_queue(self) -> None:
-        """One command a broker (V3 discussion 1, step 4)."""
+        """Send one command to each broker (V3 discussion 1, step 4)."""
         message = self._everything.SerializeToString()
         await self._all_through_queues([message])
 
     async def each_by_queue(self) -> None:
-        """A command for each partition and broker, as V2 has it."""
+        """Send a command for each partition and broker (V2)."""
         await self._all_through_queues(self._each)
 
     async def _all_through_queues(self, messages: Sequence[bytes]) -> None:
-        await asyncio.gather(*(self._enqueue(told.broker_id, messages) for told in self._told))
-        for told in self._told:
-            await self._until_obeyed(told.broker_id)
+        await asyncio.gather(*(self._enqueue(broker.broker_id, messages) for broker in self._brokers))
+        for broker in self._brokers:
+            await self._until_removed(broker.broker_id)
 
     async def _enqueue(self, broker_id: int, messages: Sequence[bytes]) -> None:
         queue = queue_of(broker_id)
@@ -163,14 +165,15 @@ class Telling:
         writes = (self._session.create(path, data) for path, data in zip(paths, messages, strict=True))
         await asyncio.gather(*writes)
 
-    async def _until_obeyed(self, broker_id: int) -> None:
+    async def _until_removed(self, broker_id: int) -> None:
+        """Wait until the queue is empty: the broker removes a command when it has carried it out."""
         queue = queue_of(broker_id)
         while await self._session.children(queue, watch=True):
-            await fired(self._session, queue)
+            await watch_fired(self._session, queue)
 
 
 def request_for(partitions: Sequence[int]) -> control_pb2.LeaderAndISRRequest:
-    """The LeaderAndISR about these partitions of a topic."""
+    """A LeaderAndISR request with these partitions of one topic."""
     return control_pb2.LeaderAndISRRequest(
         stamp=control_pb2.ControllerStamp(
             cluster_id="bench", controller_id=1, controller_epoch=1, broker_epoch=1
@@ -197,19 +200,19 @@ def request_for(partitions: Sequence[int]) -> control_pb2.LeaderAndISRRequest:
 
 
 async def timed_ms(work: Callable[[], Awaitable[None]]) -> float:
-    """How long it takes."""
+    """Return the milliseconds that this work takes."""
     began_s = time.perf_counter()
     await work()
     return (time.perf_counter() - began_s) * 1000
 
 
 async def measure(zookeeper: str, partitions: int, rounds: int) -> tuple[Ways, Ways, Ways, Ways]:
-    """Milliseconds of writing, reading, telling one and telling all, by way."""
+    """Measure all ways. Return the milliseconds of writing, reading, one command and all commands, by way."""
     async with AsyncExitStack() as stack:
         session = await ZooKeeperSession.connect(zookeeper)
         stack.push_async_callback(session.close)
-        told = [await started(stack, zookeeper, broker_id) for broker_id in BROKERS]
-        storing, telling = Storing(session, partitions), Telling(session, told, partitions)
+        brokers = [await started(stack, zookeeper, broker_id) for broker_id in BROKERS]
+        storing, sending = Storing(session, partitions), Sending(session, brokers, partitions)
         await storing.create()
         groups: tuple[Mapping[str, Callable[[], Awaitable[None]]], ...] = (
             {
@@ -222,16 +225,16 @@ async def measure(zookeeper: str, partitions: int, rounds: int) -> tuple[Ways, W
                 "pipelined": storing.read_pipelined,
                 "multiRead of 1,000, pipelined": storing.multi_read,
             },
-            {"ZooKeeper queue": telling.one_by_queue, "RPC": telling.one_by_rpc},
+            {"ZooKeeper queue": sending.one_by_queue, "RPC": sending.one_by_rpc},
             {
-                "ZooKeeper queue, a command a partition": telling.each_by_queue,
-                "ZooKeeper queue, one command a broker": telling.all_by_queue,
-                "RPC, one a broker": telling.all_by_rpc,
+                "ZooKeeper queue, a command a partition": sending.each_by_queue,
+                "ZooKeeper queue, one command a broker": sending.all_by_queue,
+                "RPC, one a broker": sending.all_by_rpc,
             },
         )
-        # Once without counting: connections, code and caches are warm then.
-        await telling.one_by_rpc()
-        await telling.all_by_rpc()
+        # Once without a measurement, to warm up connections, code and caches.
+        await sending.one_by_rpc()
+        await sending.all_by_rpc()
         await storing.multi_read()
         found: tuple[Ways, ...] = tuple({way: [] for way in group} for group in groups)
         for _ in range(rounds):
@@ -247,9 +250,9 @@ async def measure(zookeeper: str, partitions: int, rounds: int) -> tuple[Ways, W
         )
 
 
-async def started(stack: AsyncExitStack, zookeeper: str, broker_id: int) -> Told:
-    """A broker in a process of its own."""
-    program = Path(__file__).with_name("told_broker.py")
+async def started(stack: AsyncExitStack, zookeeper: str, broker_id: int) -> CommandedBroker:
+    """Start a broker in a new process, which ends with the stack."""
+    program = Path(__file__).with_name("commanded_broker.py")
     arguments = [str(program), "--zookeeper", zookeeper, "--broker-id", str(broker_id)]
     process = await asyncio.create_subprocess_exec(sys.executable, *arguments, stdout=asyncio.subprocess.PIPE)
     stack.push_async_callback(process.wait)
@@ -259,11 +262,11 @@ async def started(stack: AsyncExitStack, zookeeper: str, broker_id: int) -> Told
     assert word == READY, f"broker {broker_id} did not start"
     channel: grpc.aio.Channel = open_channel(HostPort("127.0.0.1", int(port)))
     stack.push_async_callback(channel.close)
-    return Told(broker_id, control_grpc.BrokerControlServiceStub(channel))
+    return CommandedBroker(broker_id, control_grpc.BrokerControlServiceStub(channel))
 
 
 def summary(ways: Ways) -> dict[str, tuple[float, float]]:
-    """By way: the median, and how many times that of the fastest way it is."""
+    """The median of each way, and its ratio to that of the fastest way."""
     medians = {way: median(each) for way, each in ways.items()}
     best = min(medians.values())
     return {way: (each, each / best) for way, each in medians.items()}

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from hightide_bench.commands.spark import CATCH_UP_KEYS, RATE_KEYS, STREAM_KEYS
 from hightide_bench.measuring.target import Target
-from hightide_bench.spark.here import SparkPlan
 from hightide_bench.spark.reading import measure_spark_read
+from hightide_bench.spark.spark_runs import SparkPlan
 from hightide_bench.spark.streaming import measure_spark_stream
 from hightide_bench.spark.writing import measure_spark_write
 from hightide_cli.printing.progress import WorkDone

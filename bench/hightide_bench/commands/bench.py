@@ -152,7 +152,9 @@ def produce(
         forms, compared = traced_and_not(plan, tracing)
         _print(ctx, as_json, THROUGHPUT_KEYS, forms, {**setting, **compared})
         return
-    figures = measured_rounds(ctx, rounds, csv_path, lambda target, told: measure_produce(target, plan, told))
+    figures = measured_rounds(
+        ctx, rounds, csv_path, lambda target, on_round: measure_produce(target, plan, on_round)
+    )
     _print(ctx, as_json, THROUGHPUT_KEYS, {"produce": figures}, setting)
 
 
@@ -196,7 +198,10 @@ def consume(
     forms = ["arrow", "records"] if form == "both" else [form]
     plan = ConsumePlan(record_bytes=record_bytes, size_mb=size_mb, partitions=partitions, rounds=rounds)
     figures = measured_rounds(
-        ctx, rounds * len(forms), csv_path, lambda target, told: measure_consume(target, plan, forms, told)
+        ctx,
+        rounds * len(forms),
+        csv_path,
+        lambda target, on_round: measure_consume(target, plan, forms, on_round),
     )
     setting: dict[str, Json] = {"as": forms[0], "record_bytes": record_bytes, "rounds": rounds}
     _print(ctx, as_json, THROUGHPUT_KEYS, figures, setting)
@@ -242,7 +247,9 @@ def e2e(
         partitions=partitions,
         rounds=rounds,
     )
-    figures = measured_rounds(ctx, rounds, csv_path, lambda target, told: measure_latency(target, plan, told))
+    figures = measured_rounds(
+        ctx, rounds, csv_path, lambda target, on_round: measure_latency(target, plan, on_round)
+    )
     setting: dict[str, Json] = {"record_bytes": record_bytes, "rounds": rounds}
     _print(ctx, as_json, THROUGHPUT_KEYS, {"e2e": figures}, setting)
 

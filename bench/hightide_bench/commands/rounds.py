@@ -14,7 +14,7 @@ from hightide_bench.commands.options import Measured, measured
 if TYPE_CHECKING:
     from hightide_bench.measuring.target import Target
 
-Told = Callable[[str, Mapping[str, float | None]], None]
+OnRound = Callable[[str, Mapping[str, float | None]], None]
 
 CSV = click.option(
     "--csv",
@@ -26,7 +26,7 @@ CSV = click.option(
 
 
 @contextmanager
-def rounds_told(what: str, rounds: int, csv_path: Path | None) -> Iterator[Told]:
+def reported_rounds(what: str, rounds: int, csv_path: Path | None) -> Iterator[OnRound]:
     """Give the function to call with the figures of each round and their subject. Raises OSError before the
     measurement if the file cannot be written."""
     with ExitStack() as stack:
@@ -37,7 +37,7 @@ def rounds_told(what: str, rounds: int, csv_path: Path | None) -> Iterator[Told]
         writer: Any = None if file is None else csv.writer(file, lineterminator="\n")
         count = 0
 
-        def told(of: str, figures: Mapping[str, float | None]) -> None:
+        def on_round(of: str, figures: Mapping[str, float | None]) -> None:
             nonlocal count
             if writer is not None and file is not None:
                 if count == 0:
@@ -50,17 +50,17 @@ def rounds_told(what: str, rounds: int, csv_path: Path | None) -> Iterator[Told]
             count += 1
             done.advance(1)
 
-        yield told
+        yield on_round
 
 
 def measured_rounds(
-    ctx: click.Context, rounds: int, csv_path: Path | None, measure: "Callable[[Target, Told], Measured]"
+    ctx: click.Context, rounds: int, csv_path: Path | None, measure: "Callable[[Target, OnRound], Measured]"
 ) -> Measured:
     """Measure the cluster that the command line means, and report each round. The bar begins when the cluster
     is running, since its start shows its own progress."""
 
     def measure_there(target: "Target") -> Measured:
-        with rounds_told("measuring", rounds, csv_path) as told:
-            return measure(target, told)
+        with reported_rounds("measuring", rounds, csv_path) as on_round:
+            return measure(target, on_round)
 
     return measured(ctx, measure_there)

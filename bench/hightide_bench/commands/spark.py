@@ -20,7 +20,7 @@ from hightide_bench.commands.options import (
 )
 
 if TYPE_CHECKING:
-    from hightide_bench.spark.here import Figures, SparkPlan
+    from hightide_bench.spark.spark_runs import Figures, SparkPlan
 
 RATE_KEYS = ("rows_per_s", "mb_per_s")
 STREAM_KEYS = ("batch_overhead_ms", "batch_ms", "rate_batch_ms")
@@ -80,8 +80,8 @@ def spark_read(
 
     In JSON the best figures stand at the top, those of each number of partitions below `partitions`.
     """
-    from hightide_bench.spark.here import SparkPlan, on_spark
     from hightide_bench.spark.reading import measure_spark_read
+    from hightide_bench.spark.spark_runs import SparkPlan, on_spark
 
     plan = SparkPlan(record_bytes, size_mb, partitions, rounds, workers)
     _print(ctx, as_json, plan, RATE_KEYS, measured(ctx, on_spark(measure_spark_read, plan, plan.turns)))
@@ -104,7 +104,7 @@ def spark_write(
 
     In JSON the best figures stand at the top, those of each number of partitions below `partitions`.
     """
-    from hightide_bench.spark.here import SparkPlan, on_spark
+    from hightide_bench.spark.spark_runs import SparkPlan, on_spark
     from hightide_bench.spark.writing import measure_spark_write
 
     plan = SparkPlan(record_bytes, size_mb, partitions, rounds, workers)
@@ -129,7 +129,7 @@ def spark_stream(
     `batch_overhead_ms` is how much longer a micro-batch of 1,000 rows takes than one of Spark's own source
     rate-micro-batch, in turns. In JSON the best rate stands at the top, the others below `partitions`.
     """
-    from hightide_bench.spark.here import SparkPlan, on_spark
+    from hightide_bench.spark.spark_runs import SparkPlan, on_spark
     from hightide_bench.spark.streaming import measure_spark_stream
 
     plan = SparkPlan(record_bytes, size_mb, partitions, rounds, workers)

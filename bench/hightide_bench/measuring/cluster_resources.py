@@ -8,6 +8,8 @@ from typing import Self
 import psutil
 from hightide_local.cluster import LocalCluster
 
+from hightide_bench.measuring.processor_time import process_seconds
+
 BYTES_PER_MIB = 1 << 20
 KINDS = ("broker", "controller", "coordinator", "zookeeper")
 
@@ -22,10 +24,7 @@ class ProcessorSeconds:
     @classmethod
     def now(cls, cluster: LocalCluster) -> Self:
         """Read the clocks of all running processes."""
-        used = {}
-        for name, pid in cluster.running().items():
-            times = psutil.Process(pid).cpu_times()
-            used[name] = float(times.user + times.system)
+        used = {name: process_seconds(pid) for name, pid in cluster.running().items()}
         return cls(time.monotonic(), used)
 
     def since(self, earlier: Self) -> dict[str, float]:

@@ -1,8 +1,8 @@
-"""`bench failover`: end the leader of every partition, then the active controller; see what waits, how long.
+"""`bench failover`: ends the leader of all partitions, then the active controller, and measures the waits.
 
-One round makes its topics, gives each partition a record, and is quiet once; then the broker that leads all
-of them is ended while clients write to a few, and comes back; then the active controller is killed; at last
-everything is read back.
+One round creates its topics, writes a record to each partition, and waits until the cluster is idle. Then it
+ends the broker that leads all partitions, while clients write to a few of them, and starts it again. Then it
+kills the active controller. At last it reads everything back.
 """
 
 import os
@@ -34,7 +34,7 @@ Figures = dict[str, float | None]
 
 STEPS = ("detect_ms", "elect_ms", "zookeeper_ms", "fan_out_ms", "all_led_ms", "first_commit_ms")
 LOADED_MAX = 6
-"""Partitions that clients write to; the others hold one record each."""
+"""The number of partitions that clients write to. The others have one record each."""
 _COUNTS = ("lost", "duplicated", "client_errors")
 _LARGEST = ("unavailable_ms_max", "broker_rss_mb", "controller_rss_mb", "zookeeper_rss_mb")
 _STEP_TIMEOUT_S = 120.0
@@ -43,18 +43,20 @@ _LOOK_AGAIN_S = 0.2
 _TRACE_WAIT_S = 60.0
 _COMMIT_WAIT_S = 20.0
 _LOAD_GOES_ON_S = 1.0
-# A broker's flush.interval.ms and a little more: quiet for so long, it has nothing left to flush.
+# A broker's flush.interval.ms and a little more. A broker that was idle for this time has flushed everything.
 _FLUSHES_EVERY_S = 32.0
 _QUIET_PERCENT = 5.0
 _QUIET_WINDOW_S = 4.0
 _QUIET_WAIT_S = 180.0
-# As often as a small cluster can bear; where thousands of partitions fail over, so that the load is no load.
+# Short for precise waits. Longer if thousands of partitions fail over, so that the load does not disturb
+# them.
 _INTERVAL_MS, _INTERVAL_OF_MANY_MS = 2.0, 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class FailoverPlan:
-    """What to do in each round. With `idle_s` 0 idling is not measured."""
+    """The plan of each round. `idle_s` is the time for which the idle cluster is measured, 0 for not at all.
+    `loaded` is the number of partitions that clients write to."""
 
     partitions: int
     graceful: bool = False
@@ -63,22 +65,22 @@ class FailoverPlan:
 
     @property
     def is_large(self) -> bool:
-        """Whether most partitions are there for their number only."""
+        """Whether far more partitions fail over than clients write to."""
         return self.partitions > 10 * self.loaded
 
     @property
     def steps(self) -> int:
-        """How often a round tells what begins, where there is a second controller."""
+        """How often a round calls `say`, if there is a second controller."""
         return 6 + self.is_large + bool(self.idle_s)
 
     @property
     def interval_ms(self) -> float:
-        """How often each loaded partition gets a record; a wait is known to that."""
+        """The time between two records to a loaded partition, which is the precision of the waits."""
         return _INTERVAL_OF_MANY_MS if self.is_large else _INTERVAL_MS
 
 
 def merged(rounds: Sequence[Figures]) -> Figures:
-    """Return what the rounds come to: sums of what went wrong, the largest wait and size, else medians."""
+    """Return the figures of all rounds: sums of the failures, maxima of waits and sizes, else medians."""
     figures = medians(rounds)
     for name in _LARGEST:
         measured = [value for each in rounds if (value := each[name]) is not None]
@@ -89,15 +91,16 @@ def merged(rounds: Sequence[Figures]) -> Figures:
 
 
 def measure_failover(target: Target, plan: FailoverPlan, say: Callable[[str], None]) -> Figures:
-    """Run one round. `say` is told what begins. Raises LoadFailedError where a step does not end."""
+    """Run one round. `say` gets a line of text at the beginning of each step. Raises LoadFailedError if a
+    step does not end in time."""
     if target.cluster is None:
         raise LoadFailedError("failover kills a broker: it needs the cluster of `hightide dev up`, or none")
     with Admin(target.bootstrap, timeout_ms=_CALL_TIMEOUT_MS) as admin:
-        of_it = _Round(target.cluster, admin, target.bootstrap, plan, say)
+        one_round = _Round(target.cluster, admin, target.bootstrap, plan, say)
         try:
-            return of_it.run()
+            return one_round.run()
         finally:
-            target.let_go(of_it.topics)
+            target.delete_topics(one_round.topics)
 
 
 class _Round:
@@ -126,11 +129,11 @@ class _Round:
 
     @property
     def topics(self) -> list[str]:
-        """What it makes, all of which it may not have come to."""
+        """The names of its topics. A round that failed may not have created all of them."""
         return list(self._topics)
 
     def run(self) -> Figures:
-        """Do all of it."""
+        """Run all steps, and return their figures."""
         figures: Figures = {"create_ms": self._create()}
         fill = self._fill()
         figures["settle_s"] = self._settle()
@@ -157,7 +160,7 @@ class _Round:
         return next(iter(self._topics.values()))[0]
 
     def _fill(self) -> list[Row]:
-        """Give each partition a record, so that each has a log on disk; the rows that were acknowledged."""
+        """Write a record to each partition, so that each has a log on disk. Return these rows."""
         self._say(f"a record to each of {self._plan.partitions} partitions")
         sent: list[tuple[Row, Delivery]] = []
         with Producer(self._bootstrap, acks="all") as producer:
@@ -165,7 +168,7 @@ class _Round:
                 for partition in range(len(assignment)):
                     value = b"%s-%d" % (topic.encode(), partition)
                     sent.append((Row(value, value), producer.send(topic, value, value, partition=partition)))
-                # Topic by topic: followers that fall behind by too much would be dropped from ISRs.
+                # One topic at a time, so that no follower falls behind so far that it leaves the ISR.
                 producer.flush()
         for _, delivery in sent:
             if (error := delivery.exception(0)) is not None:
@@ -173,10 +176,11 @@ class _Round:
         return [row for row, _ in sent]
 
     def _settle(self) -> float:
-        """Wait until every replica is in sync and nothing is on its way to the disk; how long it took.
+        """Wait until every replica is in sync and every log is flushed. Return the time that this took, in
+        seconds.
 
-        Brokers sync in the background what nobody asked them to, each log for itself. That is work of the
-        writes before, and would count as idling.
+        Brokers flush each log in the background. This work belongs to the writes before, and would otherwise
+        count as the cost of an idle cluster.
         """
         began_s = time.monotonic()
         self._until_all_in_sync()
@@ -192,6 +196,7 @@ class _Round:
         return time.monotonic() - began_s
 
     def _end_the_broker(self, fill: Sequence[Row]) -> Figures:
+        """End the leader of all partitions under load, start it again, and read everything back."""
         name = f"broker-{self._victim}"
         configuration = {
             "bootstrap": self._bootstrap,
@@ -224,6 +229,7 @@ class _Round:
         }
 
     def _bring_back(self, name: str) -> float:
+        """Start the broker again. Return the milliseconds until every replica is in sync."""
         self._say(f"{name} comes back")
         began_s = time.monotonic()
         self._cluster.restart(name, timeout_s=_STEP_TIMEOUT_S)
@@ -231,7 +237,9 @@ class _Round:
         return (time.monotonic() - began_s) * 1000
 
     def _kill_the_controller(self) -> float | None:
-        """Kill the active controller; how long the other one took, from detection until all brokers know."""
+        """Kill the active controller, and start it again. Return the takeover of the other one in
+        milliseconds, from detection until all brokers have its decisions; None if there is no other one, or
+        no trace in time."""
         name = self._cluster.active_controller()
         if len(self._cluster.controllers) < 2:
             return None
@@ -261,7 +269,7 @@ class _Round:
             for record in consumer.read_to_end():
                 comparer.read_back(Row(record.key, record.value))
         found = comparer.result()
-        # A reordered or foreign row is no figure of its own here, and must not go unseen.
+        # Reordered and foreign rows have no figure of their own, but must make the benchmark fail.
         return {
             "lost": float(found.lost),
             "duplicated": float(found.duplicated + found.foreign + found.reordered),
@@ -269,9 +277,10 @@ class _Round:
         }
 
     def _broker_trace(self, since_s: float) -> FailoverSummary | None:
-        """Return the summary of the failover that began now. Looks seldom: it is work on this machine, too.
+        """Wait for the trace of the failover that began at `since_s` (wall clock), and return its summary.
 
-        Brokers write their spans when these end: the first commit comes when the rest is there already.
+        The span of the first commit comes after all others. If it does not come in time, the summary is
+        without it. The traces are read seldom, because this costs processor time on the measured machine.
         """
         found: FailoverSummary | None = None
         deadline_s = time.monotonic() + _TRACE_WAIT_S
@@ -298,6 +307,7 @@ class _Round:
         )
 
     def _until(self, happened: Callable[[], bool], what: str) -> None:
+        """Wait until this has happened. Raises LoadFailedError after _STEP_TIMEOUT_S."""
         deadline_s = time.monotonic() + _STEP_TIMEOUT_S
         while not happened():
             if time.monotonic() > deadline_s:

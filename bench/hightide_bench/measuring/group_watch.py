@@ -1,4 +1,4 @@
-"""How the groups of a local cluster stand, as their coordinator lists them."""
+"""Asks the coordinators of a local cluster for the states of its groups."""
 
 from dataclasses import dataclass
 from types import TracebackType
@@ -14,7 +14,7 @@ _ANSWER_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """One group."""
+    """The state of one group."""
 
     is_stable: bool
     member_count: int
@@ -22,7 +22,7 @@ class Listing:
 
 
 class GroupWatch:
-    """Asks the coordinators; a with-block closes its channels."""
+    """A channel to each coordinator of the cluster. Use it in a with-block, which closes the channels."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self._channels = {
@@ -30,7 +30,7 @@ class GroupWatch:
         }
 
     def listings(self) -> dict[str, Listing]:
-        """Every group, by name; nothing while no coordinator is active."""
+        """All groups by name, from the active coordinator. Empty while no coordinator is active."""
         request = pb.ListGroupsRequest()
         for channel in self._channels.values():
             try:

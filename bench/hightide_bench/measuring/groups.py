@@ -1,8 +1,8 @@
-"""`bench groups`: thousands of consumers on one coordinator, each a real stream; what they cost, how long it
-takes when they come, go, and when the coordinator dies.
+"""`bench groups`: runs thousands of consumers on one coordinator, each with a real stream. It measures their
+cost, and the times when consumers join and leave and when the coordinator dies.
 
-A cluster of its own: one broker, one controller, two coordinators. All groups read one topic, which has as
-many partitions as a group has members.
+It starts a cluster of its own: one broker, one controller, two coordinators. All groups read one topic, which
+has as many partitions as a group has members.
 """
 
 import os
@@ -20,6 +20,7 @@ from hightide_local.cluster import LocalCluster
 from hightide_bench.loads.load_worker import LoadFailedError, LoadWorker
 from hightide_bench.measuring.cluster_resources import ProcessorSeconds
 from hightide_bench.measuring.group_watch import GroupWatch
+from hightide_bench.measuring.processor_time import process_seconds
 from hightide_bench.measuring.statistics import medians
 from hightide_bench.measuring.target import own_cluster
 
@@ -28,7 +29,7 @@ Figures = dict[str, float | None]
 _STEP_TIMEOUT_S = 180.0
 _LOOK_AGAIN_S = 0.1
 _CALL_TIMEOUT_MS = 60_000
-#: More than it needs, so that the one that joins finds room, too.
+#: The coordinator admits this many consumers more, so that one more can join.
 _ROOM: Final = 100
 _SETTLED_S = 2.0
 _FULL_GROUP = "bench-full"
@@ -36,7 +37,8 @@ _FULL_GROUP = "bench-full"
 
 @dataclass(frozen=True, slots=True)
 class GroupsPlan:
-    """What to do. `groups` divides `consumers`."""
+    """The plan of a run. `consumers` is a multiple of `groups`. `rounds` is how often one consumer leaves and
+    one joins. `processes` run the consumers."""
 
     consumers: int
     groups: int
@@ -49,18 +51,18 @@ class GroupsPlan:
 
     @property
     def members_each(self) -> int:
-        """The size of a group, and of the topic."""
+        """The number of members of a group, and of partitions of the topic."""
         return self.consumers // self.groups
 
     @property
     def steps(self) -> int:
-        """How often it tells what begins."""
+        """How often a run calls `say`."""
         return 6 + self.rounds
 
 
 def measure_groups(plan: GroupsPlan, say: Callable[[str], None]) -> Figures:
-    """Run it. `say` is told what begins. Raises LoadFailedError where a step does not end, or where some
-    partition is read by nobody or by two."""
+    """Run the benchmark on a new cluster. `say` gets a line of text at the beginning of each step. Raises
+    LoadFailedError if a step does not end in time, or if a partition has no reader or more than one."""
     say("starting a cluster of 1 broker, 1 controller and 2 coordinators")
     arguments = ("--consumers-max", str(plan.consumers + _ROOM))
     with (
@@ -68,7 +70,7 @@ def measure_groups(plan: GroupsPlan, say: Callable[[str], None]) -> Figures:
         _load(cluster, plan) as workers,
         GroupWatch(cluster) as watch,
     ):
-        return _Course(cluster, plan, workers, watch, say).run()
+        return _Run(cluster, plan, workers, watch, say).run()
 
 
 @contextmanager
@@ -95,7 +97,7 @@ def _load(cluster: LocalCluster, plan: GroupsPlan) -> Iterator[list[LoadWorker]]
             worker.stop()
 
 
-class _Course:
+class _Run:
     """One run on one cluster."""
 
     def __init__(
@@ -120,7 +122,7 @@ class _Course:
         self._place: dict[str, int] = {}
 
     def run(self) -> Figures:
-        """Do all of it, in turn."""
+        """Run all steps, and return their figures."""
         figures = self._join_all()
         figures.update(self._be_steady(figures.pop("rss_before_bytes") or 0))
         changes = [self._change_one(number) for number in range(self._plan.rounds)]
@@ -144,8 +146,8 @@ class _Course:
             self._join(group, consumers, "sticky")
         self._until(lambda: self._are_stable(self._members), "every group is stable")
         used = _since(before, self._processor_seconds())
-        told = self._told()
-        figures["join_ms"] = 1000 * (told["last_answer_s"] - told["first_registration_s"])
+        totals = self._totals()
+        figures["join_ms"] = 1000 * (totals["last_answer_s"] - totals["first_registration_s"])
         figures["join_core_s"] = used["coordinator"]
         self._check_cover(self._members)
         return figures
@@ -159,19 +161,20 @@ class _Course:
         time.sleep(plan.steady_s)
         used = _since(before, self._processor_seconds())
         elapsed_s = time.monotonic() - began_s
-        told = self._told()
-        if told["breaks"]:
-            raise LoadFailedError(f"{told['breaks']} streams broke while nothing happened")
+        totals = self._totals()
+        if totals["breaks"]:
+            raise LoadFailedError(f"{totals['breaks']} streams broke while nothing happened")
         return {
             "steady_core_percent": 100 * used["coordinator"] / elapsed_s,
             "steady_client_percent": 100 * used["clients"] / elapsed_s,
             "steady_zookeeper_percent": 100 * used["zookeeper"] / elapsed_s,
-            "pings_per_s": told["pings"] / elapsed_s,
+            "pings_per_s": totals["pings"] / elapsed_s,
             "bytes_per_consumer": (self._coordinator_rss() - rss_before_bytes) / plan.consumers,
         }
 
     def _change_one(self, number: int) -> Figures:
-        """One consumer of one group says goodbye, then another one joins it."""
+        """Let one consumer of one group leave, then let another one join. `heard` are those that got a
+        message."""
         group = f"bench-{number % self._plan.groups}"
         leaving = self._members[group][0]
         self._say(f"{leaving} leaves {group}, another one joins it")
@@ -203,26 +206,26 @@ class _Course:
             lambda: self._are_all_confirmed(epoch),
             f"every consumer is registered again after {name}",
         )
-        told = self._told()
+        totals = self._totals()
         self._until(lambda: self._are_stable(self._members), "every group is stable again")
         used = _since(before, self._processor_seconds())
         self._check_cover(self._members)
-        if told["partitions"] != reading:
-            found = told["partitions"]
+        if totals["partitions"] != reading:
+            found = totals["partitions"]
             raise LoadFailedError(f"{found} partitions are read after the failover, not {reading}")
         self._cluster.restart(name)
         return {
-            "failover_ms": 1000 * (max(told["last_confirmed_s"], told["last_answer_s"]) - killed_at_s),
+            "failover_ms": 1000 * (max(totals["last_confirmed_s"], totals["last_answer_s"]) - killed_at_s),
             "failover_core_s": used["coordinator"],
             "failover_client_s": used["clients"],
-            "failover_stopped": float(told["stopped"]),
-            "failover_look_ups": float(told["look_ups"]),
-            "failover_attempts": float(told["attempts"]),
+            "failover_stopped": float(totals["stopped"]),
+            "failover_look_ups": float(totals["look_ups"]),
+            "failover_attempts": float(totals["attempts"]),
         }
 
     def _move_everything(self) -> Figures:
-        """The members of one group join another one that shares partitions out by range; then one joins
-        whose name comes first, so that each partition moves by one place."""
+        """Let the members of one group join a new one with the assignor `range`. Then let one more join whose
+        name is the first, so that every partition moves by one member."""
         group, consumers = next(iter(self._members.items()))
         self._say(f"{len(consumers)} consumers leave {group} and join {_FULL_GROUP}")
         self._leave(consumers)
@@ -237,12 +240,12 @@ class _Course:
         before = self._processor_seconds()
         self._join(_FULL_GROUP, ["a-mover"], "range", place=places[0])
         self._members[_FULL_GROUP] = ["a-mover", *movers]
-        told = self._changed(_FULL_GROUP, self._members[_FULL_GROUP])
+        totals = self._changed(_FULL_GROUP, self._members[_FULL_GROUP])
         used = _since(before, self._processor_seconds())
         self._check_cover(self._members)
         return {
-            "rebalance_ms": 1000 * (told["last_answer_s"] - told["first_registration_s"]),
-            "rebalance_moved": float(told["started"]),
+            "rebalance_ms": 1000 * (totals["last_answer_s"] - totals["first_registration_s"]),
+            "rebalance_moved": float(totals["started"]),
             "rebalance_core_s": used["coordinator"],
             "rebalance_client_s": used["clients"],
             "rebalance_zookeeper_s": used["zookeeper"],
@@ -259,7 +262,8 @@ class _Course:
         place: int | None = None,
         places: Sequence[int] | None = None,
     ) -> None:
-        """Let consumers register. A number says whose process and connection a consumer uses."""
+        """Let consumers register. A consumer's place, a number, chooses its process and connection. It is
+        `place`, or one of `places`, or the number at the end of its name."""
         if places is None:
             places = [place] if place is not None else [int(each.rpartition("-")[2]) for each in consumers]
         shares: list[dict[str, int]] = [{} for _ in self._workers]
@@ -277,14 +281,15 @@ class _Course:
                 worker.ask("leave", consumers=leaving)
 
     def _worker_of(self, place: int) -> int:
-        # Consumers that share a connection are in one process.
+        # Consumers that share a connection must be in the same process.
         return place // self._plan.streams_per_connection % len(self._workers)
 
     def _ask_all(self, what: str) -> list[dict[str, Any]]:
         return [worker.ask(what) for worker in self._workers]
 
-    def _told(self) -> dict[str, Any]:
-        """What all consumers noted since they were told to forget."""
+    def _totals(self) -> dict[str, Any]:
+        """The notes of all consumers since the last order `forget`, together. Times are seconds of the
+        monotonic clock."""
         every = self._ask_all("tell")
         begun = [each["first_registration_s"] for each in every if each["first_registration_s"]]
         left = [each["left_s"] for each in every if each["left_s"]]
@@ -311,6 +316,7 @@ class _Course:
         return together
 
     def _reading(self) -> dict[str, list[int]]:
+        """The partitions that each group reads, each as often as it is read."""
         reading: dict[str, list[int]] = {}
         for each in self._ask_all("reading"):
             for group, partitions in each["reading"].items():
@@ -327,18 +333,21 @@ class _Course:
         )
 
     def _are_all_confirmed(self, since_epoch: int) -> bool:
-        """By a later coordinator: who has not heard of the end of the one before is confirmed by that one."""
-        told = self._ask_all("tell")
-        confirmed: int = sum(each["confirmed"] for each in told)
+        """Whether a coordinator with a later epoch has confirmed every consumer. Before they notice its end,
+        consumers still count as confirmed by the old one."""
+        notes = self._ask_all("tell")
+        confirmed: int = sum(each["confirmed"] for each in notes)
         return confirmed == self._plan.consumers and all(
-            each["coordinator_epoch"] > since_epoch for each in told
+            each["coordinator_epoch"] > since_epoch for each in notes
         )
 
     def _changed(self, group: str, members: Sequence[str]) -> dict[str, Any]:
+        """Wait until the group is stable with these members, and return the totals."""
         self._until(lambda: self._are_stable({group: members}), f"{group} is stable with {len(members)}")
-        return self._told()
+        return self._totals()
 
     def _check_cover(self, groups: Mapping[str, Sequence[str]]) -> None:
+        """Raise LoadFailedError if a group does not read each partition exactly once."""
         reading = self._reading()
         for name in groups:
             if sorted(reading.get(name, ())) != list(range(self._plan.members_each)):
@@ -348,6 +357,7 @@ class _Course:
                 )
 
     def _until(self, happened: Callable[[], bool], what: str) -> None:
+        """Wait until this has happened. Raises LoadFailedError after _STEP_TIMEOUT_S."""
         deadline_s = time.monotonic() + _STEP_TIMEOUT_S
         while not happened():
             if time.monotonic() > deadline_s:
@@ -357,11 +367,10 @@ class _Course:
     # ---- resources
 
     def _processor_seconds(self) -> dict[str, float]:
-        """Name → seconds used by each process of the cluster, and `client-N` by the load's."""
+        """The processor seconds of each process of the cluster by name, and of the load's as `clients-N`."""
         used = dict(ProcessorSeconds.now(self._cluster).by_name)
         for number, worker in enumerate(self._workers):
-            times = psutil.Process(worker.pid).cpu_times()
-            used[f"clients-{number}"] = float(times.user + times.system)
+            used[f"clients-{number}"] = process_seconds(worker.pid)
         return used
 
     def _coordinator_rss(self) -> int:
@@ -370,7 +379,8 @@ class _Course:
 
 
 def _since(before: Mapping[str, float], now: Mapping[str, float]) -> dict[str, float]:
-    """Seconds by kind of process; coordinators together: the standby idles."""
+    """The processor seconds between two readings, by kind of process. The standby coordinator, which is idle,
+    counts with the active one."""
     used: Counter[str] = Counter()
     for name, seconds in now.items():
         used[name.partition("-")[0]] += seconds - before.get(name, 0.0)  # type: ignore[assignment]

@@ -1,7 +1,6 @@
-"""Which topics a failover is measured on: as many partitions as wanted, all led by one broker."""
+"""The topics of a failover benchmark, whose partitions all have the same preferred leader."""
 
 from collections.abc import Mapping, Sequence
-from itertools import islice
 
 Replicas = tuple[int, ...]
 Numbered = tuple[str, int]
@@ -14,7 +13,8 @@ def spread(
 ) -> dict[str, list[Replicas]]:
     """Return the assignment of each topic: `leader` is the preferred replica of every partition.
 
-    The other replicas take turns, so that each of them leads as many partitions when the leader is gone.
+    The other brokers take turns as the second replica, so that each of them leads the same number of
+    partitions when the leader is gone. A topic has at most `a_topic` partitions.
     """
     assert leader in brokers
     others = [broker for broker in brokers if broker != leader]
@@ -27,16 +27,16 @@ def spread(
 
 
 def partitions_of(topics: Mapping[str, Sequence[Replicas]]) -> list[Numbered]:
-    """Return every partition, topic by topic."""
+    """Return all partitions, in the order of their topics."""
     return [(name, number) for name, each in topics.items() for number in range(len(each))]
 
 
 def evenly(partitions: Sequence[Numbered], count: int) -> list[Numbered]:
-    """Return so many of them, from the first to the last and as far apart as can be: a failover is decided in
-    some order, and clients of what comes last wait longest."""
+    """Return `count` of the partitions, evenly from the first to the last. A failover decides partitions in
+    some order, and the clients of the last one wait longest."""
     if count >= len(partitions):
         return list(partitions)
     if count == 1:
         return [partitions[-1]]
     last = len(partitions) - 1
-    return list(islice((partitions[at * last // (count - 1)] for at in range(count)), count))
+    return [partitions[at * last // (count - 1)] for at in range(count)]

@@ -1,4 +1,4 @@
-"""Processor time of the brokers and of the process that measures."""
+"""The processor time of the brokers and of the process that measures."""
 
 import time
 from collections.abc import Sequence
@@ -9,18 +9,19 @@ import psutil
 
 @dataclass(frozen=True, slots=True)
 class ProcessorTime:
-    """Seconds used up to a moment, user and system together. `brokers_s` is None where they are elsewhere."""
+    """The processor seconds up to a moment, user and system together. `brokers_s` is None if the brokers run
+    on other machines."""
 
     client_s: float
     brokers_s: float | None
 
     @classmethod
     def now(cls, broker_pids: Sequence[int]) -> "ProcessorTime":
-        """Read the clocks of this process and of the brokers."""
-        return cls(time.process_time(), sum(map(_used_s, broker_pids)) if broker_pids else None)
+        """Read the processor time of this process and of the brokers."""
+        return cls(time.process_time(), sum(map(process_seconds, broker_pids)) if broker_pids else None)
 
     def since(self, earlier: "ProcessorTime") -> "ProcessorTime":
-        """Return what was used between two readings."""
+        """Return the processor time between two readings."""
         brokers_s = (
             None
             if self.brokers_s is None or earlier.brokers_s is None
@@ -29,6 +30,7 @@ class ProcessorTime:
         return ProcessorTime(self.client_s - earlier.client_s, brokers_s)
 
 
-def _used_s(pid: int) -> float:
+def process_seconds(pid: int) -> float:
+    """Return the processor seconds of a process so far, user and system together."""
     used = psutil.Process(pid).cpu_times()
     return float(used.user + used.system)

@@ -1,4 +1,4 @@
-"""Whether numbered records came back as they were sent: each once, in order. Pure: numbers in, counts out."""
+"""Checks that numbered records came back as they were sent: each once, in order. No I/O."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ EXAMPLES_MAX = 5
 
 @dataclass(frozen=True, slots=True)
 class SequenceFindings:
-    """What was found. `unsure` were sent and neither acknowledged nor refused for good: they may be there or
-    not. `examples` name the first that are wrong."""
+    """The result, as numbers of records. `unsure` ones were sent and not acknowledged, and may be in the log
+    or not. `examples` describe the first findings."""
 
     acknowledged: int
     unsure: int
@@ -22,23 +22,24 @@ class SequenceFindings:
 
     @property
     def is_perfect(self) -> bool:
-        """Whether every acknowledged record came back once and in order, and nothing else did."""
+        """Whether every acknowledged record came back once and in order, and no record of another producer
+        did."""
         return not (self.lost or self.duplicated or self.reordered or self.foreign)
 
 
 class SequenceCheck:
-    """Takes the numbers of the records as they are read, of each partition from 0 on, each one more than the
-    one before; then what became of those that were sent."""
+    """Takes the sequence numbers of records in the order in which they are read, which in each partition
+    should be 0, 1, 2 and so on. `bench verify` calls it."""
 
     def __init__(self, partitions: int) -> None:
         self._next = [0] * partitions
-        # Numbers that were passed over; those that come later are late, and not lost.
+        # Numbers that a later one came before. If they still come, they are reordered, else lost.
         self._missing: list[set[int]] = [set() for _ in range(partitions)]
         self._examples: list[str] = []
         self.read_count = self._duplicated = self._reordered = self._foreign = 0
 
     def read(self, partition: int, sequence: int) -> None:
-        """One record was read."""
+        """Take the number of the next record that was read."""
         self.read_count += 1
         due = self._next[partition]
         if sequence == due:
@@ -55,14 +56,14 @@ class SequenceCheck:
             self._note(f"{sequence} of partition {partition} came again after {due - 1}")
 
     def read_foreign(self, partition: int, offset: int) -> None:
-        """A record was read that this run did not send."""
+        """Note that a record was read which this run did not send."""
         self.read_count += 1
         self._foreign += 1
         self._note(f"the record at offset {offset} of partition {partition} is of somebody else")
 
     def result(self, sent: Iterable[int], unsure: Iterable[set[int]]) -> SequenceFindings:
-        """Tell what was found. `sent`: by partition, how many were; `unsure`: by partition, the numbers whose
-        fate is not known."""
+        """Return the result. `sent` is the number of records that were sent, `unsure` the numbers of those
+        that were not acknowledged, both by partition."""
         acknowledged = lost = unsure_count = 0
         for partition, (count, doubtful) in enumerate(zip(sent, unsure, strict=True)):
             gone = self._missing[partition] | set(range(self._next[partition], count))

@@ -1,4 +1,4 @@
-"""How figures of several rounds become one: percentiles within a round, medians over rounds."""
+"""Computes figures: percentiles and rates of a round, medians over rounds."""
 
 import math
 import statistics
@@ -19,7 +19,7 @@ def percentile(values: Sequence[float], percent: float) -> float | None:
 
 
 def latency_figures(latencies_ms: Sequence[float]) -> dict[str, float | None]:
-    """Return p50_ms, p99_ms and p999_ms of one round."""
+    """Return p50_ms, p99_ms and p999_ms of the latencies of one round; None without latencies."""
     return {
         "p50_ms": percentile(latencies_ms, 50),
         "p99_ms": percentile(latencies_ms, 99),
@@ -30,7 +30,8 @@ def latency_figures(latencies_ms: Sequence[float]) -> dict[str, float | None]:
 def rate_figures(
     *, records: int, size_bytes: int, elapsed_s: float, client_cpu_s: float, broker_cpu_s: float | None
 ) -> dict[str, float | None]:
-    """Return the rates of one round, and what a GB (10⁹ bytes of keys and values) cost both sides."""
+    """Return the rates of one round, and the processor seconds of both sides for 10⁹ bytes of keys and
+    values."""
     assert elapsed_s > 0
     gigabytes = size_bytes / BYTES_PER_GB
     return {
@@ -42,7 +43,8 @@ def rate_figures(
 
 
 def medians(rounds: Sequence[Mapping[str, float | None]]) -> dict[str, float | None]:
-    """Return the median of each figure over the rounds; rounds that lack a figure do not count for it."""
+    """Return the median of each figure over the rounds. A round in which a figure is None does not count for
+    it."""
     assert rounds
     merged: dict[str, float | None] = {}
     for name in rounds[0]:
@@ -52,7 +54,7 @@ def medians(rounds: Sequence[Mapping[str, float | None]]) -> dict[str, float | N
 
 
 def rounded(figures: Mapping[str, float | None]) -> dict[str, float | int | None]:
-    """Return the figures as printed: rates as whole numbers, the rest with three decimals."""
+    """Return the figures as they are printed: rates as whole numbers, the others with three decimals."""
     return {
         name: value if value is None else round(value) if name in _WHOLE else round(value, 3)
         for name, value in figures.items()

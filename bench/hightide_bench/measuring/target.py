@@ -1,4 +1,4 @@
-"""The cluster that is measured: the one that runs, or one that is started for the benchmark."""
+"""The cluster that a benchmark measures: a running one, or one that is started for it."""
 
 import os
 import shutil
@@ -16,28 +16,28 @@ from hightide_local.cluster import ClusterError, LocalCluster
 from hightide_local.detached import default_directory, find
 from hightide_local.traces.client_traces import export_trace_directory
 
-# Benchmarks write gigabytes: old segments go while it runs.
+# Benchmarks write gigabytes, so old segments are deleted while they run.
 RETENTION = {"retention.bytes": str(256 << 20), "segment.bytes": str(64 << 20)}
 _DELETE_TIMEOUT_MS = 15_000
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where to send the load. `cluster` is None where the brokers run elsewhere. `keeps_topics`: the user
-    wants to look into them afterwards."""
+    """The cluster to measure. `cluster` is None if the brokers do not run on this machine. `keeps_topics`
+    says that the topics stay after the benchmark, for the user to examine."""
 
     bootstrap: str
     cluster: LocalCluster | None
     keeps_topics: bool = False
 
     def broker_pids(self) -> list[int]:
-        """Return the processes whose time is counted as the brokers'."""
+        """Return the process ids of the brokers; none if they do not run on this machine."""
         if self.cluster is None:
             return []
         return [pid for name, pid in self.cluster.running().items() if name.startswith("broker-")]
 
     def create_topic(self, purpose: str, partitions: int, configs: dict[str, str] | None = None) -> str:
-        """Create a topic for one benchmark, with as many replicas as can be, at most 3; return its name."""
+        """Create a topic for one benchmark, with a replica on each broker but at most 3. Return its name."""
         name = _topic_name(purpose)
         self._create(name, partitions, configs)
         return name
@@ -49,19 +49,20 @@ class Target:
 
     @contextmanager
     def topic(self, purpose: str, partitions: int, configs: dict[str, str] | None = None) -> Iterator[str]:
-        """Give a new topic as `create_topic` does, which is deleted after the block, also where that is left
-        by Ctrl-C, unless topics are kept."""
+        """Create a topic as `create_topic` does, and delete it after the block, also after Ctrl-C, unless
+        topics are kept."""
         name = _topic_name(purpose)
         try:
-            # Ctrl-C may come when the topic stands and nobody has said so yet.
+            # Within the block that deletes it, since Ctrl-C may come after the topic exists and before the
+            # answer.
             self._create(name, partitions, configs)
             yield name
         finally:
-            self.let_go([name])
+            self.delete_topics([name])
 
-    def let_go(self, topics: Iterable[str]) -> None:
-        """Delete the topics of a benchmark that has ended, however it did, unless they are kept. That one
-        cannot be deleted costs nobody the figures: it is said, and how to do it."""
+    def delete_topics(self, topics: Iterable[str]) -> None:
+        """Delete the topics of a benchmark that has ended or failed, unless they are kept. If one cannot be
+        deleted, a message on stderr gives the command for it, and the figures are still printed."""
         for name in topics:
             if self.keeps_topics:
                 click.echo(f"topic {name} is kept", err=True)
@@ -82,7 +83,8 @@ def _topic_name(purpose: str) -> str:
 
 @contextmanager
 def bench_target(bootstrap: str | None, *, keeps_topics: bool = False) -> Iterator[Target]:
-    """Give the cluster at the address, else the one of `dev up`, else one that lives as long as the block."""
+    """Give the cluster at `bootstrap`, else the running one of `dev up`, else a new one that ends with the
+    block."""
     running = _running_dev_cluster()
     if running is not None and (bootstrap is None or _same(bootstrap, running.bootstrap.split(","))):
         yield Target(running.bootstrap, running, keeps_topics)
@@ -104,7 +106,7 @@ def own_cluster(
     coordinators: int = 0,
     coordinator_arguments: Sequence[str] = (),
 ) -> Iterator[LocalCluster]:
-    """Give a cluster that lives as long as the block; its logs and traces stay where the next one begins."""
+    """Give a new cluster that ends with the block. Its logs and traces stay until the next one starts."""
     directory = bench_directory()
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)

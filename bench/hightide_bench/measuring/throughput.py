@@ -1,4 +1,5 @@
-"""`bench produce`, `consume` and `e2e`: several rounds of a load, and the median of their figures."""
+"""`bench produce`, `consume` and `e2e`: runs several rounds of a load, and returns the medians of their
+figures."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -11,13 +12,14 @@ from hightide_bench.measuring.statistics import latency_figures, medians, rate_f
 from hightide_bench.measuring.target import RETENTION, Target
 
 Figures = dict[str, float | None]
-Told = Callable[[str, Figures], None]
+#: Called after each round, with its subject and its figures.
+OnRound = Callable[[str, Figures], None]
 _WARM_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class ProducePlan:
-    """What `bench produce` sends. `records_per_s` None: as fast as can be."""
+    """The load of `bench produce`. If `records_per_s` is None, it sends as fast as it can."""
 
     record_bytes: int
     api: Literal["send", "send_arrow"]
@@ -32,7 +34,7 @@ class ProducePlan:
 
 @dataclass(frozen=True, slots=True)
 class ConsumePlan:
-    """What `bench consume` reads: so many bytes of values, written just before."""
+    """The load of `bench consume`. It reads `size_mb` MB of values, which are written just before."""
 
     record_bytes: int
     size_mb: int
@@ -42,7 +44,7 @@ class ConsumePlan:
 
 @dataclass(frozen=True, slots=True)
 class LatencyPlan:
-    """What `bench e2e` sends: few records, evenly, so that nothing ever waits for another."""
+    """The load of `bench e2e`: single records at an even rate, so low that no record waits for another."""
 
     record_bytes: int
     records_per_s: float
@@ -51,44 +53,45 @@ class LatencyPlan:
     rounds: int
 
 
-def unheard(of: str, figures: Figures) -> None:
-    """Nobody wants to hear of each round."""
+def ignore_round(of: str, figures: Figures) -> None:
+    """Do nothing after a round."""
 
 
 class ProduceRounds:
-    """Rounds of `bench produce` on one cluster, one when it is asked for."""
+    """The rounds of `bench produce` on one cluster."""
 
     def __init__(self, target: Target, topic: str, plan: ProducePlan) -> None:
         where = _where(target, topic)
         self._configuration = {**asdict(plan), **where, "warm_s": _WARM_S, "records": None}
 
     def measure(self) -> Figures:
-        """Run one round, in a process of its own."""
+        """Run one round in a new process, and return its figures."""
         return run_load("hightide_bench.loads.produce_load", self._configuration)
 
 
-def measure_produce(target: Target, plan: ProducePlan, told: Told = unheard) -> Figures:
-    """Send as fast as one process can, or as the plan says, each round to the same topic, whose old segments
-    go meanwhile. `told` hears of each round."""
+def measure_produce(target: Target, plan: ProducePlan, on_round: OnRound = ignore_round) -> Figures:
+    """Send as fast as one process can, or at the rate of the plan. All rounds write to the same topic, whose
+    old segments are deleted meanwhile. `bench produce` calls it."""
     with produce_topic(target, plan) as topic:
-        return _rounds("produce", plan.rounds, ProduceRounds(target, topic, plan).measure, told)
+        return _rounds("produce", plan.rounds, ProduceRounds(target, topic, plan).measure, on_round)
 
 
 def produce_topic(target: Target, plan: ProducePlan) -> AbstractContextManager[str]:
-    """Return the topic of all rounds, which is there as long as the block."""
+    """Return the topic of all rounds, which exists within the block."""
     return target.topic("produce", plan.partitions, RETENTION)
 
 
 def measure_consume(
-    target: Target, plan: ConsumePlan, forms: list[str], told: Told = unheard
+    target: Target, plan: ConsumePlan, forms: list[str], on_round: OnRound = ignore_round
 ) -> dict[str, Figures]:
-    """Fill a topic, then read all of it in each form: `arrow` by poll_arrow(), `records` by poll()."""
+    """Fill a topic, then read all of it in each form: `arrow` by poll_arrow(), `records` by poll(). Return
+    the figures by form. `bench consume` calls it."""
     with target.topic("consume", plan.partitions) as topic:
-        return _consumed(target, topic, plan, forms, told)
+        return _consumed(target, topic, plan, forms, on_round)
 
 
 def _consumed(
-    target: Target, topic: str, plan: ConsumePlan, forms: list[str], told: Told
+    target: Target, topic: str, plan: ConsumePlan, forms: list[str], on_round: OnRound
 ) -> dict[str, Figures]:
     records = plan.size_mb * 1_000_000 // plan.record_bytes
     fill = ProducePlan(
@@ -111,15 +114,16 @@ def _consumed(
     }
     module = "hightide_bench.loads.consume_load"
     return {
-        form: _rounds(form, plan.rounds, partial(run_load, module, {**reading, "as": form}), told)
+        form: _rounds(form, plan.rounds, partial(run_load, module, {**reading, "as": form}), on_round)
         for form in forms
     }
 
 
-def measure_latency(target: Target, plan: LatencyPlan, told: Told = unheard) -> Figures:
-    """Send single records evenly and time each from send() to the moment another process has it."""
+def measure_latency(target: Target, plan: LatencyPlan, on_round: OnRound = ignore_round) -> Figures:
+    """Send single records at an even rate. Measure the time of each from send() until another process has it.
+    `bench e2e` calls it."""
     with target.topic("e2e", plan.partitions) as topic:
-        return _rounds("e2e", plan.rounds, lambda: _latency_round(target, topic, plan), told)
+        return _rounds("e2e", plan.rounds, lambda: _latency_round(target, topic, plan), on_round)
 
 
 def _latency_round(target: Target, topic: str, plan: LatencyPlan) -> Figures:
@@ -137,7 +141,7 @@ def _latency_round(target: Target, topic: str, plan: LatencyPlan) -> Figures:
         consumer.wait_until_ready()
         sent = run_load(module, {**configuration, "role": "produce"})
         received = consumer.result()
-    # Processor time was counted over all records, the warm ones too.
+    # The processor time includes the records that warm up, so the rates count them, too.
     rates = rate_figures(
         records=warm + measured,
         size_bytes=(warm + measured) * plan.record_bytes,
@@ -152,9 +156,9 @@ def _where(target: Target, topic: str) -> Mapping[str, object]:
     return {"bootstrap": target.bootstrap, "topic": topic, "broker_pids": target.broker_pids()}
 
 
-def _rounds(of: str, count: int, measure: Callable[[], Figures], told: Told) -> Figures:
+def _rounds(of: str, count: int, measure: Callable[[], Figures], on_round: OnRound) -> Figures:
     measured = []
     for _ in range(count):
         measured.append(measure())
-        told(of, measured[-1])
+        on_round(of, measured[-1])
     return medians(measured)

@@ -1,7 +1,7 @@
-"""`bench produce --tracing on,off`: what tracing costs, by two clusters that are measured in turn.
+"""`bench produce --tracing on,off`: measures the cost of tracing, by two clusters in turns.
 
-Two clusters run all the time, one that traces and one that does not, and each round measures both, in an
-order that changes from round to round. So whatever else the machine does in these minutes hits both alike.
+Two clusters run all the time, one with tracing and one without. Each round measures both, in an order that
+changes from round to round. So other work of the machine affects both in the same way.
 """
 
 import os
@@ -25,8 +25,8 @@ _NO_TRACES: Mapping[str, str | None] = {"OTEL_TRACES_EXPORTER": "none", TRACE_DI
 
 
 def measure_tracing(plan: ProducePlan, modes: Sequence[str]) -> tuple[dict[str, Figures], float | None]:
-    """Measure with each of the modes; their figures, and how many records a second there are with tracing for
-    each without: the median over the rounds, None where only one was measured."""
+    """Measure in each of the modes, ON and OFF. Return the figures by mode, and the rate with tracing divided
+    by the rate without: the median over the rounds, or None if only one mode was measured."""
     directory = bench_directory()
     shutil.rmtree(directory, ignore_errors=True)
     with ExitStack() as clusters:
@@ -59,13 +59,15 @@ def _measured_in(environment: Mapping[str, str | None], rounds: ProduceRounds) -
 
 
 def _traces_of(directory: Path) -> Mapping[str, str | None]:
-    """As a cluster tells its services; the load is traced beside them."""
+    """The environment with which a cluster starts its services, so that the load writes its traces beside
+    theirs."""
     return {"OTEL_TRACES_EXPORTER": None, TRACE_DIRECTORY_VARIABLE: str(directory / "traces")}
 
 
 @contextmanager
 def _environment(values: Mapping[str, str | None]) -> Iterator[None]:
-    """Let these variables hold inside, and processes that are started there have them. None: not set."""
+    """Set these environment variables within the block, for this process and those that it starts. None
+    unsets one."""
     before = {name: os.environ.get(name) for name in values}
     _put(values)
     try:

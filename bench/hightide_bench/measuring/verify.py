@@ -1,4 +1,4 @@
-"""`bench verify`: sends numbered records and reads them meanwhile, while something else breaks things."""
+"""`bench verify`: sends numbered records and reads them, while something else injects faults."""
 
 import os
 import struct
@@ -18,13 +18,14 @@ from hightide_bench.measuring.sequence_check import SequenceCheck, SequenceFindi
 _NUMBERED: Final = struct.Struct("<16sq")
 _STEP_S: Final = 0.01
 _POLL_TIMEOUT_S: Final = 0.2
-# Whoever breaks things may take a while to mend them.
+# A fault may last long before it is mended.
 _UNAVAILABLE_TIMEOUT_MS: Final = 600_000
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyPlan:
-    """What is sent: so many records a second to all partitions in turns, each of so many bytes."""
+    """The load: records of `record_bytes` bytes, `records_per_s` of them in all, to the partitions in
+    turns."""
 
     partitions: int
     records_per_s: float
@@ -35,7 +36,7 @@ class VerifyPlan:
 
 @dataclass(frozen=True, slots=True)
 class Verified:
-    """What came of it. `unavailable_ms_max` is the longest that a partition acknowledged nothing."""
+    """The result. `unavailable_ms_max` is the longest time in which a partition acknowledged no record."""
 
     findings: SequenceFindings
     unavailable_ms_max: float
@@ -43,7 +44,7 @@ class Verified:
 
 
 class Verification:
-    """One run. The main thread sends; another one reads from the start on."""
+    """One run on one topic. The main thread sends, and another thread reads from the beginning."""
 
     def __init__(self, bootstrap: str, topic: str, plan: VerifyPlan) -> None:
         self._bootstrap = bootstrap
@@ -60,8 +61,8 @@ class Verification:
         self._reading_failed: list[BaseException] = []
 
     def run(self, done: WorkDone) -> Verified:
-        """Send, read everything back, and tell what was found. Raises HightideError where the cluster was
-        away for ten minutes. Ctrl-C ends the sending; what was sent is checked."""
+        """Send, read everything back, and return the result. Ctrl-C ends the sending, and the check follows.
+        Raises HightideError if the cluster was not available for ten minutes."""
         reader = threading.Thread(target=self._read_guarded, name="verify-reader", daemon=True)
         reader.start()
         started_ms = time.monotonic() * 1000
@@ -106,7 +107,7 @@ class Verification:
     def _read_guarded(self) -> None:
         try:
             self._read()
-        except BaseException as error:  # noqa: BLE001 - told by the main thread
+        except BaseException as error:  # noqa: BLE001 - the main thread raises it
             self._reading_failed.append(error)
 
     def _read(self) -> None:

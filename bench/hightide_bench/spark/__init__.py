@@ -1,1 +1,1 @@
-"""What Spark can do with a cluster, measured."""
+"""Measures how fast Spark reads, writes and streams."""

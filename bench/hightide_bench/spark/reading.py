@@ -1,11 +1,11 @@
-"""`bench spark-read`: a batch read of whole topics into nothing."""
+"""`bench spark-read`: reads whole topics as a batch into the sink `noop`."""
 
 from typing import TYPE_CHECKING
 
 from hightide_cli.printing.progress import WorkDone
 
 from hightide_bench.measuring.target import Target
-from hightide_bench.spark.here import (
+from hightide_bench.spark.spark_runs import (
     Figures,
     SparkPlan,
     fill,
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 def measure_spark_read(
     spark: "SparkSession", target: Target, plan: SparkPlan, done: WorkDone
 ) -> dict[int, Figures]:
-    """Fill a topic for each number of partitions, and read them in turns, with all columns."""
+    """Fill a topic for each number of partitions, and read the topics in turns, with all columns. Return the
+    figures by number of partitions."""
     with topics_of(target, "spark-read", plan.partitions) as topics:
         for topic in topics.values():
             fill(target, topic, plan.records, plan.record_bytes)

@@ -1,4 +1,5 @@
-"""`bench spark-stream`: a micro-batch beside one of the rate source, and how fast a stream catches up."""
+"""`bench spark-stream`: compares a micro-batch with one of Spark's rate source, and measures how fast a
+stream catches up."""
 
 import threading
 from statistics import median
@@ -9,7 +10,7 @@ from hightide_cli.printing.progress import WorkDone
 
 from hightide_bench.loads.load_worker import LoadFailedError
 from hightide_bench.measuring.target import Target
-from hightide_bench.spark.here import (
+from hightide_bench.spark.spark_runs import (
     Figures,
     SparkPlan,
     fill,
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _ROWS_A_BATCH = 1_000
-#: They start workers and compile what all later ones use.
+#: The first micro-batches are slower: they start workers and compile code.
 _WARM_BATCHES = 5
 _PARTITIONS = 2
 _BATCHES_WITHIN_S = 120.0
@@ -34,7 +35,8 @@ _LOOK_S = 0.1
 def measure_spark_stream(
     spark: "SparkSession", target: Target, plan: SparkPlan, done: WorkDone
 ) -> tuple[Figures, dict[int, Figures]]:
-    """Return the micro-batches' times, and the rate of catching up for each number of partitions."""
+    """Measure both. Return the times of micro-batches, and the rates of catching up by number of
+    partitions."""
     with topics_of(target, "spark-stream", plan.partitions) as topics:
         for topic in topics.values():
             fill(target, topic, plan.records, plan.record_bytes)
@@ -49,7 +51,8 @@ def measure_spark_stream(
 
 
 def _overhead(spark: "SparkSession", target: Target, plan: SparkPlan, done: WorkDone) -> Figures:
-    """Run the same query over the rate source and over a topic, of as many partitions and rows, in turns."""
+    """Run the same query over the rate source and over a topic in turns, with the same numbers of partitions
+    and rows. Return the medians of their times."""
     with topics_of(target, "spark-batches", [_PARTITIONS]) as topics:
         fill(target, topics[_PARTITIONS], _ROWS_A_BATCH * plan.batches, plan.record_bytes)
         rate = spark.readStream.format("rate-micro-batch").options(
@@ -79,7 +82,8 @@ def _catch_up(rows: "DataFrame") -> None:
 
 
 def _batch_ms(rows: "DataFrame", count: int) -> float:
-    """Run a query, each micro-batch at once after the one before; return the median of their times."""
+    """Run a query whose micro-batches follow without a pause. Return the median of their times in
+    milliseconds."""
     with TemporaryDirectory(prefix="hightide-bench-") as checkpoint:
         query = rows.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
         try:

@@ -1,11 +1,11 @@
-"""`bench spark-write`: rows that Spark makes by itself, into topics, exactly once."""
+"""`bench spark-write`: writes rows that Spark generates into topics, exactly once."""
 
 from typing import TYPE_CHECKING
 
 from hightide_cli.printing.progress import WorkDone
 
 from hightide_bench.measuring.target import RETENTION, Target
-from hightide_bench.spark.here import (
+from hightide_bench.spark.spark_runs import (
     Figures,
     SparkPlan,
     medians_by_partitions,
@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 def measure_spark_write(
     spark: "SparkSession", target: Target, plan: SparkPlan, done: WorkDone
 ) -> dict[int, Figures]:
-    """Write the same rows to a topic of each number of partitions in turns."""
+    """Write the same rows to a topic with each number of partitions, in turns. Return the figures by number
+    of partitions."""
     with topics_of(target, "spark-write", plan.partitions, RETENTION) as topics:
         value = f"CAST(lpad(CAST(id AS STRING), {plan.record_bytes}, 'x') AS BINARY) AS value"
 

@@ -3,16 +3,16 @@
 from pathlib import Path
 
 import pytest
-from hightide_bench.commands.rounds import rounds_told
+from hightide_bench.commands.rounds import reported_rounds
 from hightide_bench.loads.produce_load import _records_a_turn
 from hightide_cli.printing.progress import WorkDone, is_shown, progress, waiting
 
 
 def test_a_file_has_a_line_for_each_round(tmp_path: Path) -> None:
     path = tmp_path / "rounds.csv"
-    with rounds_told("measuring", 2, path) as told:
-        told("arrow", {"mb_per_s": 12.5, "broker_cpu_s_per_gb": None})
-        told("records", {"mb_per_s": 3.0, "broker_cpu_s_per_gb": 0.25})
+    with reported_rounds("measuring", 2, path) as on_round:
+        on_round("arrow", {"mb_per_s": 12.5, "broker_cpu_s_per_gb": None})
+        on_round("records", {"mb_per_s": 3.0, "broker_cpu_s_per_gb": 0.25})
     assert path.read_text().splitlines() == [
         "round,of,mb_per_s,broker_cpu_s_per_gb",
         "1,arrow,12.5,",
@@ -23,7 +23,7 @@ def test_a_file_has_a_line_for_each_round(tmp_path: Path) -> None:
 def test_a_file_that_cannot_be_written_is_told_before_anything_is_measured(tmp_path: Path) -> None:
     with (
         pytest.raises(FileNotFoundError),
-        rounds_told("measuring", 2, tmp_path / "nowhere" / "rounds.csv"),
+        reported_rounds("measuring", 2, tmp_path / "nowhere" / "rounds.csv"),
     ):
         pytest.fail("it was measured")
 

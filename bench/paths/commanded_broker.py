@@ -1,11 +1,11 @@
-"""A broker as far as being told goes: it obeys a LeaderAndISR that comes by RPC, or by a queue in ZooKeeper.
+"""A process that takes LeaderAndISR commands as a broker does, by RPC or by a queue in ZooKeeper.
 
-Started by `controller_paths.py`, one process for each. What a broker does with a decision is left out, since
-that costs the same whichever way it came: here a command is parsed, and what it says is counted.
+`controller_paths.py` starts one for each broker. It only parses a command and counts its decisions. What a
+broker does with a decision is left out, since it costs the same for each way.
 
 The queue is that of V2: /queues/[broker id], with a child for each command. The broker has a watch on the
-children; when it fires it lists them, reads each, obeys, and removes each. That is how whoever wrote them
-sees that they were obeyed.
+children. When it fires, the broker lists and reads them, carries them out, and removes them. The removal
+shows the writer that they were carried out.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ PINGS_ALLOWED = (
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
 )
-"""Channels inside of a cluster ask every 10 s whether the other side is there (server.py)."""
+"""The server must allow the pings that channels of the runtime send every 10 s."""
 
 
 async def answer(
     request: control_pb2.LeaderAndISRRequest, context: grpc.aio.ServicerContext[Any, Any]
 ) -> control_pb2.LeaderAndISRResponse:
-    """Obey, and answer when that is done. A broker adds a result for each partition; a queue has none."""
-    assert obey(request) > 0
+    """Carry out a command, and answer then. A real broker also returns a result for each partition."""
+    assert carry_out(request) > 0
     return control_pb2.LeaderAndISRResponse()
 
 
-def obey(request: control_pb2.LeaderAndISRRequest) -> int:
-    """Look at each decision of a command; how many there are."""
+def carry_out(request: control_pb2.LeaderAndISRRequest) -> int:
+    """Look at each decision of a command, and return their number."""
     return sum(1 for topic in request.topics for each in topic.partitions if each.partition >= 0)
 
 
@@ -47,28 +47,29 @@ def queue_of(broker_id: int) -> str:
 
 
 async def drain(session: ZooKeeperSession, broker_id: int) -> None:
-    """Obey what stands in the queue, for ever: list, read all, obey all, remove all, each pipelined."""
+    """Carry out the commands of the queue without end: list, read all, carry out all, remove all. The reads
+    and the removals are pipelined."""
     queue = queue_of(broker_id)
     while True:
         names = await session.children(queue, watch=True)
         paths = [f"{queue}/{name}" for name in names]
         for found in await asyncio.gather(*(session.get(path) for path in paths)):
-            assert obey(control_pb2.LeaderAndISRRequest.FromString(found.data)) > 0
+            assert carry_out(control_pb2.LeaderAndISRRequest.FromString(found.data)) > 0
         await asyncio.gather(*(session.delete(path) for path in paths))
-        # Removing them has fired the watch that was set with the list, so this returns at once then.
-        await fired(session, queue)
+        # After removals this returns at once, since they have fired the watch.
+        await watch_fired(session, queue)
 
 
-async def fired(session: ZooKeeperSession, path: str) -> None:
-    """Wait for the watch on a path; session states are of no interest here."""
+async def watch_fired(session: ZooKeeperSession, path: str) -> None:
+    """Wait until the watch on a path has fired. Other events of the session are ignored."""
     while True:
         event = await session.events.get()
         if isinstance(event, WatchFired) and event.path == path:
             return
 
 
-async def be_told(zookeeper: str, broker_id: int) -> None:
-    """Serve until killed; print the port when ready."""
+async def serve(zookeeper: str, broker_id: int) -> None:
+    """Serve until the process is killed. Prints READY and the port when it is ready."""
     session = await ZooKeeperSession.connect(zookeeper)
     server = grpc.aio.server(options=PINGS_ALLOWED)
     handler: grpc.RpcMethodHandler[Any, Any] = grpc.unary_unary_rpc_method_handler(
@@ -87,14 +88,14 @@ async def be_told(zookeeper: str, broker_id: int) -> None:
 
 
 def main() -> None:
-    """Be one broker."""
+    """Run one broker with the arguments of the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--zookeeper", required=True)
     parser.add_argument("--broker-id", type=int, required=True)
     chosen = parser.parse_args()
     import uvloop
 
-    uvloop.run(be_told(chosen.zookeeper, chosen.broker_id))
+    uvloop.run(serve(chosen.zookeeper, chosen.broker_id))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""What the Spark benchmarks have in common: a session on this machine, and topics that live as long."""
+"""The common parts of the Spark benchmarks: a session on this machine, topics, and rounds."""
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
@@ -24,8 +24,9 @@ Measured = TypeVar("Measured")
 
 @dataclass(frozen=True, slots=True)
 class SparkPlan:
-    """So many bytes of values in records of a size, in topics of so many partitions, one after the other, by
-    so many threads of Spark. `batches` are micro-batches, where single ones are timed."""
+    """The load: `size_mb` MB of values in records of `record_bytes`, for each of these numbers of partitions
+    in turns. `workers` is the number of Spark's threads, `batches` the number of micro-batches of a query
+    whose micro-batches are timed."""
 
     record_bytes: int
     size_mb: int
@@ -36,26 +37,26 @@ class SparkPlan:
 
     @property
     def records(self) -> int:
-        """How many records that is."""
+        """The number of records."""
         return max(self.size_mb * BYTES_PER_MB // self.record_bytes, 1)
 
     @property
     def turns(self) -> int:
-        """How often all topics together are measured, with the first time that warms up."""
+        """The number of measurements of all topics together, including the first ones, which warm up."""
         return (self.rounds + 1) * len(self.partitions)
 
 
 def on_spark(
     measure: "Callable[[SparkSession, Target, SparkPlan, WorkDone], Measured]", plan: SparkPlan, steps: int
 ) -> Callable[[Target], Measured]:
-    """Return what measures a cluster with a session of the plan's threads, which ends with it. `steps` is how
-    often `measure` tells that it has come further."""
+    """Return a function that makes a Spark session with the plan's threads, calls `measure` with it, and ends
+    it. `steps` is how often `measure` advances the progress bar."""
 
     def measure_target(target: Target) -> Measured:
         os.environ["JAVA_HOME"] = str(spark_java_home())
         from hightide_spark.session import spark_session
 
-        # Spark's own bars would be drawn over ours.
+        # Spark would draw its own bars over the benchmark's.
         defaults = {"spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
         with progress("measuring", steps, "steps") as done:
             session = spark_session("hightide bench", master=f"local[{plan.workers}]", defaults=defaults)
@@ -71,18 +72,16 @@ def on_spark(
 def topics_of(
     target: Target, purpose: str, partitions: Sequence[int], configs: dict[str, str] | None = None
 ) -> Iterator[dict[int, str]]:
-    """Give a new topic for each number of partitions; they are deleted after the block."""
-    topics = {number: target.create_topic(f"{purpose}-{number}", number, configs) for number in partitions}
-    try:
-        yield topics
-    finally:
-        with Admin(target.bootstrap) as admin:
-            for topic in topics.values():
-                admin.delete_topic(topic)
+    """Create a topic with each number of partitions. They are deleted after the block."""
+    with ExitStack() as stack:
+        yield {
+            number: stack.enter_context(target.topic(f"{purpose}-{number}", number, configs))
+            for number in partitions
+        }
 
 
 def fill(target: Target, topic: str, records: int, record_bytes: int) -> None:
-    """Write at least so many records, as fast as one process can."""
+    """Write at least this many records to a topic, as fast as one process can."""
     configuration = {
         "bootstrap": target.bootstrap,
         "topic": topic,
@@ -100,14 +99,14 @@ def fill(target: Target, topic: str, records: int, record_bytes: int) -> None:
 
 
 def records_in(target: Target, topic: str, partitions: int) -> int:
-    """Return how many records have been written to a topic that nothing was deleted from."""
+    """Return the number of records in a topic from which none was deleted."""
     with Admin(target.bootstrap) as admin:
         ends = admin.list_offsets([TopicPartition(topic, number) for number in range(partitions)])
     return sum(end or 0 for end in ends.values())
 
 
 def seconds(work: Callable[[], object]) -> float:
-    """Return how long it took."""
+    """Return the time that this work takes."""
     started_s = monotonic()
     work()
     return monotonic() - started_s
@@ -124,7 +123,8 @@ def rates(records: int, record_bytes: int, elapsed_s: float) -> Figures:
 def medians_by_partitions(
     plan: SparkPlan, measure: Callable[[int], Mapping[str, float | None]], done: WorkDone
 ) -> dict[int, Figures]:
-    """Measure each number of partitions in turns, and return the medians of each; a first turn warms up."""
+    """Measure each number of partitions in turns, and return the medians of each. The first turn warms up and
+    does not count."""
 
     def measure_one(number: int) -> Mapping[str, float | None]:
         figures = measure(number)
