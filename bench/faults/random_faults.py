@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from hightide_local.cluster import LocalCluster  # noqa: E402
 from hightide_local.histories.anomalies import Kind  # noqa: E402
 from hightide_local.histories.drill import Drill, replica_differences  # noqa: E402
-from hightide_local.histories.faults import Faults, start_what_gave_up  # noqa: E402
+from hightide_local.histories.faults import Faults, restart_ended  # noqa: E402
 from hightide_local.histories.judgement import judge_replicas  # noqa: E402
 from hightide_local.histories.violation import require  # noqa: E402
 from hightide_local.histories.waiting import wait_until  # noqa: E402
@@ -51,10 +51,10 @@ def break_and_mend(
         if not calm:
             print(f"          {', '.join(walk.stir())}", flush=True)
         if chance.random() < 0.5:
-            start_what_gave_up(drill.cluster, print)
+            restart_ended(drill.cluster, print)
             drill.wait_for_progress(20, HEALED_S)
             wait_until("all are in sync", lambda: all(len(p.isr) >= 3 for p in drill.describe()), HEALED_S)
-    start_what_gave_up(drill.cluster, print)
+    restart_ended(drill.cluster, print)
     drill.wait_for_progress(50, HEALED_S)
 
 

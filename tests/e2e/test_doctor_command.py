@@ -90,7 +90,7 @@ def test_a_broker_that_advertises_a_name_of_its_neighbours_is_told(
         with Questions() as questions:
             # The doctor goes by what one of them knows.
             for address in cluster.brokers.values():
-                wait_until("all know of it", partial(questions.has_heard_of, address, {9}), THERE_S)
+                wait_until("all know of it", partial(questions.knows_brokers, address, {9}), THERE_S)
         found = examined(cluster, 1)
         (wrong,) = found["advertised addresses"]
         name = f"broker-9.invalid:{port}"

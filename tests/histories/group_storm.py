@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from hightide_local.histories.faults import Faults, start_what_gave_up
+from hightide_local.histories.faults import Faults, restart_ended
 from histories.group_drill import GroupDrill, Reader
 
 READERS_MOST = 6
@@ -65,7 +65,7 @@ class GroupStorm:
 
     def heal(self) -> None:
         """Nothing is broken any more: the group is whole, and reads on."""
-        start_what_gave_up(self._drill.cluster, self._say)
+        restart_ended(self._drill.cluster, self._say)
         self._fill()
         self._drill.wait_until_whole()
         self._drill.wait_for_progress()

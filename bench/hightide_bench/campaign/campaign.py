@@ -14,7 +14,7 @@ from hightide import HightideError
 from hightide_local.cluster import LocalCluster
 from hightide_local.histories.anomalies import Kind
 from hightide_local.histories.drill import Drill, replica_differences
-from hightide_local.histories.faults import start_what_gave_up
+from hightide_local.histories.faults import restart_ended
 from hightide_local.histories.history import Outcome
 from hightide_local.histories.violation import ViolationError
 from hightide_local.histories.waiting import wait_until
@@ -126,7 +126,7 @@ class Campaign:
     def _heal(self, drill: Drill) -> None:
         def is_healed() -> bool:
             # A broker whose disk failed may take seconds to give up, longer than its disk is broken.
-            start_what_gave_up(self._cluster, self._tell)
+            restart_ended(self._cluster, self._tell)
             return is_whole(drill)
 
         wait_until("every replica is in sync and whole", is_healed, HEALED_S)

@@ -1,1 +1,1 @@
-"""A Hightide cluster on one machine: real ZooKeeper, real processes, a pytest plugin."""
+"""A Hightide cluster on one machine: a real ZooKeeper, real processes, and a pytest plugin."""

@@ -1,4 +1,4 @@
-"""A cluster on this machine: a real ZooKeeper, controllers, coordinators, brokers, each its own process."""
+"""Runs a cluster on this machine: ZooKeeper, controllers, coordinators and brokers, each a process."""
 
 import contextlib
 import fcntl
@@ -36,11 +36,12 @@ _STOP_S = 10.0
 
 
 class LocalCluster:
-    """A cluster below one directory: ports in cluster.json, logs in logs/, traces in traces/, data in data/.
+    """A cluster with its files in one directory: ports in cluster.json, logs in logs/, traces in traces/,
+    data in data/.
 
-    Processes are called `zookeeper`, `controller-1`…, `coordinator-1`… and `broker-1`…; without a coordinator
-    there are no consumer groups. Everything is synchronous; use it as a with-block. No process outlives the
-    one that started it, however that one ends, unless `detached`.
+    Use it as a with-block. All methods are synchronous, for one thread, and raise ClusterError. Processes are
+    called `zookeeper`, `controller-1`…, `coordinator-1`… and `broker-1`…; without a coordinator there are no
+    consumer groups. No process outlives the one that started it, however that one ends, unless `detached`.
     """
 
     def __init__(
@@ -64,9 +65,11 @@ class LocalCluster:
         coordinator_program: Sequence[str] | None = None,
         partitionable: bool = False,
     ) -> None:
-        """Nothing runs yet; ports are those of the last time, where the directory has seen one.
+        """Prepare the cluster; `start` starts it. The ports are those of an earlier cluster in the directory,
+        if there was one.
 
-        `partitionable`: all connections go through a process that can cut them, which `partition` needs.
+        `detached` processes run on after this one. With `partitionable`, all connections go through a process
+        that can cut them, which `partition` and `refuse_connections` need.
         """
         if brokers < 1 or controllers < 1 or coordinators < 0:
             raise ClusterError(f"a cluster needs a broker and a controller, not {brokers} and {controllers}")
@@ -104,12 +107,12 @@ class LocalCluster:
 
     @property
     def directory(self) -> Path:
-        """Where everything of this cluster lies."""
+        """The directory with all files of this cluster."""
         return self._directory
 
     @property
     def bootstrap(self) -> str:
-        """host:port of all brokers, separated by commas: what clients are given."""
+        """The address for clients: host:port of all brokers, separated by commas."""
         return ",".join(self.brokers.values())
 
     @property
@@ -139,47 +142,48 @@ class LocalCluster:
 
     @property
     def log_directory(self) -> Path:
-        """One file a process, <name>.log."""
+        """The directory of logs, with a file <name>.log for each process."""
         return self._directory / "logs"
 
     @property
     def trace_directory(self) -> Path:
-        """Spans as JSON lines, one file a process; `traces.read_spans` reads them."""
+        """The directory of spans, as JSON lines in a file for each process. `traces.span_files.read_spans`
+        reads them."""
         return self._directory / "traces"
 
     def data_directory(self, broker_id: int) -> Path:
-        """Where a broker keeps its logs; the first such directory, where it has several."""
+        """The directory in which a broker keeps its logs; the first one if it has several."""
         return self._directory / "data" / f"broker-{broker_id}"
 
     def data_directories(self, broker_id: int) -> list[Path]:
-        """All directories in which a broker keeps logs."""
+        """All directories in which a broker keeps its logs."""
         first = self.data_directory(broker_id)
         others = range(2, self._data_directories_per_broker + 1)
         return [first, *(first.with_name(f"{first.name}-{number}") for number in others)]
 
     def address_of(self, name: str) -> str:
-        """host:port of a process."""
+        """host:port of the process with this name."""
         self._check_name(name, self.names)
         return f"{HOST}:{self._layout.port_of(name)}"
 
     def start(self, timeout_s: float = 60.0) -> None:
-        """Start everything that does not run, and wait until it is ready.
+        """Start all processes that do not run, and wait until they are ready.
 
-        On failure nothing that it started is left running, and the ClusterError shows the last lines of the
-        log of the process that failed.
+        If this fails, the processes that it started are killed, and the ClusterError shows the last lines of
+        the log of the process that failed.
         """
         self._take_lock()
         self._guard = self._guard or Guard()
         started: list[str] = []
         try:
             stopped = [name for name in self.names if not self._process(name).is_running()]
-            self._layout.give_up_taken_ports(stopped)
+            self._layout.replace_taken_ports(stopped)
             self._processes = {name: p for name, p in self._processes.items() if name not in stopped}
             if self._network is not None:
                 if len(stopped) == len(self.names):
                     self._network = self._new_network()
                 self._network.start()
-            # All at once: services look for ZooKeeper while it starts.
+            # All at the same time, since services wait for ZooKeeper while it starts.
             for name in stopped:
                 started.append(name)
                 self._start_process(name)
@@ -191,24 +195,24 @@ class LocalCluster:
             if self._network is not None:
                 self._network.stop()
             self._save()
-            self._let_go(release=False)
+            self._end_supervision(keeps_processes=False)
             raise
         if self._detached:
             for process in self._processes.values():
                 process.detach()
-            self._let_go(release=True)
+            self._end_supervision(keeps_processes=True)
 
     def wait_ready(self, timeout_s: float = 60.0) -> None:
-        """Wait until all that run (and are not paused) answer, all brokers know that all of them live, and a
-        coordinator is active where there is one.
+        """Wait until all processes that run (and are not paused) answer, all brokers know all brokers, and a
+        coordinator is active if one runs.
 
-        ClusterError with the end of a log where a process ends meanwhile, or the time is up.
+        Raises ClusterError with the end of a log if a process ends meanwhile, or if this takes too long.
         """
         self._wait_ready(self._awake(), timeout_s)
 
     def _wait_ready(self, awake: Sequence[str], timeout_s: float) -> None:
-        """As `wait_ready`, for these. Who has started a process names it: one that ended before anybody
-        looked would not be missed."""
+        """Do the same for these processes. The caller names a process that it has just started, since one
+        that has ended already is not among the running ones."""
         deadline = time.monotonic() + timeout_s
         if ZOOKEEPER in awake:
             wait_until_answers(self._process(ZOOKEEPER), self._layout.zookeeper_port, timeout_s)
@@ -225,7 +229,7 @@ class LocalCluster:
                 )
             for number in brokers if self._layout.controllers else ():
                 self._wait_until(
-                    partial(questions.has_heard_of, self.brokers[number], brokers),
+                    partial(questions.knows_brokers, self.brokers[number], brokers),
                     f"broker-{number} has not heard from a controller of the brokers {sorted(brokers)}",
                     deadline,
                     [f"broker-{number}", *services],
@@ -233,7 +237,7 @@ class LocalCluster:
             self._wait_for_coordinators(questions, services, deadline)
 
     def _wait_for_coordinators(self, questions: Questions, services: list[str], deadline: float) -> None:
-        """Until one is active, and the brokers tell clients so; where any runs."""
+        """Wait until a coordinator is active and all brokers know it, if a coordinator runs."""
         coordinators = [name for name in services if name.startswith("coordinator-")]
         if not coordinators:
             return
@@ -247,16 +251,17 @@ class LocalCluster:
         for name in services:
             if name.startswith("broker-"):
                 self._wait_until(
-                    partial(questions.has_heard_of_coordinators, self.address_of(name)),
+                    partial(questions.knows_coordinators, self.address_of(name)),
                     f"{name} has not heard which coordinators are active",
                     deadline,
                     [name, *services],
                 )
 
     def stop(self) -> None:
-        """SIGTERM to coordinators, brokers, controllers, ZooKeeper; SIGKILL to what does not end in time."""
+        """Stop all processes: SIGTERM to coordinators, brokers, controllers and ZooKeeper in this order, then
+        SIGKILL to those that do not end in time."""
         try:
-            # In this order, since a broker that stops asks the controller to move its leadership elsewhere.
+            # A broker that stops asks the controller to move its leadership, so controllers stop later.
             for kind in ("coordinator-", "broker-", "controller-", ZOOKEEPER):
                 self._stop_all([name for name in self.names if name.startswith(kind)])
         finally:
@@ -266,10 +271,10 @@ class LocalCluster:
                 self._network.stop()
             self._paused.clear()
             self._save()
-            self._let_go(release=False)
+            self._end_supervision(keeps_processes=False)
 
     def kill(self, name: str) -> float:
-        """SIGKILL, and wait until it is gone; the time.time() at which the signal was sent."""
+        """Send SIGKILL, and wait until the process has ended. Return the time.time() of the signal."""
         process = self._running_process(name)
         killed_at_s = time.time()
         process.kill()
@@ -278,7 +283,7 @@ class LocalCluster:
         return killed_at_s
 
     def terminate(self, name: str, timeout_s: float = 60.0) -> float:
-        """SIGTERM, and wait until it has ended; the time.time() at which the signal was sent."""
+        """Send SIGTERM, and wait until the process has ended. Return the time.time() of the signal."""
         process = self._running_process(name)
         terminated_at_s = time.time()
         if not process.terminate(timeout_s):
@@ -290,17 +295,18 @@ class LocalCluster:
         return terminated_at_s
 
     def pause(self, name: str) -> None:
-        """SIGSTOP: it holds its connections and answers nothing."""
+        """Send SIGSTOP: the process keeps its connections and answers nothing."""
         self._running_process(name).send(signal.SIGSTOP)
         self._paused.add(name)
 
     def resume(self, name: str) -> None:
-        """SIGCONT."""
+        """Send SIGCONT to a paused process."""
         self._running_process(name).send(signal.SIGCONT)
         self._paused.discard(name)
 
     def restart(self, name: str, *, wait: bool = True, timeout_s: float = 60.0) -> None:
-        """Start it again (ending it by SIGTERM first where it runs); `wait` until all that runs is ready."""
+        """Start a process again, after SIGTERM if it runs. With `wait`, return when all running processes are
+        ready."""
         process = self._process(name)
         if process.is_running():
             self.terminate(name, timeout_s)
@@ -314,11 +320,12 @@ class LocalCluster:
     def partition(
         self, side: str | Iterable[str], other: str | Iterable[str] | None = None, *, one_way: bool = False
     ) -> None:
-        """Cut the links between each process of one side and each of the other, silently, as a broken cable
-        does; `one_way`: only what goes from `side` to `other` is lost. Cuts add up until `heal`.
+        """Cut the links between each process of one side and each of the other, without an error for them, as
+        a broken cable does. With `one_way` only the direction from `side` to `other` is cut. Cuts add up
+        until `heal`.
 
-        `other` None is everybody else, clients included, which are called `clients` (`network.CLIENTS`).
-        Needs `partitionable=True`.
+        If `other` is None, it is all other processes and the clients, whose name is `clients`
+        (`network.CLIENTS`). Needs `partitionable=True`.
         """
         everybody = [*self.names, CLIENTS]
         sources = [side] if isinstance(side, str) else list(side)
@@ -333,8 +340,8 @@ class LocalCluster:
         self._network.cut(sources, targets, one_way=one_way)
 
     def refuse_connections(self, *names: str) -> None:
-        """Have the ports of these processes refuse connections until `heal`, and end those that there are,
-        as a firewall does that is loaded anew. The processes live on. Needs `partitionable=True`."""
+        """Let the ports of these processes refuse connections until `heal`, and end existing connections, as
+        a firewall with new rules does. The processes run on. Needs `partitionable=True`."""
         for name in names:
             self._check_name(name, self.names)
         if self._network is None:
@@ -342,33 +349,36 @@ class LocalCluster:
         self._network.refuse(names)
 
     def heal(self) -> None:
-        """End all partitions: what waited in the links arrives. Ports that refused are open."""
+        """Undo all cuts and refusals. Bytes that waited in cut links arrive now."""
         if self._network is not None:
             self._network.heal()
 
     def leader_of(self, topic: str, partition: int = 0, timeout_s: float = 60.0) -> str:
-        """The name of the broker that leads a partition and runs, "broker-2"; waits until there is one."""
+        """The name of the running broker that leads a partition, such as "broker-2". Waits until there is
+        one."""
 
-        def leader(told: Sequence[PartitionState]) -> list[str]:
+        def leader(states: Sequence[PartitionState]) -> list[str]:
             running = self._awake()
-            names = [f"broker-{each.leader}" for each in told if each.partition == partition]
+            names = [f"broker-{each.leader}" for each in states if each.partition == partition]
             return [name for name in names if name in running]
 
         what = f"led in partition {partition} by a broker that runs"
-        return leader(self._wait_for_partitions(topic, lambda told: bool(leader(told)), what, timeout_s))[0]
+        return leader(self._wait_for_partitions(topic, lambda states: bool(leader(states)), what, timeout_s))[
+            0
+        ]
 
     def wait_isr(self, topic: str, size: int | None = None, timeout_s: float = 60.0) -> None:
-        """Wait until every partition of a topic has a leader and all its replicas in sync, or an ISR of
-        exactly `size`. ClusterError that says what the ISRs are instead."""
+        """Wait until every partition of a topic has a leader and all its replicas in the ISR, or an ISR of
+        exactly `size`. Raises ClusterError with the present ISRs."""
 
-        def is_so(told: Sequence[PartitionState]) -> bool:
+        def is_as_wanted(states: Sequence[PartitionState]) -> bool:
             return all(
                 each.leader >= 0 and len(each.isr) == (len(each.replicas) if size is None else size)
-                for each in told
+                for each in states
             )
 
         what = f"{'all' if size is None else size} replicas in sync"
-        self._wait_for_partitions(topic, is_so, what, timeout_s)
+        self._wait_for_partitions(topic, is_as_wanted, what, timeout_s)
 
     def _wait_for_partitions(
         self, topic: str, wanted: Callable[[Sequence[PartitionState]], bool], what: str, timeout_s: float
@@ -379,8 +389,8 @@ class LocalCluster:
         return wait_for_partitions(topic, controllers, wanted, what, timeout_s)
 
     def restore(self, timeout_s: float = 60.0) -> None:
-        """Mend what was done to the cluster: links that are cut, processes that stand still or have ended.
-        Costs nothing where all is well."""
+        """Undo all faults: heal cut links, resume paused processes, start ended ones. Costs nothing without
+        faults. The pytest plugin calls it after each test."""
         broken = [name for name in self.names if not self._process(name).is_running()]
         is_whole = self._network is None or self._network.is_whole
         if not broken and not self._paused and is_whole:
@@ -394,9 +404,9 @@ class LocalCluster:
         self.wait_brokers_alive(timeout_s)
 
     def wait_brokers_alive(self, timeout_s: float = 60.0) -> None:
-        """Wait until the active controller counts all brokers that run (and are not paused) as alive, so that
-        topics can have replicas on all of them. Brokers that were cut off, or stood still, may have missed
-        that they are counted out: `wait_ready` asks only them."""
+        """Wait until the active controller counts all running brokers (that are not paused) as alive, so that
+        topics can have replicas on all of them. `wait_ready` asks only the brokers, and a broker that was cut
+        off or paused may not know yet that the controller counts it as dead."""
         awake = self._awake()
         controllers = [self.address_of(name) for name in awake if name.startswith("controller-")]
         brokers = {number for number in self._layout.brokers if f"broker-{number}" in awake}
@@ -409,51 +419,46 @@ class LocalCluster:
             )
 
     def running(self) -> dict[str, int]:
-        """The pid of each process that runs, by name."""
+        """The pids of the running processes, by name."""
         return {name: pid for name in self.names if (pid := self._process(name).pid)}
 
     def active_controller(self, timeout_s: float = 30.0) -> str:
-        """The name of the active controller: the one that answers as such; waits until there is one."""
-        deadline = time.monotonic() + timeout_s
+        """The name of the active controller. Waits until one answers as the active one."""
         with Questions() as questions:
-            while True:
-                for name in self._awake():
-                    if name.startswith("controller-") and questions.is_active_controller(
-                        self.address_of(name)
-                    ):
-                        return name
-                if time.monotonic() > deadline:
-                    raise ClusterError(f"no controller answers as the active one within {timeout_s:g} s")
-                time.sleep(_POLL_S)
+            return self._active("controller", questions.is_active_controller, timeout_s)
 
     def active_coordinator(self, group: str = "", timeout_s: float = 30.0) -> str:
-        """The name of the active coordinator, of this group's shard where one is named; waits until there is
-        one."""
-        deadline = time.monotonic() + timeout_s
+        """The name of the active coordinator, for the shard of this group if one is named. Waits until one
+        answers as the active one."""
         with Questions() as questions:
-            while True:
-                for name in self._awake():
-                    if name.startswith("coordinator-") and questions.is_active_coordinator(
-                        self.address_of(name), group
-                    ):
-                        return name
-                if time.monotonic() > deadline:
-                    raise ClusterError(f"no coordinator answers as the active one within {timeout_s:g} s")
-                time.sleep(_POLL_S)
+            return self._active(
+                "coordinator", partial(questions.is_active_coordinator, group=group), timeout_s
+            )
+
+    def _active(self, kind: str, is_active: Callable[[str], bool], timeout_s: float) -> str:
+        """The name of the process of this kind whose address `is_active`. Waits until there is one."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            for name in self._awake():
+                if name.startswith(f"{kind}-") and is_active(self.address_of(name)):
+                    return name
+            if time.monotonic() > deadline:
+                raise ClusterError(f"no {kind} answers as the active one within {timeout_s:g} s")
+            time.sleep(_POLL_S)
 
     def log_tail(self, name: str, lines: int = 20) -> str:
-        """The last lines of a process's log."""
+        """The last lines of the log of a process."""
         return self._process(name).log_tail(lines)
 
     def __enter__(self) -> Self:
-        """Start, and wait until it is ready."""
+        """Start the cluster, and wait until it is ready."""
         self.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop."""
+        """Stop the cluster."""
         self.stop()
 
     def _new_network(self) -> Network:
@@ -461,14 +466,14 @@ class LocalCluster:
         return Network(ports, self.log_directory / "network.log")
 
     def _own_port(self, name: str) -> int:
-        """Where a process listens itself: it is reached through the network, where there is one."""
+        """The port on which a process itself listens. If there is a network, others reach it through that."""
         return self._network.target_port(name) if self._network is not None else self._layout.port_of(name)
 
     def _start_process(self, name: str) -> None:
         process = self._process(name)
         process.start(self._guard, may_fork=not self._detached)
         if self._network is not None:
-            self._network.is_run_by(name, process.pid)
+            self._network.note_pid(name, process.pid)
 
     @staticmethod
     def _check_name(name: str, names: Sequence[str]) -> None:
@@ -535,7 +540,7 @@ class LocalCluster:
         for name in names:
             process = self._process(name)
             if process.is_running():
-                # It may have ended by itself since it was looked at.
+                # It may have ended by itself since the check.
                 with contextlib.suppress(ClusterError):
                     process.send(signal.SIGTERM)
                     process.send(signal.SIGCONT)
@@ -563,9 +568,10 @@ class LocalCluster:
             raise ClusterError(f"another process runs the cluster in {self._directory}") from None
         self._lock = lock
 
-    def _let_go(self, *, release: bool) -> None:
+    def _end_supervision(self, *, keeps_processes: bool) -> None:
+        """Close the guard, which kills the processes unless it `keeps_processes`, and the lock."""
         if self._guard is not None:
-            if release:
+            if keeps_processes:
                 self._guard.release()
             else:
                 self._guard.close()

@@ -1,4 +1,4 @@
-"""The cluster of `hightide dev up`: it goes on running when the command has ended."""
+"""The cluster of `hightide dev up`, which runs on when the command has ended."""
 
 import shutil
 from dataclasses import dataclass
@@ -9,13 +9,13 @@ from platformdirs import user_state_path
 from hightide_local.cluster import ClusterError, FirstPorts, LocalCluster
 from hightide_local.layout import ClusterLayout
 
-#: What clients try by default, and neighbours of it.
+#: The ports that clients try by default. Further processes take the next ones.
 FIRST_PORTS = FirstPorts(zookeeper=2181, broker=9092, controller=9192, coordinator=9292)
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessStatus:
-    """One process of a detached cluster; `pid` is 0 where it does not run."""
+    """One process of a detached cluster. `pid` is 0 if it does not run."""
 
     name: str
     address: str
@@ -28,7 +28,7 @@ class ProcessStatus:
 
 
 def default_directory() -> Path:
-    """Where `dev up` keeps its cluster unless told otherwise: below platformdirs' user_state_dir."""
+    """The default directory of the cluster of `dev up`, below platformdirs' user_state_dir."""
     return user_state_path("hightide", appauthor=False) / "dev"
 
 
@@ -40,18 +40,18 @@ def up(
     coordinators: int = 0,
     timeout_s: float = 60.0,
 ) -> LocalCluster:
-    """Start a detached cluster, or what is missing of the one that is there; ready on return.
+    """Start a detached cluster, or the missing processes of a running one. It is ready when this returns.
 
-    Raises ClusterError, also where a cluster of another shape runs in the directory.
+    Raises ClusterError, also if a cluster with other numbers of processes runs in the directory.
     """
     layout = ClusterLayout.load(directory)
     if layout is not None:
-        asked = (brokers, controllers, coordinators)
-        there = (len(layout.brokers), len(layout.controllers), len(layout.coordinators))
-        if asked != there and any(process.running for process in status(directory)):
+        wanted = (brokers, controllers, coordinators)
+        existing = (len(layout.brokers), len(layout.controllers), len(layout.coordinators))
+        if wanted != existing and any(process.running for process in status(directory)):
             raise ClusterError(
-                f"a cluster of {there[0]} brokers, {there[1]} controllers and {there[2]} coordinators "
-                f"runs in {directory}; `hightide dev down` stops it"
+                f"a cluster of {existing[0]} brokers, {existing[1]} controllers and {existing[2]} "
+                f"coordinators runs in {directory}; `hightide dev down` stops it"
             )
     cluster = LocalCluster(
         directory,
@@ -66,9 +66,10 @@ def up(
 
 
 def find(directory: Path) -> LocalCluster:
-    """The detached cluster of a directory, with whatever of it runs; ClusterError where there is none.
+    """The detached cluster of a directory, whose processes may run or not. Raises ClusterError if there is
+    none.
 
-    Its kill, pause, restart… work; leaving it does not stop it.
+    The caller can kill, pause and restart its processes. They run on when the caller ends.
     """
     layout = ClusterLayout.load(directory)
     if layout is None:
@@ -83,14 +84,15 @@ def find(directory: Path) -> LocalCluster:
 
 
 def status(directory: Path) -> list[ProcessStatus]:
-    """Each process of the cluster; ClusterError where there is no cluster."""
+    """The states of the processes of a directory's cluster. Raises ClusterError if there is none."""
     cluster = find(directory)
     pids = cluster.running()
     return [ProcessStatus(name, cluster.address_of(name), pids.get(name, 0)) for name in cluster.names]
 
 
 def down(directory: Path, *, delete: bool = False) -> list[str]:
-    """Stop it; the names of what was running. `delete` removes the directory as well."""
+    """Stop the cluster of a directory. Return the names of the processes that ran. With `delete`, remove the
+    directory, too. Raises ClusterError if there is no cluster."""
     cluster = find(directory)
     running = list(cluster.running())
     cluster.stop()

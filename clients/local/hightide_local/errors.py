@@ -1,5 +1,5 @@
-"""What the local cluster raises."""
+"""The error of the local cluster."""
 
 
 class ClusterError(Exception):
-    """The local cluster cannot do what was asked. The message is fit to be printed as it is."""
+    """The local cluster cannot carry out a request. The command prints the message as it is."""

@@ -1,8 +1,9 @@
-"""What is told of the clusters with a test that failed: the warnings that their processes logged meanwhile,
-and what became of the failovers. Where tests run on somebody else's machine, the logs are thrown away.
+"""The report on the clusters of a failed test: the warnings in the logs of their processes, and a sentence
+for each failover. It is needed where the logs are deleted after the tests, as in CI.
 
-Processes and clusters say where they log as they are made, also those that end before the test does. Nothing
-slow is imported here, since every run of pytest on a machine with this package imports it.
+Each process and each cluster calls `note_log` or `note_traces` when it is made, so that the report also has
+those that ended before the test. Nothing slow is imported here, since every run of pytest on a machine with
+this package imports it.
 """
 
 import os
@@ -18,31 +19,31 @@ LINES_MAX: Final = 200
 _LINE_CHARACTERS_MAX: Final = 400
 _FAILOVERS_MAX: Final = 20
 _READ_BYTES_MAX: Final = 1 << 20
-"""Of one log, from its end."""
+"""The report reads at most this much of a log, from its end."""
 _SPAN_FILE_BYTES_MAX: Final = 2 << 20
 _KNOWN_MAX: Final = 200
-"""Logs, and directories of traces, that were made last."""
+"""The number of logs, and of trace directories, that are remembered. The oldest are forgotten first."""
 
-# Our own services put the level behind the time, ZooKeeper behind the thread.
+# The services write the level after the time, ZooKeeper after the thread.
 _LEVEL: Final = re.compile(r"\d{4}-\d\d-\d\dT\S+ (?:.*? )?(DEBUG|INFO|WARN|WARNING|ERROR|FATAL|CRITICAL) ")
 _BELOW_WARNING: Final = frozenset({"DEBUG", "INFO"})
 _JAVA_FRAME: Final = "\tat "
 
-# By path, the one made last at the end; dictionaries keep their order.
+# By path, the newest at the end: dictionaries keep their order.
 _logs: dict[Path, str] = {}
 _trace_directories: dict[Path, None] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When a test began: `time_us` by the wall clock, and how long each log that was known was then."""
+    """The start of a test: the wall clock in microseconds, and the size of each known log."""
 
     time_us: int
     sizes_bytes: Mapping[Path, int]
 
 
 def note_log(name: str, path: Path) -> None:
-    """A process of this name logs there. ManagedProcess calls it."""
+    """Remember the log of the process with this name. ManagedProcess calls it."""
     _logs.pop(path, None)
     _logs[path] = name
     if len(_logs) > _KNOWN_MAX:
@@ -50,7 +51,7 @@ def note_log(name: str, path: Path) -> None:
 
 
 def note_traces(directory: Path) -> None:
-    """The processes of a cluster write their spans there. LocalCluster calls it."""
+    """Remember the trace directory of a cluster. LocalCluster calls it."""
     _trace_directories.pop(directory, None)
     _trace_directories[directory] = None
     if len(_trace_directories) > _KNOWN_MAX:
@@ -58,13 +59,13 @@ def note_traces(directory: Path) -> None:
 
 
 def now() -> Moment:
-    """What `report_since` starts from. The pytest plugin calls it before each test."""
+    """The present moment, for `report_since`. The pytest plugin calls it before each test."""
     return Moment(time.time_ns() // 1000, {path: _size_bytes(path) for path in list(_logs)})
 
 
 def report_since(began: Moment) -> str:
-    """The lines to show, at most LINES_MAX of logs, and a sentence for each of the latest failovers; empty
-    where nothing was amiss."""
+    """The report since a moment: warnings, at most LINES_MAX lines, and a sentence for each of the latest
+    failovers. Empty if there were none. The pytest plugin calls it for a test that failed."""
     lines: list[str] = []
     for path, name in reversed(list(_logs.items())):
         warnings = list(_warnings(_text_from(path, began.sizes_bytes.get(path, 0))))
@@ -76,31 +77,31 @@ def report_since(began: Moment) -> str:
         if len(lines) > LINES_MAX:
             lines = [*lines[:LINES_MAX], "and so on"]
             break
-    told = list(_failovers(began.time_us))
-    if told:
+    sentences = list(_failovers(began.time_us))
+    if sentences:
         lines += [
             "failovers since the test began:",
-            *(f"  {sentence}" for sentence in told[-_FAILOVERS_MAX:]),
+            *(f"  {sentence}" for sentence in sentences[-_FAILOVERS_MAX:]),
         ]
     return "\n".join(lines)
 
 
 def _warnings(text: str) -> Iterator[str]:
-    """Lines of the level WARNING and above with what belongs to them, and lines of no level, such as those of
-    an interpreter that dies. Of a Java exception only the message: its frames are in the log."""
+    """The lines of level WARNING and above with their continuation lines, and lines without a level, such as
+    a traceback at the end of an interpreter. The frames of Java exceptions are left out."""
     is_shown = True
     for line in text.splitlines():
         if found := _LEVEL.match(line):
             is_shown = found[1] not in _BELOW_WARNING
         elif not line.startswith((" ", "\t")):
-            # An unindented line belongs to the one before only in Java, which shows warnings alone here.
+            # Only in Java does such a line continue the one before, and Java logs only warnings here.
             is_shown = True
         if is_shown and line.strip() and not line.startswith(_JAVA_FRAME):
             yield line[:_LINE_CHARACTERS_MAX]
 
 
 def _failovers(since_us: int) -> Iterator[str]:
-    """A sentence each, the oldest first within a cluster."""
+    """A sentence for each failover that ended after this time, the oldest first within a cluster."""
     if not _trace_directories:
         return
     from hightide_local.traces.span_files import read_spans
@@ -121,7 +122,7 @@ def _size_bytes(path: Path) -> int:
     try:
         return path.stat().st_size
     except OSError:
-        return 0  # Nothing was started yet, or its directory is gone.
+        return 0  # The process has not started yet, or its directory was deleted.
 
 
 def _changed_us(path: Path) -> int:
@@ -132,11 +133,11 @@ def _changed_us(path: Path) -> int:
 
 
 def _text_from(path: Path, begin_bytes: int) -> str:
-    """What a log has grown by; of a long one its end."""
+    """The text of a log from `begin_bytes` on; of a long text the end."""
     try:
         with path.open("rb") as log:
             size_bytes = log.seek(0, os.SEEK_END)
             log.seek(max(begin_bytes, size_bytes - _READ_BYTES_MAX))
             return log.read(_READ_BYTES_MAX).decode(errors="replace")
     except OSError:
-        return ""  # Its directory is gone.
+        return ""  # Its directory was deleted.

@@ -1,4 +1,4 @@
-"""What is kept about a cluster below its directory: cluster.json, and where everything lies."""
+"""The file cluster.json of a cluster's directory: the ports and processes of the cluster."""
 
 import json
 import os
@@ -16,7 +16,8 @@ ZOOKEEPER = "zookeeper"
 
 @dataclass(frozen=True, slots=True)
 class FirstPorts:
-    """The ports to take where they are free: `dev up` wants those that clients try by default."""
+    """The ports to prefer if they are free, for the first process of each kind. `dev up` prefers those that
+    clients try by default."""
 
     zookeeper: int | None = None
     broker: int | None = None
@@ -26,19 +27,20 @@ class FirstPorts:
 
 @dataclass(slots=True)
 class ClusterLayout:
-    """Ports and processes of one cluster; `save` writes cluster.json in one step."""
+    """The ports and processes of one cluster. LocalCluster keeps it, and saves it after each change."""
 
     directory: Path
     zookeeper_port: int
     brokers: dict[int, int]
     controllers: dict[int, int]
-    #: pid and time of creation of the processes of a detached cluster, by name.
+    #: The pid and the creation time of each process of a detached cluster, by name.
     processes: dict[str, tuple[int, float]] = field(default_factory=dict)
     coordinators: dict[int, int] = field(default_factory=dict)
 
     @classmethod
     def load(cls, directory: Path) -> Self | None:
-        """Read cluster.json; None where there is none. ClusterError where it is not what `save` wrote."""
+        """Read cluster.json. Returns None if there is none. Raises ClusterError if `save` did not write
+        it."""
         path = directory / "cluster.json"
         try:
             content = json.loads(path.read_bytes())
@@ -65,7 +67,8 @@ class ClusterLayout:
     def of(
         cls, directory: Path, brokers: int, controllers: int, first: FirstPorts, coordinators: int = 0
     ) -> Self:
-        """The layout of the directory, with as many processes of each kind as asked; old ports are kept."""
+        """The layout of the directory with these numbers of processes of each kind. Ports of an earlier
+        layout are kept, others are chosen. Raises ClusterError."""
         old = cls.load(directory)
         layout = (
             cls(directory, old.zookeeper_port, {}, {}, old.processes) if old else cls(directory, 0, {}, {})
@@ -84,7 +87,7 @@ class ClusterLayout:
 
     @property
     def ports(self) -> list[int]:
-        """All ports in use by this cluster."""
+        """All ports of this cluster."""
         return [
             self.zookeeper_port,
             *self.brokers.values(),
@@ -94,7 +97,7 @@ class ClusterLayout:
 
     @property
     def names(self) -> list[str]:
-        """The processes, ZooKeeper first."""
+        """The names of the processes, ZooKeeper first."""
         return [
             ZOOKEEPER,
             *(f"controller-{number}" for number in self.controllers),
@@ -103,7 +106,7 @@ class ClusterLayout:
         ]
 
     def port_of(self, name: str) -> int:
-        """The port of a process; ClusterError for a name that is none."""
+        """The port of a process. Raises ClusterError if there is no process with this name."""
         kind, _, number = name.partition("-")
         ports = self._ports_of(kind)
         if name == ZOOKEEPER:
@@ -112,8 +115,8 @@ class ClusterLayout:
             raise ClusterError(f"there is no process {name!r}; there are {', '.join(self.names)}")
         return ports[int(number)]
 
-    def give_up_taken_ports(self, stopped: list[str]) -> None:
-        """Choose other ports for processes that do not run, and whose ports somebody else has taken."""
+    def replace_taken_ports(self, stopped: list[str]) -> None:
+        """Choose new ports for the stopped processes whose ports another program has taken."""
         for name in stopped:
             if is_free(self.port_of(name)):
                 continue
@@ -129,7 +132,7 @@ class ClusterLayout:
         return ports.get(kind, {})
 
     def save(self) -> None:
-        """Write cluster.json: all of it, or what was there before."""
+        """Write cluster.json atomically: after a crash it has the old or the new content."""
         content = {
             "version": _VERSION,
             "zookeeper_port": self.zookeeper_port,

@@ -1,7 +1,7 @@
-"""Fixtures for tests against a real cluster. pytest finds them by itself once `hightide[local]` is installed.
+"""Fixtures for tests against a real cluster. pytest finds them by itself if `hightide[local]` is installed.
 
-The shared cluster is started by the first test that asks for it, and mended after each test that mistreated
-it: links that are cut are healed, processes that were paused go on, those that were killed are started again.
+The first test that uses the shared cluster starts it. After each test its faults are undone: cut links are
+healed, paused processes resume, killed ones start again.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ if TYPE_CHECKING:
 #: Takes the options of LocalCluster, and returns it running and ready.
 ClusterFactory: TypeAlias = "Callable[..., LocalCluster]"
 
-# Every run of pytest on a machine with this package imports this module: nothing that is slow above.
+# Every run of pytest on a machine with this package imports this module, so it imports nothing slow at its
+# top.
 _SHARED = pytest.StashKey["LocalCluster"]()
 _BEGAN = pytest.StashKey[failure_report.Moment]()
 _SIZES = {"brokers": 3, "controllers": 2, "coordinators": 1}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The size of the shared cluster, in the ini file."""
+    """Declare the settings of the ini file: the size of the shared cluster."""
     for kind, count in _SIZES.items():
         sentence = f"how many {kind} the shared cluster has"
         parser.addini(f"hightide_{kind}", sentence, "string", str(count))
@@ -38,13 +39,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def hightide_cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LocalCluster]:
-    """A cluster for all tests of the session: 3 brokers, 2 controllers and a coordinator unless the ini file
-    says otherwise. A test may kill, pause, restart and partition it; it is whole again for the next one."""
+    """The cluster for all tests of the session: 3 brokers, 2 controllers and a coordinator unless the ini
+    file says otherwise. A test may kill, pause, restart and partition its processes. The next test finds it
+    restored."""
     from hightide_local.cluster import LocalCluster
 
     config = request.config
     with ExitStack() as stack:
-        with _told_in_one_line():
+        with _start_failure_in_one_line():
             cluster = stack.enter_context(
                 LocalCluster(
                     tmp_path_factory.mktemp("hightide"),
@@ -61,16 +63,16 @@ def hightide_cluster(
 
 @pytest.fixture
 def hightide_cluster_factory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterFactory]:
-    """Makes clusters that belong to one test, which may do to them what it likes; stopped after it."""
+    """A function that starts a cluster for this test alone, which is stopped after the test."""
     from hightide_local.cluster import LocalCluster
 
     clusters: list[LocalCluster] = []
 
     def start(**options: Any) -> LocalCluster:
         directory = options.pop("directory", None) or tmp_path_factory.mktemp("hightide")
-        with _told_in_one_line():
+        with _start_failure_in_one_line():
             cluster = LocalCluster(directory, **options)
-            cluster.start()  # Where it fails, it leaves nothing behind to be stopped.
+            cluster.start()  # A failed start leaves no process to stop.
         clusters.append(cluster)
         return cluster
 
@@ -93,13 +95,13 @@ def hightide_topic(hightide_cluster: LocalCluster) -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Before a test and its fixtures: remember how far the logs are."""
+    """Before a test and its fixtures, remember the sizes of the logs."""
     item.stash[_BEGAN] = failure_report.now()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
-    """After a test and its own fixtures: mend the shared cluster, where there is one."""
+    """After a test and its own fixtures, restore the shared cluster, if there is one."""
     try:
         return (yield)
     finally:
@@ -110,8 +112,8 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show with a test that failed what the processes warned of since it began, of all clusters that it may
-    have used; and where the logs of the shared one are."""
+    """Add to the report of a failed test the warnings and failovers of all clusters since the test began, and
+    the paths of the shared cluster's logs."""
     report = yield
     if not report.failed:
         return report
@@ -129,16 +131,16 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
 
 @contextmanager
-def _told_in_one_line() -> Generator[None]:
-    """What keeps a cluster from starting is told to who runs the tests, as one line: a traceback through this
-    package helps nobody, and pytest would print the environment with it."""
+def _start_failure_in_one_line() -> Generator[None]:
+    """Turn a ClusterError at the start of a cluster into a failure of one line. A traceback would be of no
+    use, and pytest would print the environment with it."""
     from hightide_local.errors import ClusterError
 
     try:
         yield
     except ClusterError as error:
-        told = pytest.fail.Exception(f"the cluster of the tests cannot be started: {error}", pytrace=False)
-        raise told from None
+        message = f"the cluster of the tests cannot be started: {error}"
+        raise pytest.fail.Exception(message, pytrace=False) from None
 
 
 def _count(config: pytest.Config, name: str) -> int:

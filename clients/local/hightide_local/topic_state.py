@@ -1,4 +1,4 @@
-"""Who leads and who is in sync, as the active controller of a cluster says."""
+"""Asks the active controller for the leaders and ISRs of a topic, and waits for them."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -13,7 +13,7 @@ _POLL_S: Final = 0.02
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """One partition; `leader` is -1 where it has none."""
+    """The state of one partition. `leader` is a broker's id, or -1 if there is none."""
 
     partition: int
     leader: int
@@ -21,7 +21,7 @@ class PartitionState:
     isr: tuple[int, ...]
 
     def __str__(self) -> str:
-        """As people want to read it in an error."""
+        """The text for errors."""
         return f"{self.partition}: leader {self.leader}, ISR {list(self.isr)} of {list(self.replicas)}"
 
 
@@ -32,25 +32,25 @@ def wait_for_partitions(
     what: str,
     timeout_s: float,
 ) -> tuple[PartitionState, ...]:
-    """Ask the controllers (addresses, the one that is active answers) until the partitions of a topic are as
-    wanted, and return them. ClusterError with `what` and what they are instead.
+    """Ask until the partitions of a topic are `wanted`, and return them. `controllers` gives the addresses to
+    ask, of which only the active one answers. Raises ClusterError with `what` and the present states.
 
-    Called by `LocalCluster.wait_isr` and `LocalCluster.leader_of`.
+    `LocalCluster.wait_isr` and `LocalCluster.leader_of` call it.
     """
     deadline = time.monotonic() + timeout_s
-    told: tuple[PartitionState, ...] = ()
+    latest: tuple[PartitionState, ...] = ()
     with Questions() as questions:
         while True:
             for address in controllers():
-                heard = tuple(
+                states = tuple(
                     PartitionState(each.partition, each.leader, tuple(each.replicas), tuple(each.isr))
                     for each in questions.partitions_of(address, topic)
                 )
-                # One on standby tells nothing.
-                told = heard or told
-                if heard and wanted(heard):
-                    return heard
+                # A controller on standby gives no partitions.
+                latest = states or latest
+                if states and wanted(states):
+                    return states
             if time.monotonic() > deadline:
-                state = "; ".join(map(str, told)) or "no controller answers as the active one"
+                state = "; ".join(map(str, latest)) or "no controller answers as the active one"
                 raise ClusterError(f"{topic}: not {what} within {timeout_s:g} s; {state}")
             time.sleep(_POLL_S)

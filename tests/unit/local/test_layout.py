@@ -62,7 +62,7 @@ def test_a_port_that_somebody_took_while_a_process_was_down_is_given_up(tmp_path
         taken.bind((HOST, before[2]))
         taken.listen()
         assert not is_free(before[2])
-        layout.give_up_taken_ports(layout.names)
+        layout.replace_taken_ports(layout.names)
     assert layout.brokers[2] != before[2]
     assert (layout.brokers[1], layout.brokers[3]) == (before[1], before[3])
 

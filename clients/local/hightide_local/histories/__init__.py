@@ -1,1 +1,2 @@
-"""What clients saw of a cluster under faults, and the judgement of it: for tests and bench faults."""
+"""Histories: the observations of clients of a cluster under faults, and the check of them. For tests and
+`bench faults`."""

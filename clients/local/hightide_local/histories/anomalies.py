@@ -1,8 +1,8 @@
-"""Judging a history: each way in which a log can break its promises, by name.
+"""Checks a history for anomalies: the ways in which a log can break its promises.
 
 The names follow those of the published Kafka checkers (lost write, unseen, duplicate, inconsistent offsets,
-aborted read, poll skip, nonmonotonic poll, nonmonotonic send), without transactions. What is read must be
-complete: one pass, at least, has to go from the first offset to the end, after the last send was answered.
+aborted read, poll skip, nonmonotonic poll, nonmonotonic send), without transactions. The reads must be
+complete: at least one pass must go from the first offset to the end, after the last send was answered.
 """
 
 from collections import defaultdict
@@ -14,9 +14,9 @@ from hightide_local.histories.history import EndSeen, History, Outcome, Place, R
 
 
 class Kind(Enum):
-    """What went wrong."""
+    """The kinds of anomalies."""
 
-    LOST = "acknowledged, and other records were read behind its offset, but never this one"
+    LOST = "acknowledged, and records after its offset were read, but never this one"
     UNSEEN = "acknowledged, and no pass came as far as its offset"
     DUPLICATED = "one value at two places"
     REORDERED = "read in another order than it was sent by its producer under its key"
@@ -35,7 +35,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Anomaly:
-    """One finding, with the facts as a sentence."""
+    """One finding. `detail` has the facts."""
 
     kind: Kind
     detail: str
@@ -45,12 +45,12 @@ class Anomaly:
 
 
 def find_anomalies(history: History) -> list[Anomaly]:
-    """Everything that is wrong with a history; an empty list where it keeps all promises."""
+    """All anomalies of a history. Empty if it keeps all promises. `judgement` and tests call it."""
     return [anomaly for check in CHECKS for anomaly in check(history)]
 
 
 def _short(value: bytes) -> str:
-    """A value in a report: its beginning distinguishes it from others."""
+    """A value for a report. Its beginning distinguishes it from others."""
     return repr(value if len(value) <= 40 else value[:40] + b"...")
 
 
@@ -85,7 +85,7 @@ def _duplicated(history: History) -> Iterator[Anomaly]:
 
 
 def _reordered(history: History) -> Iterator[Anomaly]:
-    """By first place, so that a duplicate is reported as a duplicate and not as a wrong order too."""
+    """Compares the first place of each value, so that a duplicate is not also reported as reordered."""
     first: dict[bytes, int] = {}
     for read in history.reads:
         first[read.value] = min(read.place.offset, first.get(read.value, read.place.offset))
@@ -125,7 +125,7 @@ def _contradictory(history: History) -> Iterator[Anomaly]:
 
 
 def _acknowledged_twice(history: History) -> Iterator[Anomaly]:
-    """Seen even where nothing is ever read: two leaders that both acknowledge show here first."""
+    """Needs no reads. Two leaders that both acknowledge are found here first."""
     holder: dict[Place, Send] = {}
     for send in history.acknowledged():
         if send.place is None:
@@ -162,8 +162,8 @@ def _scattered(history: History) -> Iterator[Anomaly]:
 
 
 def _passes(history: History) -> Iterator[Anomaly]:
-    """Offsets are dense here: no transaction markers, no compaction. So a pass has neither gaps nor steps
-    back."""
+    """A log has no gaps, since there are no transaction markers and no compaction. So a pass neither skips
+    offsets nor goes back."""
     last: dict[tuple[str, str, int], Read] = {}
     for read in history.reads:
         where = (read.reader, read.place.topic, read.place.partition)
@@ -176,7 +176,7 @@ def _passes(history: History) -> Iterator[Anomaly]:
 
 
 def _ends_went_back(history: History) -> Iterator[Anomaly]:
-    """In real time, over all observers: who asks after an answer came must not be told less."""
+    """Compares all observers in real time: a question after an answer must not get a lower answer."""
     for ends in _by_partition(history.ends).values():
         answers = sorted(ends, key=lambda end: end.answered_ns)
         highest: EndSeen | None = None
@@ -194,7 +194,7 @@ def _ends_went_back(history: History) -> Iterator[Anomaly]:
 
 
 def _ends_behind_acknowledged(history: History) -> Iterator[Anomaly]:
-    """Only for acks=all: acknowledged means committed, and committed means below every later high
+    """Holds only for acks=all: an acknowledged record is committed, and so below every later high
     watermark."""
     acknowledged: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
     for send in history.acknowledged():

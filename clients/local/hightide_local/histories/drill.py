@@ -1,4 +1,4 @@
-"""One topic under load while a test breaks the cluster, and the judgement afterwards."""
+"""Puts one topic under load while a test injects faults, and checks the promises afterwards."""
 
 from collections.abc import Collection, Mapping
 from types import TracebackType
@@ -14,7 +14,8 @@ from hightide_local.histories.load import EndWatch, Load, Tail, read_everything
 from hightide_local.histories.replica_logs import differences, partition_directory
 from hightide_local.histories.waiting import wait_until
 
-#: How long anything may take to heal: a session's expiry, a process's start on a busy machine, and then some.
+#: The time within which a cluster must recover: a session timeout, the start of a process on a busy machine,
+#: and a reserve.
 HEALED_S = 60.0
 
 
@@ -22,9 +23,9 @@ class Drill:
     """A topic of three partitions on all brokers, all led by the first of `replicas`;
     min.insync.replicas=2.
 
-    A with-block around the faults. When it ends, the load stops, and everything promised is checked: each
-    record acknowledged is there, once, in order, no client saw an error, ISR is AR again, replicas are
-    byte-identical.
+    Use it as a with-block around the faults. At its end the load stops, and all promises are checked: each
+    acknowledged record is there, once and in order, no client saw an error, the ISR has all replicas again,
+    and the replicas are byte-identical. Raises ViolationError.
     """
 
     def __init__(
@@ -38,8 +39,8 @@ class Drill:
         configs: Mapping[str, str] | None = None,
         allowed: frozenset[Kind] = frozenset(),
     ) -> None:
-        """`allowed` are kinds of anomalies that the fault brings by design; the test says why. `configs` are
-        settings of the topic beside those that every drill has."""
+        """`allowed` are kinds of anomalies that the fault causes by design; the test gives the reason.
+        `configs` are further settings of the topic."""
         self._allowed = allowed
         self.cluster, self.topic = cluster, topic
         self.history = History()
@@ -52,11 +53,11 @@ class Drill:
         self._delivery_timeout_ms = delivery_timeout_ms
 
     def describe(self) -> tuple[PartitionDescription, ...]:
-        """The partitions as the controller sees them."""
+        """The partitions, from the active controller."""
         return self.admin.describe_topics([self.topic])[0].partitions
 
     def leader(self, partition: int = 0) -> int:
-        """The leader; waits until there is one."""
+        """The broker id of the leader. Waits until there is one."""
         return (
             wait_until(
                 f"a leader of {self.topic}-{partition}", lambda: self.describe()[partition].leader, HEALED_S
@@ -81,25 +82,25 @@ class Drill:
         )
 
     def wait_for_progress(self, records: int = 40, timeout_s: float = HEALED_S) -> None:
-        """Wait until every partition acknowledges so many more records. Those of before a fault are then
-        replicated and read, and not just begun."""
+        """Wait until every partition has acknowledged this many more records. So before a fault there are
+        replicated records, and not only some under way."""
         self.load.wait_for_acknowledged(records, range(len(self.partitions)), timeout_s)
 
     def kill(self, broker_id: int) -> None:
-        """SIGKILL."""
+        """Send SIGKILL to a broker."""
         self.cluster.kill(f"broker-{broker_id}")
 
     def restart(self, broker_id: int) -> None:
-        """Start a broker again; returns at once."""
+        """Start a broker again, without waiting until it is ready."""
         self.cluster.restart(f"broker-{broker_id}", wait=False)
 
     def drop(self) -> None:
-        """Delete the topic, after it was judged."""
+        """Delete the topic. Called after the check."""
         with Admin(self.cluster.bootstrap) as admin:
             admin.delete_topic(self.topic)
 
     def note_aside(self, value: bytes) -> None:
-        """A record that was sent beside the load under the key b"key", and that may be there or not."""
+        """Note a record that the test itself sent with the key b"key", and that may be in the log or not."""
         unknown = Send("aside", len(self.history.sends), b"key", value, Outcome.UNKNOWN, None, 0)
         self._asides.append(unknown)
 
@@ -138,8 +139,8 @@ class Drill:
         self.admin.close()
 
     def judge(self) -> None:
-        """Check that everything acknowledged is there, once, in order, that no client saw an error, and that
-        all replicas hold the same bytes. Raises ViolationError."""
+        """Check that each acknowledged record is there, once and in order, that no client saw an error, and
+        that all replicas have the same bytes. Raises ViolationError."""
         judge_clients(self.history, [*self.load.errors, *self._tail.errors, *self._watch.errors])
         self.history.sends += self._asides
         self.wait_for_isr(3)
@@ -149,7 +150,7 @@ class Drill:
 
 
 def high_watermarks(cluster: LocalCluster, topic: str) -> dict[int, int]:
-    """The high watermark of each partition, asked of the leaders."""
+    """The high watermark of each partition, from the leaders."""
     with Consumer(cluster.bootstrap) as consumer:
         return {
             partition.partition: offset
@@ -158,8 +159,8 @@ def high_watermarks(cluster: LocalCluster, topic: str) -> dict[int, int]:
 
 
 def replica_differences(cluster: LocalCluster, topic: str, ends: dict[int, int] | None = None) -> list[str]:
-    """How the replicas of a topic differ on disk below the high watermark; `ends` where nobody is left to
-    ask."""
+    """The differences between the replicas of a topic on disk, below the high watermarks. `ends` gives these
+    if no leader can be asked."""
     with Admin(cluster.bootstrap) as admin:
         (described,) = admin.describe_topics([topic])
     holders = {each.partition: each.replicas for each in described.partitions}
@@ -172,8 +173,8 @@ def differences_of(
     ends: dict[int, int],
     holders: Mapping[int, Collection[int]] | None = None,
 ) -> list[str]:
-    """The same, of the files alone: for when the cluster is stopped. `holders`: the brokers that hold each
-    partition; None: all of them."""
+    """The same from the files alone, for a cluster that is stopped. `holders` are the brokers with a replica
+    of each partition; None means all brokers."""
     return [
         found
         for partition, end in sorted(ends.items())

@@ -1,4 +1,4 @@
-"""Processes of a cluster that are killed, stopped, stood still and cut off in an order drawn from a seed."""
+"""Injects random faults into the processes and links of a cluster, in an order that follows from a seed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _READY_S = 40.0
 
 
 class Faults:
-    """What is broken at present, and how it is mended."""
+    """The faults of the moment, and the way to undo each."""
 
     def __init__(
         self,
@@ -22,8 +22,8 @@ class Faults:
         *,
         links: bool = False,
     ) -> None:
-        """`kinds` are how the names of those begin that may be struck; `links`: also cut what connects them,
-        which the cluster must be made for."""
+        """`kinds` are prefixes of the names of processes that may get a fault. With `links`, links are cut,
+        too, for which the cluster must be partitionable."""
         self._cluster = cluster
         self._chance = chance
         self._kinds = tuple(kinds)
@@ -31,27 +31,28 @@ class Faults:
         self._mends: list[tuple[str, Callable[[str], object]]] = []
 
     def strike(self, counts: Sequence[int] = (1, 1, 1, 2, 2, 3)) -> list[str]:
-        """Do something to one to three processes; returns what, for the log."""
+        """Inject a fault into one to three processes, or cut a link. Return their descriptions, for the
+        log."""
         done = []
         running = [name for name in sorted(self._cluster.running()) if name.startswith(self._kinds)]
         if self._links and self._chance.random() < 0.5:
             return [self._cut(running)]
         for name in self._chance.sample(running, min(len(running), self._chance.choice(counts))):
-            # ZooKeeper's JVM is not asked to stop in order: a kill is the harder case of it.
-            deeds = ("kill", "pause") if name == "zookeeper" else ("kill", "kill", "pause", "terminate")
-            deed = self._chance.choice(deeds)
+            # ZooKeeper gets no SIGTERM, since SIGKILL is the harder case.
+            actions = ("kill", "pause") if name == "zookeeper" else ("kill", "kill", "pause", "terminate")
+            action = self._chance.choice(actions)
             try:
-                getattr(self._cluster, deed)(name)
+                getattr(self._cluster, action)(name)
             except ClusterError as error:
-                # It waits for one that is paused at the same time.
+                # It did not end on SIGTERM, because it waits for a process that is paused.
                 done.append(f"{name} has to be killed: {error.args[0].splitlines()[0]}")
                 self._cluster.kill(name)
-            self._mends.append((name, self._cluster.resume if deed == "pause" else self._restart))
-            done.append(f"{deed} {name}")
+            self._mends.append((name, self._cluster.resume if action == "pause" else self._restart))
+            done.append(f"{action} {name}")
         return done
 
     def mend(self) -> None:
-        """Undo all of it, in another order."""
+        """Undo all faults, in a random order."""
         if self._links:
             self._cluster.heal()
         self._chance.shuffle(self._mends)
@@ -60,7 +61,7 @@ class Faults:
         self._mends.clear()
 
     def _cut(self, running: Sequence[str]) -> str:
-        """Cut off one from all others, or two from each other, both ways or one way."""
+        """Cut one process off from all others, or two from each other, in both directions or in one."""
         name = self._chance.choice(running)
         other = self._chance.choice([each for each in sorted(self._cluster.running()) if each != name])
         one_way = self._chance.random() < 0.3
@@ -75,9 +76,9 @@ class Faults:
         self._cluster.restart(name, wait=False)
 
 
-def start_what_gave_up(cluster: LocalCluster, say: Callable[[str], None]) -> None:
-    """A service that loses ZooKeeper while it starts ends, and asks whoever runs it to start it again; `say`
-    is told of each."""
+def restart_ended(cluster: LocalCluster, say: Callable[[str], None]) -> None:
+    """Start the processes again that have ended by themselves: a service that loses ZooKeeper while it starts
+    ends, and expects its supervisor to start it again. `say` gets a line for each."""
     for _ in range(5):
         for name in sorted(set(cluster.names) - cluster.running().keys()):
             say(f"{name} is started again: {cluster.log_tail(name, 1).strip()}")

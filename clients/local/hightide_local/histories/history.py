@@ -1,7 +1,7 @@
-"""What clients saw of a cluster: every send and its outcome, every record read, every offset answered.
+"""The observations of clients: every send with its outcome, every record read, every high watermark.
 
-A history is only data; `anomalies` judges it. Times are nanoseconds of one monotonic clock, so that "this
-answer came before that question was asked" can be told across threads.
+A history is only data, which `anomalies` checks. Times are nanoseconds of one monotonic clock, so that
+answers and questions of different threads can be ordered.
 """
 
 from collections.abc import Iterable
@@ -13,15 +13,15 @@ class Outcome(Enum):
     """The outcome of one record for a client."""
 
     ACKNOWLEDGED = "acknowledged"
-    # The cluster or the client said for certain that the record was not appended.
+    # The error says for certain that the record was not appended.
     REFUSED = "refused"
-    # It may have been appended or not: a timeout, a connection lost, or no answer by the end.
+    # It may have been appended or not, after a timeout, a lost connection, or no answer.
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One offset of one partition."""
+    """An offset in a partition."""
 
     topic: str
     partition: int
@@ -33,9 +33,8 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """One record as a producer sent it. `number` is its turn among all sends of that producer, and `value`
-    is unique in the history. `place` is what the acknowledgement said; None without one, or without an
-    offset."""
+    """One record that a producer sent. `number` counts the sends of that producer, and `value` is unique in
+    the history. `place` is that of the acknowledgement; None without one, or if it has no offset (acks=0)."""
 
     producer: str
     number: int
@@ -48,7 +47,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """One record as a reader got it. `reader` names one pass over the log, from one position onwards."""
+    """One record that was read. `reader` names one pass over the log, from one position onwards."""
 
     reader: str
     place: Place
@@ -58,7 +57,7 @@ class Read:
 
 @dataclass(frozen=True, slots=True)
 class EndSeen:
-    """One answer to "what is the latest offset", the high watermark. `place.offset` is the answer."""
+    """One answer to a question for the high watermark, which is `place.offset`."""
 
     observer: str
     place: Place
@@ -68,16 +67,16 @@ class EndSeen:
 
 @dataclass(slots=True)
 class History:
-    """Everything seen of one topic or more, in the order in which it was written down."""
+    """All observations of one or more topics, in the order in which they were noted."""
 
     sends: list[Send] = field(default_factory=list)
     reads: list[Read] = field(default_factory=list)
     ends: list[EndSeen] = field(default_factory=list)
 
     def acknowledged(self) -> Iterable[Send]:
-        """The sends that the cluster has promised to keep."""
+        """The sends that were acknowledged."""
         return (send for send in self.sends if send.outcome is Outcome.ACKNOWLEDGED)
 
     def count(self, outcome: Outcome) -> int:
-        """How many sends ended this way."""
+        """The number of sends with this outcome."""
         return sum(send.outcome is outcome for send in self.sends)

@@ -1,4 +1,5 @@
-"""The judgement of a history: what `anomalies` finds, and that there was something to find it in."""
+"""Checks the observations of a drill: anomalies, errors of clients, and that there are observations at
+all."""
 
 from collections.abc import Collection, Iterable
 
@@ -8,8 +9,8 @@ from hightide_local.histories.violation import ViolationError, require
 
 
 def judge_clients(history: History, errors: Iterable[object]) -> None:
-    """Clients saw no error, each record that was sent was acknowledged, and somebody looked. Called when the
-    load has ended. Raises ViolationError."""
+    """Check that clients saw no error, that each record was acknowledged, and that there are sends, reads and
+    high watermarks. `Drill` calls it when the load has ended. Raises ViolationError."""
     seen = tuple(errors)
     require(not seen, "no client sees an error", seen)
     readers = {read.reader for read in history.reads}
@@ -21,13 +22,13 @@ def judge_clients(history: History, errors: Iterable[object]) -> None:
 
 
 def judge_records(history: History, allowed: Collection[Kind] = ()) -> None:
-    """Everything acknowledged is there, once, in order, under its offset. `allowed` kinds of anomalies are
-    passed over. Called when all has been read once more. Raises ViolationError."""
+    """Check that each acknowledged record is there, once, in order and under its offset. Anomalies of the
+    `allowed` kinds are ignored. `Drill` calls it when the topic was read once more. Raises ViolationError."""
     found = [each for each in find_anomalies(history) if each.kind not in allowed]
     require(not found, f"a log keeps its promises; {len(found)} anomalies", found)
 
 
 def judge_replicas(differences: Iterable[str]) -> None:
-    """All replicas hold the same. `differences` are those that were found. Raises ViolationError."""
+    """Check that there are no `differences` between replicas. Raises ViolationError."""
     if seen := tuple(differences):
         raise ViolationError("all replicas hold the same bytes", seen)

@@ -1,4 +1,4 @@
-"""Clients that go on working while a test breaks things, and write down everything they see."""
+"""Clients that work while a test injects faults, and note their observations in a history."""
 
 import threading
 import time
@@ -26,11 +26,11 @@ _VALUE_PADDING = b"." * 150
 
 
 class Load:
-    """One idempotent producer that sends unique records without pause, at most so many at a time.
+    """One producer that sends unique records, with at most _WINDOW of them under way.
 
-    A with-block; it ends when every record is acknowledged or failed. `errors` are the failures that the
-    application would have seen. The rate is bounded, some 600 records/s in bursts, so that the load is not
-    the fault: drills look for orders of events, and 2,000 took nearly twice the CPU for no more of them.
+    Use it as a with-block, which ends when each record is acknowledged or has failed. `errors` are the
+    failures that the application would have seen. The rate is about 600 records/s in bursts. A rate of 2,000
+    took nearly twice the processor time, and found no more orders of events.
     """
 
     def __init__(
@@ -63,7 +63,8 @@ class Load:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def wait_for_acknowledged(self, more: int, partitions: Iterable[int], timeout_s: float) -> None:
-        """Wait until so many more records than now are acknowledged in each of these partitions."""
+        """Wait until `more` records than now are acknowledged in each of these partitions. Raises
+        NotInTimeError."""
         with self._changed:
             goals = {partition: self._acknowledged[partition] + more for partition in partitions}
             reached = self._changed.wait_for(
@@ -78,7 +79,7 @@ class Load:
             )
 
     def stop(self) -> None:
-        """Send no more, and wait until all that was sent is acknowledged or failed."""
+        """Stop sending, and wait until each record is acknowledged or has failed."""
         self._stopped.set()
         self._thread.join(90)
         require(not self._thread.is_alive(), "the producer blocks in send()")
@@ -146,12 +147,12 @@ class Load:
         if error is None:
             self.stop()
         else:
-            # The test failed already: its error is the news, not what is undelivered because of it.
+            # The test has failed. Errors of undelivered records must not hide its own error.
             self._stopped.set()
 
 
 def outcome_of(error: HightideError | None) -> Outcome:
-    """What an application knows of a record by the way its delivery ended."""
+    """The outcome of a record for an application, from the error of its delivery, or None."""
     if error is None:
         return Outcome.ACKNOWLEDGED
     if isinstance(error, NotEnoughReplicasError | RecordTooLargeError):
@@ -162,7 +163,8 @@ def outcome_of(error: HightideError | None) -> Outcome:
 
 
 class EndWatch:
-    """Asks for the high watermark of some partitions over and over, and writes down each answer."""
+    """Asks for the high watermarks of some partitions again and again, and notes the answers. A with-block
+    runs it."""
 
     def __init__(self, bootstrap: str, partitions: Iterable[TopicPartition], history: History) -> None:
         self._partitions = list(partitions)
@@ -199,7 +201,7 @@ class EndWatch:
 
 
 class Tail:
-    """Reads a topic from its beginning on while everything else goes on, and writes down each record."""
+    """Reads a topic from its beginning during the load, and notes the records. A with-block runs it."""
 
     def __init__(self, bootstrap: str, topic: str, history: History) -> None:
         self._consumer = Consumer(bootstrap, topics=topic, request_timeout_ms=2_000, fetch_max_wait_ms=100)
@@ -231,13 +233,13 @@ class Tail:
 
 
 def read_as(record: Record, reader: str) -> Read:
-    """A record as the history keeps it."""
+    """A record as an observation of this reader."""
     place = Place(record.topic, record.partition, record.offset)
     return Read(reader, place, record.key or b"", record.value or b"")
 
 
 def read_everything(bootstrap: str, topic: str, history: History, *, reader: str) -> None:
-    """One pass over all partitions of a topic, from the first offset to the end as it is now."""
+    """Read all partitions of a topic once, from the first offset to the present end, and note the records."""
     with Consumer(bootstrap, topics=topic) as consumer:
         for record in consumer.read_to_end():
             history.reads.append(read_as(record, reader))

@@ -1,7 +1,7 @@
-"""Comparing the logs of all replicas of a partition, byte by byte, as they lie on disk.
+"""Compares the logs of all replicas of a partition on disk, byte by byte.
 
-It reads the segments by itself, not through the broker's storage: what a broker gets wrong when it writes
-must not be hidden by the same mistake when it reads.
+It reads the segments itself and not through the broker's storage, so that a mistake in the broker's writes is
+not hidden by the same mistake in its reads.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,8 +15,8 @@ from hightide_local.histories.violation import require
 
 @dataclass(frozen=True, slots=True)
 class StoredBatch:
-    """One batch with all its bytes: base offset and leader epoch as the leader stamped them, header and
-    body."""
+    """One batch on disk. `content` has all its bytes, with the base offset and the leader epoch that the
+    leader set."""
 
     base_offset: int
     next_offset: int
@@ -30,7 +30,8 @@ class StoredBatch:
 
 
 def partition_directory(data_directories: Sequence[Path], topic_id: bytes, partition: int) -> Path:
-    """Where a broker keeps one partition: in one of its directories."""
+    """The directory of a partition, in one of a broker's data directories. Raises ViolationError if it is in
+    several."""
     places = [path / f"{topic_id.hex()}-{partition}" for path in data_directories]
     found = [place for place in places if place.exists()]
     require(len(found) <= 1, "a partition is in one directory", found)
@@ -38,9 +39,8 @@ def partition_directory(data_directories: Sequence[Path], topic_id: bytes, parti
 
 
 def stored_batches(directory: Path, high_watermark: int) -> Iterator[StoredBatch]:
-    """The batches of one replica below the high watermark, in order, each with a good CRC. Raises
-    BatchError at the first that is not whole. Whatever stands behind them may be torn.
-    """
+    """The batches of one replica below the high watermark, in order, each with a valid CRC. Raises BatchError
+    at the first batch that is not complete. Bytes after the high watermark are not read."""
     reached = 0
     for segment in sorted(directory.glob("*.log")):
         content = memoryview(segment.read_bytes())
@@ -59,7 +59,7 @@ def stored_batches(directory: Path, high_watermark: int) -> Iterator[StoredBatch
 
 
 def read_below(directory: Path, high_watermark: int) -> tuple[list[StoredBatch], list[str]]:
-    """The batches of one replica below the high watermark, and what is wrong with them by themselves."""
+    """The batches of one replica below the high watermark, and the faults of this replica alone."""
     batches: list[StoredBatch] = []
     faults: list[str] = []
     try:
@@ -80,11 +80,11 @@ def read_below(directory: Path, high_watermark: int) -> tuple[list[StoredBatch],
 
 
 def differences(replicas: Mapping[int, Path], high_watermark: int) -> list[str]:
-    """How the replicas of one partition differ below the high watermark; empty where they are
-    byte-identical.
+    """The differences between the replicas of one partition below the high watermark, and their faults. Empty
+    if they are byte-identical.
 
-    `replicas` is the partition's directory on each broker. What retention has deleted on some of them is
-    not compared.
+    `replicas` are the partition's directories by broker. Offsets that retention has deleted on one of them
+    are not compared.
     """
     if high_watermark == 0:
         return []

@@ -1,7 +1,6 @@
-"""What a judge raises: a promise that does not hold.
+"""The errors of checks: a promise that does not hold.
 
-An error of its own and no `assert`: those vanish under `python -O`, and a judge that is silent then finds
-every cluster innocent.
+Checks raise errors instead of `assert`, which `python -O` removes, so that every check would pass.
 """
 
 from collections.abc import Iterable
@@ -9,30 +8,29 @@ from typing import Final
 
 __all__ = ["NotInTimeError", "ViolationError", "require"]
 
-TOLD_MOST: Final = 10
+SHOWN_MAX: Final = 10
 
 
 class ViolationError(Exception):
-    """Something that was promised is not so. Raised by all judges; `hightide bench faults` ends with the
-    first.
+    """A promise does not hold. All checks raise it, and `hightide bench faults` ends with the first one.
 
-    `promise` is what does not hold, `seen` what was seen instead, the first few of which the message tells.
+    `promise` is the promise, `seen` the observations against it. The message has the first SHOWN_MAX of them.
     """
 
     def __init__(self, promise: str, seen: Iterable[object] = ()) -> None:
         self.promise = promise
         self.seen = tuple(seen)
-        lines = [promise, *map(str, self.seen[:TOLD_MOST])]
-        if len(self.seen) > TOLD_MOST:
-            lines.append(f"… and {len(self.seen) - TOLD_MOST} more")
+        lines = [promise, *map(str, self.seen[:SHOWN_MAX])]
+        if len(self.seen) > SHOWN_MAX:
+            lines.append(f"… and {len(self.seen) - SHOWN_MAX} more")
         super().__init__("\n".join(lines))
 
 
 class NotInTimeError(ViolationError):
-    """Something did not become so within the time that it may take. Raised by `waiting`."""
+    """A condition did not become true within its timeout. `waiting` raises it."""
 
 
 def require(holds: object, promise: str, seen: Iterable[object] = ()) -> None:
-    """Raise ViolationError unless it holds."""
+    """Raise ViolationError unless the promise holds."""
     if not holds:
         raise ViolationError(promise, seen)

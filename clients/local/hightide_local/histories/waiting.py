@@ -1,4 +1,4 @@
-"""Waiting for a condition with a bound: the one place where tests let time pass."""
+"""Waits for a condition with a timeout. Tests wait only here."""
 
 import asyncio
 import threading
@@ -14,15 +14,15 @@ _POLL_S = 0.02
 
 
 def wait_until(
-    what: str, condition: Callable[[], T], timeout_s: float, is_so: Callable[[T], object] = bool
+    what: str, condition: Callable[[], T], timeout_s: float, is_met: Callable[[T], object] = bool
 ) -> T:
-    """Ask until the answer is true, or what `is_so` wants, and give it. Raises NotInTimeError, which says
-    `what` and the last answer, if it never is."""
+    """Call `condition` until its result is true, or until `is_met` accepts it, and return the result. Raises
+    NotInTimeError with `what` and the last result."""
     deadline = time.monotonic() + timeout_s
     pause = threading.Event()
     while True:
         answer = condition()
-        if is_so(answer):
+        if is_met(answer):
             return answer
         _check_in_time(what, answer, deadline, timeout_s)
         pause.wait(_POLL_S)
@@ -34,7 +34,7 @@ def _check_in_time(what: str, answer: object, deadline: float, timeout_s: float)
 
 
 async def aio_wait_until(what: str, condition: Callable[[], Awaitable[T]], timeout_s: float) -> T:
-    """`wait_until` on an event loop, for a condition that has to be awaited."""
+    """Do the same as `wait_until` on an event loop, for a condition that is awaited."""
     deadline = time.monotonic() + timeout_s
     pause = asyncio.Event()
     while True:

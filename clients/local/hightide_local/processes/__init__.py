@@ -1,1 +1,1 @@
-"""The processes of a local cluster: started, watched, paused, cut off from each other, ended."""
+"""The processes of a local cluster, and the network between them."""

@@ -1,9 +1,9 @@
-"""ZooKeeper's classes as the JVM has them in memory, in a file of the virtual environment.
+"""The archive of ZooKeeper's classes in the format of the JVM's memory, a file in the virtual environment.
 
-A third of the processor time in which a ZooKeeper starts goes into reading and checking the same classes. A
-JVM that is given the archive (class data sharing) maps them instead. `make setup` writes it, by
-`python -m hightide_local.processes.making_class_archive`. Without one, or with one that the JVM does not
-accept, ZooKeeper starts all the same.
+A third of the processor time of a ZooKeeper's start is spent on reading and checking classes. With the
+archive (class data sharing) the JVM maps them instead. `make setup` writes it, by `python -m
+hightide_local.processes.making_class_archive`. ZooKeeper also starts without one, or with one that the JVM
+does not accept.
 """
 
 import hashlib
@@ -13,18 +13,18 @@ from pathlib import Path
 
 
 def archive_directory() -> Path | None:
-    """Where archives lie: in the virtual environment of this Python.
+    """The directory of archives, in the virtual environment of this Python.
 
-    None where it runs in none: what belongs to the machine is not ours to write to.
+    None if it does not run in one, since the files of the machine's Python must not be changed.
     """
     return None if sys.prefix == sys.base_prefix else Path(sys.prefix, "var", "hightide")
 
 
 def archive_path(directory: Path, java: Path, class_path: str) -> Path:
-    """The archive of these classes for this JVM, whether it is there or not.
+    """The path of the archive of these classes for this JVM. The file need not exist.
 
-    The name changes with each jar and with the JVM: a JVM refuses an archive that is not its own. Raises
-    OSError where one of them is not there.
+    The name depends on each jar and on the JVM, since a JVM refuses the archive of another one. Raises
+    OSError if one of them does not exist.
     """
     real = java.resolve()
     parts = (
@@ -40,7 +40,7 @@ def archive_path(directory: Path, java: Path, class_path: str) -> Path:
 
 
 def options(directory: Path | None, java: Path, class_path: str) -> tuple[str, ...]:
-    """What a ZooKeeper's JVM is started with so that it uses the archive; nothing where there is none."""
+    """The options with which ZooKeeper's JVM uses the archive; none if there is no archive."""
     if directory is None:
         return ()
     try:

@@ -1,4 +1,4 @@
-"""A real ZooKeeper from the jars that pyspark ships, on one port, as a child process."""
+"""Runs a real ZooKeeper as a child process, from the jars of pyspark."""
 
 import os
 import signal
@@ -12,12 +12,11 @@ from typing import Self
 from hightide_local.errors import ClusterError
 from hightide_local.processes import class_archive
 from hightide_local.processes.guard import Guard
-from hightide_local.processes.java import find_java, zookeeper_class_path
+from hightide_local.processes.java import SHORT_LIVED_JVM, find_java, zookeeper_class_path
 from hightide_local.processes.managed_process import ManagedProcess
 from hightide_local.processes.ports import HOST, free_port
 
-#: A short life: the first compiler only, one thread for garbage, no shared performance data.
-JVM_FLAGS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData", "-Xms64m", "-Xmx512m")
+JVM_FLAGS = (*SHORT_LIVED_JVM, "-Xms64m", "-Xmx512m")
 _POLL_S = 0.02
 _STOP_S = 10.0
 _CONFIGURATION = """\
@@ -42,11 +41,12 @@ def zookeeper_process(
     log_path: Path | None = None,
     class_sharing: Sequence[str] | None = None,
 ) -> ManagedProcess:
-    """Write the configuration of a ZooKeeper and return its process, not started yet.
+    """Write the configuration of a ZooKeeper and return its process, which is not started yet.
 
-    The tick is short because a session timeout is at least two of them. Its log is not fsynced
-    (forceSync=no): a crash of the machine may lose the cluster's state, a crash of the process does not.
-    `class_sharing`: the JVM's options for it; None takes the archive of this environment, where there is one.
+    The tick is short because a session timeout is at least two ticks. ZooKeeper does not fsync its log
+    (forceSync=no), so a crash of the machine may lose the cluster's state, a crash of the process does not.
+    `class_sharing` are the JVM's options for a class archive; None means those for the archive of this
+    environment, if there is one. Raises ClusterError if there is no Java or no ZooKeeper.
     """
     data = directory / "data"
     data.mkdir(parents=True, exist_ok=True)
@@ -72,7 +72,7 @@ def zookeeper_process(
 
 
 def answers(port: int) -> bool:
-    """Whether a ZooKeeper serves on the port: it says so when asked `srvr`."""
+    """Whether a ZooKeeper serves on the port, by its answer to the command `srvr`."""
     try:
         with socket.create_connection((HOST, port), timeout=1.0) as connection:
             connection.sendall(b"srvr")
@@ -85,7 +85,8 @@ def answers(port: int) -> bool:
 
 
 def wait_until_answers(process: ManagedProcess, port: int, timeout_s: float) -> None:
-    """Wait until ZooKeeper serves; ClusterError with the end of its log where it does not."""
+    """Wait until ZooKeeper serves. Raises ClusterError with the end of its log if it ends, or takes too
+    long."""
     deadline = time.monotonic() + timeout_s
     while not answers(port):
         if not process.is_running():
@@ -102,7 +103,7 @@ def wait_until_answers(process: ManagedProcess, port: int, timeout_s: float) -> 
 
 
 class EmbeddedZooKeeper:
-    """One ZooKeeper server on 127.0.0.1. Use it as a with-block, or start and stop it."""
+    """One ZooKeeper server on 127.0.0.1. Use it as a with-block, or call `start` and `stop`."""
 
     def __init__(
         self,
@@ -112,7 +113,8 @@ class EmbeddedZooKeeper:
         tick_time_ms: int = 500,
         class_sharing: Sequence[str] | None = None,
     ) -> None:
-        """`port` None takes a free one, and keeps it over restarts. `class_sharing`: `zookeeper_process`."""
+        """If `port` is None, a free one is chosen, which stays over restarts. For the other arguments see
+        `zookeeper_process`."""
         self._port = port or free_port()
         self._process = zookeeper_process(
             directory, self._port, tick_time_ms=tick_time_ms, class_sharing=class_sharing
@@ -125,7 +127,7 @@ class EmbeddedZooKeeper:
         return f"{HOST}:{self._port}"
 
     def start(self, timeout_s: float = 60.0) -> None:
-        """Start it and wait until it answers; ClusterError with the end of its log where it does not."""
+        """Start it, and wait until it serves. Raises ClusterError with the end of its log if it does not."""
         if self._guard is None:
             self._guard = Guard()
         try:
@@ -136,7 +138,7 @@ class EmbeddedZooKeeper:
             raise
 
     def stop(self) -> None:
-        """SIGTERM, and wait."""
+        """Send SIGTERM, and wait until it has ended; send SIGKILL if it does not end in time."""
         if not self._process.terminate(_STOP_S):
             self._process.kill()
         if self._guard is not None:
@@ -144,24 +146,25 @@ class EmbeddedZooKeeper:
             self._guard = None
 
     def kill(self) -> None:
-        """SIGKILL, and wait. `start` brings it back with its data, on the same port."""
+        """Send SIGKILL, and wait until it has ended. `start` starts it again with its data, on the same
+        port."""
         self._process.kill()
 
     def pause(self) -> None:
-        """SIGSTOP: it holds its connections and answers nothing."""
+        """Send SIGSTOP: it keeps its connections and answers nothing."""
         self._process.send(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT after `pause`."""
         self._process.send(signal.SIGCONT)
 
     def __enter__(self) -> Self:
-        """Start."""
+        """Start it, and wait until it serves."""
         self.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop."""
+        """Stop it."""
         self.stop()

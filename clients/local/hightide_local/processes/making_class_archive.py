@@ -1,4 +1,5 @@
-"""Writes the archive of ZooKeeper's classes (`class_archive`); run by `make setup`, which goes on without."""
+"""Writes the archive of ZooKeeper's classes (`class_archive`). `make setup` runs it, and ignores its
+failure."""
 
 import contextlib
 import subprocess
@@ -15,11 +16,11 @@ _CHECK_TIMEOUT_S: Final = 30.0
 
 
 def make_archive(directory: Path, java: Path, class_path: str) -> Path:
-    """Write the archive where it is not there yet; its path. Those of other jars or JVMs go.
+    """Write the archive unless it exists, remove those of other jars and JVMs, and return the path.
 
-    A ZooKeeper runs for it, and its JVM writes what it has loaded when it ends. The file takes its name
-    only once a JVM has accepted it: whoever looks meanwhile finds none. Raises OSError, ClusterError where
-    ZooKeeper does not start, and subprocess.SubprocessError where this JVM writes none that it accepts.
+    It starts a ZooKeeper, whose JVM writes its loaded classes when it ends. The file gets its name only when
+    a JVM has accepted it. Raises OSError, ClusterError if ZooKeeper does not start, and
+    subprocess.SubprocessError if the JVM does not accept its own archive.
     """
     path = archive_path(directory, java, class_path)
     if path.is_file():
@@ -45,7 +46,7 @@ def make_archive(directory: Path, java: Path, class_path: str) -> Path:
 
 
 def main() -> None:
-    """Write it, or say in one line why ZooKeeper starts without."""
+    """Write the archive, or print one line with the reason why there is none."""
     directory = archive_directory()
     if directory is None:
         return

@@ -1,4 +1,4 @@
-"""One process of a cluster: started, signalled, waited for."""
+"""Starts, signals and awaits one process of a cluster."""
 
 import contextlib
 import os
@@ -16,8 +16,8 @@ from hightide_local.errors import ClusterError
 from hightide_local.processes.forking import ForkedChild, forked
 from hightide_local.processes.guard import Guard
 
-#: The child waits for one line before it becomes the program, so that the watchdog knows its pid first. Where
-#: the supervisor dies in between, `read` fails and the child just ends.
+#: The child waits for one line before it becomes the program, so that the watchdog knows its pid first. If
+#: the supervisor dies before, `read` fails and the child ends.
 _GATE = ("/bin/sh", "-c", 'read -r _ && exec "$@" </dev/null', "sh")
 _KILL_WAIT_S = 60.0
 _POLL_S = 0.02
@@ -26,10 +26,10 @@ _STOP_POLL_S = 0.001
 
 
 class ManagedProcess:
-    """A program with its log file; it can run several times, one at a time.
+    """A program with its log file. It can run several times, one after the other.
 
-    It leads its own session and process group, so that Ctrl-C reaches the supervisor alone. After `adopt`,
-    the process may be one that an earlier supervisor started (a detached cluster).
+    It leads its own session and process group, so that Ctrl-C reaches only the supervisor. After `adopt` its
+    process may be one that an earlier supervisor started, as in a detached cluster.
     """
 
     def __init__(
@@ -45,9 +45,11 @@ class ManagedProcess:
         failure_report.note_log(name, log_path)
 
     def start(self, guard: Guard | None, *, may_fork: bool = True) -> None:
-        """Start it; its output is appended to the log. `guard` None leaves it running when we end.
+        """Start the program. Its output is appended to the log. With `guard` None, it runs on when this
+        process ends.
 
-        A service may be a fork (`forking`). One that is detached is none: its command line says what it is.
+        With `may_fork` a service may be a fork (`forking`). A detached one is not, so that its command line
+        names its program.
         """
         assert not self.is_running(), f"{self.name} runs already"
         self.log_path.parent.mkdir(parents=True, exist_ok=True)
@@ -79,16 +81,17 @@ class ManagedProcess:
         )
 
     def detach(self) -> None:
-        """Let it be nobody's child in particular: it may run on when this process ends."""
+        """Give up the process as a child, so that it may run on when this process ends."""
         if self._child is not None:
             self._forget()
-            assert isinstance(self._child, subprocess.Popen), "a fork does not outlive us"
-            # Or else subprocess complains, when the object goes, of a child that still runs.
+            assert isinstance(self._child, subprocess.Popen), "a fork is never detached"
+            # Otherwise Popen would warn of a running child when it is deleted.
             self._child.returncode = 0
             self._child = None
 
     def adopt(self, pid: int, created_s: float) -> None:
-        """Take over a process that somebody else started, if it is still the same one."""
+        """Take over the process with this pid that another supervisor started, if it was created at this
+        time."""
         try:
             process = psutil.Process(pid)
             same = abs(process.create_time() - created_s) < 1.0
@@ -99,18 +102,19 @@ class ManagedProcess:
 
     @property
     def pid(self) -> int:
-        """Its pid; 0 where it does not run."""
+        """The pid; 0 if it does not run."""
         return self._process.pid if self._process is not None and self.is_running() else 0
 
     @property
     def created_s(self) -> float:
-        """When it was created; with the pid it identifies a process. 0 where it does not run."""
+        """The time of its creation, which identifies a process together with the pid; 0 if it does not
+        run."""
         if self._process is None or not self.is_running():
             return 0.0
         return float(self._process.create_time())
 
     def is_running(self) -> bool:
-        """Whether it runs (or is stopped by SIGSTOP); a dead child is reaped on the way."""
+        """Whether it runs or is stopped by SIGSTOP. A child that has ended is reaped."""
         if self._child is not None:
             if self._child.poll() is None:
                 return True
@@ -125,12 +129,12 @@ class ManagedProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """How it ended, negative for a signal; None where it runs or is not known."""
+        """The exit code, negative for a signal; None if it runs, or if the code is not known."""
         return self._child.poll() if self._child is not None else None
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal; ClusterError where it does not run. After SIGSTOP, wait until all of it stands
-        still: what is asked of it from then on is not answered."""
+        """Send a signal. After SIGSTOP, wait until all its threads have stopped, so that it answers no later
+        request. Raises ClusterError if it does not run."""
         if not self.is_running():
             raise ClusterError(f"{self.name} does not run")
         assert self._process is not None
@@ -139,24 +143,24 @@ class ManagedProcess:
         except ProcessLookupError:
             raise ClusterError(f"{self.name} does not run") from None
         deadline = time.monotonic() + _STOP_WAIT_S
-        while number == signal.SIGSTOP and not self._stands_still() and time.monotonic() < deadline:
+        while number == signal.SIGSTOP and not self._is_stopped() and time.monotonic() < deadline:
             time.sleep(_STOP_POLL_S)
 
-    def _stands_still(self) -> bool:
-        """Whether every thread is stopped; on systems that do not tell, the process as a whole."""
+    def _is_stopped(self) -> bool:
+        """Whether every thread has stopped; on systems without /proc, whether the process has."""
         assert self._process is not None
         threads = Path(f"/proc/{self._process.pid}/task")
         try:
             if not threads.is_dir():
                 return bool(self._process.status() == psutil.STATUS_STOPPED)
-            # The state stands behind the name, which is in parentheses and may hold anything.
+            # The state comes after the name, which is in parentheses and may contain any character.
             states = [(each / "stat").read_text().rpartition(") ")[2][:1] for each in threads.iterdir()]
         except (OSError, psutil.Error):
-            return False  # A thread ended meanwhile: look again.
-        return all(state in "TtZX" for state in states)  # What has ended does not go on either.
+            return False  # A thread ended meanwhile, so the caller checks again.
+        return all(state in "TtZX" for state in states)  # Z and X are threads that have ended.
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until it has ended; whether it has."""
+        """Wait until it has ended. Returns whether it has."""
         if self._child is not None:
             try:
                 self._child.wait(timeout_s)
@@ -164,7 +168,7 @@ class ManagedProcess:
                 return False
             self._forget()
             return True
-        # Not our child. Its parent may leave it as a zombie for ever, which counts as ended.
+        # It is not a child of this process. A zombie, which its parent may never reap, counts as ended.
         deadline = time.monotonic() + timeout_s
         while self.is_running():
             if time.monotonic() > deadline:
@@ -173,15 +177,16 @@ class ManagedProcess:
         return True
 
     def terminate(self, timeout_s: float) -> bool:
-        """SIGTERM, and wait; whether it ended by itself in time. It is woken first where it was stopped."""
-        # It may have ended before, or by the first signal before the second one.
+        """Send SIGTERM, resume it if it is stopped, and wait. Returns whether it ended in time."""
+        # It may have ended before either signal.
         with contextlib.suppress(ClusterError):
             self.send(signal.SIGTERM)
             self.send(signal.SIGCONT)
         return self.wait(timeout_s)
 
     def kill(self) -> None:
-        """SIGKILL it and whatever it started, and wait; nothing happens where it does not run."""
+        """Send SIGKILL to its process group, and wait. Does nothing if it does not run. Raises ClusterError
+        if it does not end."""
         if not self.is_running():
             return
         assert self._process is not None

@@ -1,6 +1,6 @@
-"""Cutting and mending the links between the processes of a cluster.
+"""Cuts and heals the links between the processes of a cluster.
 
-`hightide_local.processes.network_process` carries it out, in a process of its own.
+`hightide_local.processes.network_process` does the work, in a process of its own.
 """
 
 import json
@@ -13,17 +13,18 @@ from typing import Final
 from hightide_local.errors import ClusterError
 from hightide_local.processes.ports import free_port
 
-#: Whoever is no process of the cluster: the test itself, and all that it starts.
+#: The name of all other processes: the test itself, and those that it starts.
 CLIENTS: Final = "clients"
 _PROGRAM: Final = (sys.executable, "-m", "hightide_local.processes.network_process")
 _END_S: Final = 5.0
 
 
 class Network:
-    """The links of one cluster. `LocalCluster` owns one where it is partitionable."""
+    """The links of one cluster. A partitionable `LocalCluster` has one. Methods raise ClusterError."""
 
     def __init__(self, ports: Mapping[str, int], log_path: Path) -> None:
-        """`ports`: where each process is reached, by name; it listens itself on a port chosen here."""
+        """`ports` are the ports at which others reach each process, by name. The process itself listens on
+        another port, which is chosen here."""
         taken = list(ports.values())
         self._ports = dict(ports)
         self._targets: dict[str, int] = {}
@@ -36,7 +37,7 @@ class Network:
 
     @property
     def is_whole(self) -> bool:
-        """Whether no link is cut, and no port refuses."""
+        """Whether no link is cut and no port refuses connections."""
         return not self._cuts and not self._refusing
 
     def target_port(self, name: str) -> int:
@@ -44,12 +45,12 @@ class Network:
         return self._targets[name]
 
     def start(self) -> None:
-        """Start the process of the network; nothing happens where it runs."""
+        """Start the process of the network, unless it runs."""
         if self._process is not None:
             return
         self._log_path.parent.mkdir(parents=True, exist_ok=True)
         with self._log_path.open("ab") as log:
-            # It ends with its standard input, and so with us, however we end.
+            # It ends with its standard input, and so with this process in any case.
             self._process = subprocess.Popen(
                 _PROGRAM,
                 stdin=subprocess.PIPE,
@@ -60,25 +61,26 @@ class Network:
             )
         self._order(members={name: [port, self._targets[name]] for name, port in self._ports.items()})
 
-    def is_run_by(self, name: str, pid: int) -> None:
-        """Say which process has this name now: its connections are known by it."""
+    def note_pid(self, name: str, pid: int) -> None:
+        """Tell the network the pid of the process with this name, by which it recognizes its connections."""
         self._order(pids={name: pid})
 
     def cut(self, sources: Iterable[str], targets: Iterable[str], *, one_way: bool) -> None:
-        """Cut the links from each source to each target, and back unless `one_way`; in force on return."""
+        """Cut the links from each source to each target, and back unless `one_way`. They are cut when this
+        returns."""
         others = tuple(targets)
         cuts = {(source, target) for source in sources for target in others if source != target}
         self._cuts |= cuts if one_way else cuts | {(target, source) for source, target in cuts}
         self._order(cuts=sorted(self._cuts))
 
     def refuse(self, names: Iterable[str]) -> None:
-        """Let the ports of these processes refuse connections, and end those that there are; in force on
-        return."""
+        """Let the ports of these processes refuse connections, and end their connections. Both is done when
+        this returns."""
         self._refusing |= set(names)
         self._order(refusing=sorted(self._refusing))
 
     def heal(self) -> None:
-        """Mend all links, what waited in them arrives; and let all ports be open."""
+        """Heal all links, so that waiting bytes arrive, and open all ports."""
         if self._cuts:
             self._cuts.clear()
             self._order(cuts=[])
@@ -87,7 +89,7 @@ class Network:
             self._order(refusing=[])
 
     def stop(self) -> None:
-        """End the process of the network, and all connections with it."""
+        """End the process of the network, and so all connections."""
         process, self._process = self._process, None
         self._cuts.clear()
         self._refusing.clear()

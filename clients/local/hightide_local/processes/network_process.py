@@ -1,16 +1,17 @@
-"""The network of a cluster that can be cut: a process through which all connections to its members go.
+"""The process through which all connections to the members of a partitionable cluster go.
 
-Every member listens on a port that only this process connects to, and advertises another one, on which this
-process listens. So a link between two members can be cut and mended without root, on any system, while each
-goes on to reach everybody else. Who connected is found out when a link is cut, by the port that it came from.
+Each member listens on a port to which only this process connects, and advertises another one, on which this
+process listens. So the link between two members can be cut and healed without root, on any system, while each
+still reaches the others. When a link is cut, the member that made a connection is found by its local port.
 
-A cut link is silent, as a broken cable is: what is sent waits in the buffers of the sockets, nothing is
-refused or reset, and a connection made meanwhile is answered by nobody. After `heal` what waited arrives.
-Where nobody listens behind a port, this process does not listen on it either: a reset, and then a refused
-connection, mean here what they mean without it. A port that is to refuse ends what was connected, and is not
-listened on until it is to be open again: a firewall that is loaded anew looks so.
+A cut link behaves like a broken cable: bytes wait in the buffers of the sockets, nothing is refused or reset,
+and a new connection gets no answer. After `heal` the waiting bytes arrive.
 
-The module `network` starts it and speaks to it by lines of JSON on its standard input; it ends with them.
+If a member does not listen, this process does not listen for it either, so that a reset or a refused
+connection has the same meaning as without it. If a port should refuse, its connections end, and nobody
+listens on it until it is open again, as with a firewall with new rules.
+
+The module `network` starts it, and sends it lines of JSON on its standard input. It ends with its input.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ from hightide_local.processes.network import CLIENTS
 from hightide_local.processes.ports import HOST
 from hightide_local.processes.socket_owners import owners_of
 
-_LOOK_AGAIN_S: Final = 0.02
+_POLL_S: Final = 0.02
 _LINE_BYTES_MAX: Final = 1 << 20
 
 
 @dataclass(slots=True)
 class _Member:
-    """A process of the cluster, and the port before it."""
+    """A process of the cluster. Others connect to `port`; it listens on `target_port`."""
 
     name: str
     port: int
@@ -47,44 +48,44 @@ class _Member:
 
 @dataclass(slots=True)
 class _Network:
-    """All that the process knows."""
+    """The state of the network: members, cuts, connections."""
 
     members: dict[str, _Member] = field(default_factory=dict)
     cuts: frozenset[tuple[str, str]] = frozenset()
-    """(from, to): nothing that the first one sends reaches the second one."""
+    """Pairs (source, target): no byte from the source reaches the target."""
     refusing: frozenset[str] = frozenset()
-    """Members whose ports refuse connections, though they listen."""
+    """The members whose ports refuse connections although they listen."""
     connections: set[_Connection] = field(default_factory=set)
     changed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set, and replaced by another one, when links are cut or mended."""
+    """Set, and replaced by a new event, when links are cut or healed."""
     tasks: set[asyncio.Task[None]] = field(default_factory=set)
 
     def is_cut(self, source: str, target: str) -> bool:
-        """Whether nothing gets from one to the other."""
+        """Whether the direction from source to target is cut."""
         return (source, target) in self.cuts
 
     async def cut(self, cuts: Iterable[tuple[str, str]]) -> None:
-        """Let exactly these links be cut from now on."""
+        """Make these the cut links; all others are healed."""
         self.cuts = frozenset(cuts)
         if self.cuts:
             await self.identify([each for each in self.connections if not each.source])
         self.changed.set()
         self.changed = asyncio.Event()
         for connection in tuple(self.connections):
-            connection.obey_cuts()
+            connection.apply_cuts()
 
     async def refuse(self, names: Iterable[str]) -> None:
-        """Let the ports of exactly these members refuse connections from now on."""
+        """Make these the members whose ports refuse connections; all others are open."""
         before, self.refusing = self.refusing, frozenset(names)
         for connection in tuple(self.connections):
             if connection.member.name in self.refusing:
                 connection.near.abort()
                 connection.far.abort()
         for name in before ^ self.refusing:
-            await self.look(self.members[name])
+            await self.follow(self.members[name])
 
     async def identify(self, connections: Sequence[_Connection]) -> None:
-        """Find out from whom connections come."""
+        """Set the source of connections: the name of the member that made each, or CLIENTS."""
         pids = {member.name: member.pid for member in self.members.values() if member.pid}
         ports = [connection.port for connection in connections]
         owners = await asyncio.to_thread(owners_of, ports, pids)
@@ -92,22 +93,23 @@ class _Network:
             connection.source = owners.get(connection.port, CLIENTS)
 
     def start(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Run a task that belongs to the network and is not lost to the garbage collector."""
+        """Run a task, and hold a reference to it until it has ended, as asyncio requires."""
         task = asyncio.get_running_loop().create_task(work)
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
         return task
 
     async def listen(self, member: _Member) -> None:
-        """Listen before a member; nothing happens where that is so already."""
+        """Listen on the port of a member, unless this is done already."""
         async with member.opening:
             if member.listener is None:
                 member.listener = await asyncio.get_running_loop().create_server(
                     lambda: _Connection(self, member).near, HOST, member.port, reuse_address=True
                 )
 
-    async def look(self, member: _Member) -> None:
-        """Listen before a member as long as somebody listens behind it; else wait until somebody does."""
+    async def follow(self, member: _Member) -> None:
+        """Listen on the port of a member if the member listens and its port should not refuse. Otherwise
+        stop, and listen as soon as the member does."""
         is_refusing = member.name in self.refusing
         if not is_refusing and await _is_listening(member.target_port):
             await self.listen(member)
@@ -120,7 +122,7 @@ class _Network:
 
     async def _await(self, member: _Member) -> None:
         while True:
-            await asyncio.sleep(_LOOK_AGAIN_S)
+            await asyncio.sleep(_POLL_S)
             if member.name in self.refusing:
                 return
             if await _is_listening(member.target_port):
@@ -129,22 +131,22 @@ class _Network:
 
 
 class _Connection:
-    """Two sockets, one to who connected and one to whom it wanted, and what holds each of them up."""
+    """One connection: the socket of the source (near), and the socket to the member (far)."""
 
     def __init__(self, network: _Network, member: _Member) -> None:
         self.network = network
         self.member = member
         self.port = 0
-        """Where it begins."""
+        """The local port of the source."""
         self.source = ""
-        """Who connected; nobody asks while no link is cut."""
+        """The member that connected, or CLIENTS; empty until a cut needs it."""
         self.near = _End(self)
         self.far = _End(self)
         self.near.other, self.far.other = self.far, self.near
         network.connections.add(self)
 
     async def establish(self) -> None:
-        """Connect to the member, once the link is not cut."""
+        """Connect to the member, when the link is not cut."""
         while self.network.cuts:
             if not self.source:
                 await self.network.identify([self])
@@ -155,34 +157,34 @@ class _Connection:
         try:
             await loop.create_connection(lambda: self.far, HOST, self.member.target_port)
         except OSError:
-            await self.network.look(self.member)
+            await self.network.follow(self.member)
             self.near.abort()
             return
-        self.obey_cuts()
+        self.apply_cuts()
 
-    def obey_cuts(self) -> None:
-        """Read from each side only what may reach the other one."""
+    def apply_cuts(self) -> None:
+        """Read from each side only if its direction is not cut."""
         if self.far.transport is None:
             return
         self.near.hold("cut", self.network.is_cut(self.source, self.member.name))
         self.far.hold("cut", self.network.is_cut(self.member.name, self.source))
 
-    def begun(self) -> None:
-        """Somebody connected."""
+    def near_connected(self) -> None:
+        """Begin to connect to the member, after a source has connected."""
         transport = self.near.transport
         assert transport is not None
         self.port = transport.get_extra_info("peername")[1]
         self.network.start(self.establish())
 
-    def reached(self) -> None:
-        """The other end stands."""
+    def far_connected(self) -> None:
+        """Deliver the bytes that came before the member was connected."""
         if self.near.transport is None:
             self.far.abort()
         self.near.deliver_early()
 
     def lost(self, end: _End, is_reset: bool) -> None:
-        """One end is gone, so the other one goes, too; who connected hears of it when new connections are
-        refused already where the member is gone with its listener."""
+        """End the other side after one side has ended. If the member no longer listens, its port refuses new
+        connections before the source sees the end."""
         self.network.connections.discard(self)
         other = end.other
         if end is self.far and other.transport is not None:
@@ -193,19 +195,19 @@ class _Connection:
             other.close()
 
     async def _end_near(self, is_reset: bool) -> None:
-        await self.network.look(self.member)
+        await self.network.follow(self.member)
         if is_reset:
             self.near.abort()
         else:
             self.near.close()
 
     def _is_cut_anywhere(self) -> bool:
-        there = self.network.is_cut(self.source, self.member.name)
-        return there or self.network.is_cut(self.member.name, self.source)
+        is_cut_forward = self.network.is_cut(self.source, self.member.name)
+        return is_cut_forward or self.network.is_cut(self.member.name, self.source)
 
 
 class _End(asyncio.Protocol):
-    """One socket of a connection: what it receives goes to the other one."""
+    """One socket of a connection. Its bytes go to the other socket."""
 
     def __init__(self, connection: _Connection) -> None:
         self.connection = connection
@@ -214,15 +216,15 @@ class _End(asyncio.Protocol):
         self._holds: set[str] = set()
         self._has_ended = False
         self._early: list[bytes] = []
-        """What came before the other end stood: a transport cannot be held before it reads."""
+        """Bytes that came before the other side was connected, since reading cannot be paused earlier."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are so without deriving from it.
+        # uvloop's transports have this interface without the base class.
         self.transport = cast(asyncio.Transport, transport)
         if self is self.connection.near:
-            self.connection.begun()
+            self.connection.near_connected()
         else:
-            self.connection.reached()
+            self.connection.far_connected()
 
     def data_received(self, data: bytes) -> None:
         if self.other.transport is not None:
@@ -232,7 +234,7 @@ class _End(asyncio.Protocol):
             self.hold("no other end", True)
 
     def deliver_early(self) -> None:
-        """The other end stands."""
+        """Pass on the bytes and the end that came before the other side was connected."""
         if self.other.transport is not None:
             self.other.transport.writelines(self._early)
             if self._has_ended:
@@ -257,7 +259,7 @@ class _End(asyncio.Protocol):
         self.connection.lost(self, exc is not None)
 
     def hold(self, reason: str, is_held: bool) -> None:
-        """Do not read for this reason, or not any more; it reads when there is none left."""
+        """Set or remove a reason not to read. The socket is read while there is none."""
         before = bool(self._holds)
         (self._holds.add if is_held else self._holds.discard)(reason)
         if self.transport is None or self.transport.is_closing() or before == bool(self._holds):
@@ -285,11 +287,11 @@ async def _is_listening(port: int) -> bool:
     return True
 
 
-async def _obey(network: _Network, order: dict[str, Any]) -> None:
-    """Carry out one line: members and their ports, a pid, links that are cut, or ports that refuse."""
+async def _carry_out(network: _Network, order: dict[str, Any]) -> None:
+    """Carry out the order of one line: members with their ports, a pid, cut links, or refusing ports."""
     for name, (port, target_port) in order.get("members", {}).items():
         network.members[name] = _Member(name, port, target_port)
-        await network.look(network.members[name])
+        await network.follow(network.members[name])
     for name, pid in order.get("pids", {}).items():
         network.members[name].pid = pid
     if "cuts" in order:
@@ -304,7 +306,7 @@ async def _run() -> None:
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while line := await reader.readline():
-        await _obey(network, json.loads(line))
+        await _carry_out(network, json.loads(line))
         print("done", flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Loopback ports that stay ours while a process is down."""
+"""Chooses loopback ports that no other cluster takes while a process is down."""
 
 import fcntl
 import os
@@ -12,36 +12,36 @@ from pathlib import Path
 from hightide_local.errors import ClusterError
 
 HOST = "127.0.0.1"
-#: Below the range from which the kernel picks the ports of outgoing connections (32768 and up): a port of
-#: that range can be taken by any client while the process behind it is restarted, even by a client that is
-#: trying to connect to it, which then talks to itself.
+#: Below the range from which the kernel takes ports for outgoing connections (32768 and up). A client could
+#: take a port of that range while its process restarts. If it connects to this same port, it even talks to
+#: itself.
 _FIRST, _LAST = 15_000, 31_999
 _ATTEMPTS = 200
 
 
 class _Claims:
-    """The ports that this process has chosen. Others choose none of them as long as it lives, also where
-    nobody listens yet, or nobody for a moment: of tests that run side by side two would meet sooner or later.
+    """The ports that this process has chosen. No other process chooses one of them while this one lives, even
+    if nothing listens on it at the moment. Otherwise two parallel tests would sometimes choose the same port.
 
-    Each is a lock on one byte of a file that the processes of a user share; it goes with the process.
+    A claim is a lock on one byte of a file that all processes of a user share. It ends with the process.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._ports: set[int] = set()
         self._file: int | None = None
-        """Never closed: a process that closes such a file gives up all its locks in it."""
+        """Never closed, since a process that closes the file loses all its locks in it."""
 
     def __contains__(self, port: int) -> bool:
         return port in self._ports
 
     def take(self, port: int) -> bool:
-        """Whether the port is ours from now on, or was before."""
+        """Claim a port. Returns whether this process has it now."""
         with self._lock:
             try:
                 file = self._file = self._open() if self._file is None else self._file
             except OSError:
-                return True  # Nowhere to write it down: ports are as free as they look.
+                return True  # Without the file there are no claims.
             try:
                 fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
             except OSError:
@@ -59,9 +59,9 @@ _claims = _Claims()
 
 
 def is_free(port: int) -> bool:
-    """Whether a process could listen on the port now."""
+    """Whether a process could listen on this port now."""
     with socket.socket() as probe:
-        # As servers do it: connections in TIME_WAIT from before do not count.
+        # Servers set it, too, so that old connections in TIME_WAIT do not matter.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -71,8 +71,8 @@ def is_free(port: int) -> bool:
 
 
 def free_port(taken: Iterable[int] = (), preferred: int | None = None) -> int:
-    """A port to listen on, not one of `taken`, nor one that a process that lives was given here before;
-    `preferred` where it is free. Raises ClusterError."""
+    """Choose a port to listen on: `preferred` if it is free, else a random one. It is none of `taken`, and
+    none that a living process has claimed. Raises ClusterError."""
     excluded = set(taken)
     if preferred is not None and preferred not in excluded and is_free(preferred) and _claims.take(preferred):
         return preferred

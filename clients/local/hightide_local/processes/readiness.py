@@ -1,4 +1,4 @@
-"""Asking the processes of a cluster, over gRPC, whether they are ready."""
+"""Asks the processes of a cluster over gRPC whether they are ready."""
 
 from collections.abc import Callable, Sequence, Set
 from types import TracebackType
@@ -15,7 +15,8 @@ from hightide.v1.metadata_pb2 import PartitionMetadata
 from hightide_local.errors import ClusterError
 
 _Reply = TypeVar("_Reply")
-#: How long one question waits for a process that is starting; in between, the caller looks whether it lives.
+#: One question waits this long for a process that starts. Then the caller checks whether the process still
+#: runs.
 _WAIT_S = 0.25
 _OPTIONS = [
     ("grpc.initial_reconnect_backoff_ms", 20),
@@ -27,24 +28,25 @@ _OPTIONS = [
 
 
 class _NotFound(Exception):
-    """The process answered that there is no such thing."""
+    """The process answered NOT_FOUND."""
 
 
 class Questions:
-    """Channels to the processes of a cluster, opened when they are needed and closed together."""
+    """Questions to the processes of a cluster. Use it in a with-block, which closes the channels. The answer
+    is False or empty if the process does not answer."""
 
     def __init__(self) -> None:
         self._channels: dict[str, grpc.Channel] = {}
 
     def is_serving(self, address: str) -> bool:
-        """Whether the process says SERVING; waits a moment for one that is just starting."""
+        """Whether the health check of a process says SERVING. Waits up to _WAIT_S for one that starts."""
         stub = health_pb2_grpc.HealthStub(self._channel(address))
         request = health_pb2.HealthCheckRequest(service="")
         reply = _answer(lambda: stub.Check(request, timeout=_WAIT_S, wait_for_ready=True))
         return reply is not None and reply.status == health_pb2.HealthCheckResponse.SERVING
 
-    def has_heard_of(self, address: str, brokers: Set[int]) -> bool:
-        """Whether a broker has heard from a controller that all these brokers live."""
+    def knows_brokers(self, address: str, brokers: Set[int]) -> bool:
+        """Whether a broker knows an active controller and, from it, all these live brokers."""
         stub = BrokerServiceStub(self._channel(address))
         request = broker_service_pb2.GetMetadataRequest()
         reply = _answer(lambda: stub.GetMetadata(request, timeout=1.0))
@@ -52,8 +54,8 @@ class Questions:
             return False
         return brokers <= {broker.id for broker in reply.brokers}
 
-    def has_heard_of_coordinators(self, address: str) -> bool:
-        """Whether a broker names an active coordinator for each shard of the groups."""
+    def knows_coordinators(self, address: str) -> bool:
+        """Whether a broker knows an active coordinator for each shard of groups."""
         stub = BrokerServiceStub(self._channel(address))
         request = broker_service_pb2.GetMetadataRequest()
         reply = _answer(lambda: stub.GetMetadata(request, timeout=1.0))
@@ -67,15 +69,15 @@ class Questions:
         return _answer(lambda: stub.DescribeCluster(request, timeout=1.0)) is not None
 
     def counts_as_alive(self, address: str, brokers: Set[int]) -> bool:
-        """Whether the controller answers as the active one, and that all these brokers live."""
+        """Whether the controller is the active one and counts all these brokers as alive."""
         stub = ControllerServiceStub(self._channel(address))
         request = controller_service_pb2.DescribeClusterRequest()
         reply = _answer(lambda: stub.DescribeCluster(request, timeout=1.0))
         return reply is not None and brokers <= {each.endpoint.id for each in reply.brokers if each.alive}
 
     def partitions_of(self, address: str, topic: str) -> Sequence[PartitionMetadata]:
-        """The partitions of a topic; none where the controller is not active. ClusterError where the active
-        one knows no such topic."""
+        """The partitions of a topic; none if the controller is not the active one. Raises ClusterError if
+        there is no such topic."""
         stub = ControllerServiceStub(self._channel(address))
         request = controller_service_pb2.DescribeTopicsRequest(topics=[topic])
         try:
@@ -90,19 +92,19 @@ class Questions:
         return described.partitions
 
     def is_active_coordinator(self, address: str, group: str = "") -> bool:
-        """Whether the coordinator answers as the active one, of this group where one is named."""
+        """Whether the coordinator is active, for the shard of this group if one is named."""
         stub = CoordinatorServiceStub(self._channel(address))
         if group:
             offsets = coordinator_service_pb2.FetchOffsetsRequest(group=group)
             try:
                 return _answer(lambda: stub.FetchOffsets(offsets, timeout=1.0)) is not None
             except _NotFound:
-                return True  # Only the active one says of a group that there is none.
+                return True  # Only the active coordinator answers that a group does not exist.
         groups = coordinator_service_pb2.ListGroupsRequest()
         return _answer(lambda: stub.ListGroups(groups, timeout=1.0)) is not None
 
     def __enter__(self) -> Self:
-        """Nothing is opened yet."""
+        """Return the questions. Channels are opened when they are needed."""
         return self
 
     def __exit__(
@@ -124,5 +126,5 @@ def _answer(call: Callable[[], _Reply]) -> _Reply | None:
     except grpc.RpcError as error:
         if error.code() is grpc.StatusCode.NOT_FOUND:
             raise _NotFound from error
-        # Not there yet, or not the one to ask. The caller asks again until its time is up.
+        # The process has not started, or is not the active one. The caller asks again until its timeout.
         return None

@@ -1,4 +1,4 @@
-"""Which process a connection on this machine comes from."""
+"""Finds the process from which a connection on this machine comes."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -11,10 +11,11 @@ _TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 
 
 def owners_of(ports: Iterable[int], pids: Mapping[str, int]) -> dict[int, str]:
-    """Return the name of the process whose connection begins at each of these local ports; ports of none of
-    them are left out. It reads what the system knows of sockets, so call it in a thread.
+    """Return the name of the process that has a connection with each of these local ports. `pids` are the
+    processes by name. Ports of other processes are left out.
 
-    Called by `network_process` when a link is cut. The system's table is read once, whatever is asked.
+    `network_process` calls it when a link is cut, in a thread, since it reads the system's tables of sockets.
+    It reads them once for all ports.
     """
     wanted = frozenset(ports)
     return _by_proc(wanted, pids) if _TABLES[0].exists() else _by_psutil(wanted, pids)

@@ -1,4 +1,4 @@
-"""Spark as separate processes on this machine: a master with its workers, and a Spark Connect server."""
+"""Runs Spark as separate processes on this machine: a master with workers, or a Spark Connect server."""
 
 import json
 import os
@@ -28,7 +28,7 @@ _ANSWER_S = 2.0
 
 
 class _SparkProcesses:
-    """Processes of Spark that start together, become ready, and end together."""
+    """Processes of Spark that start together and end together."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -37,11 +37,12 @@ class _SparkProcesses:
 
     @property
     def names(self) -> list[str]:
-        """What `kill` takes."""
+        """The names of the processes, for `kill` and `log_tail`."""
         return list(self._processes)
 
     def start(self, timeout_s: float = 120.0) -> None:
-        """Start all and wait until they are ready; ClusterError with the end of a log where they are not."""
+        """Start all processes, and wait until they are ready. Raises ClusterError with the end of a log if
+        they are not."""
         self._guard = Guard()
         try:
             for process in self._processes.values():
@@ -52,7 +53,7 @@ class _SparkProcesses:
             raise
 
     def stop(self) -> None:
-        """SIGTERM to all, SIGKILL to what does not end in time."""
+        """Send SIGTERM to all processes, and SIGKILL to those that do not end in time."""
         for process in reversed(self._processes.values()):
             if not process.terminate(_STOP_S):
                 process.kill()
@@ -61,7 +62,7 @@ class _SparkProcesses:
             self._guard = None
 
     def kill(self, name: str) -> None:
-        """SIGKILL one and all that it has started, executors too."""
+        """Send SIGKILL to a process and to those that it has started, such as executors."""
         self._processes[name].kill()
 
     def log_tail(self, name: str, lines: int = 20) -> str:
@@ -69,14 +70,14 @@ class _SparkProcesses:
         return self._processes[name].log_tail(lines)
 
     def __enter__(self) -> Self:
-        """Start, and wait until it is ready."""
+        """Start the processes, and wait until they are ready."""
         self.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Stop."""
+        """Stop the processes."""
         self.stop()
 
     def _is_ready(self) -> bool:
@@ -109,9 +110,9 @@ class _SparkProcesses:
 
 
 class SparkCluster(_SparkProcesses):
-    """A standalone master and workers on loopback; `master_url` is for `spark_session(master=…)`.
+    """A standalone master and workers on loopback. `master_url` is for `spark_session(master=…)`.
 
-    The processes are called `master` and `worker-1`…; a worker's executors die with it.
+    The processes are called `master` and `worker-1`…. The executors of a worker die with it.
     """
 
     def __init__(
@@ -122,7 +123,7 @@ class SparkCluster(_SparkProcesses):
         cores_per_worker: int = 1,
         memory_mb_per_worker: int = 1024,
     ) -> None:
-        """Nothing runs yet; logs and what executors leave behind go below the directory."""
+        """Prepare the processes. The directory gets their logs and the files of executors."""
         super().__init__(directory)
         if workers < 1:
             raise ClusterError(f"a Spark cluster needs a worker, not {workers}")
@@ -152,7 +153,7 @@ class SparkCluster(_SparkProcesses):
         return f"spark://{HOST}:{self._port}"
 
     def _is_ready(self) -> bool:
-        # The master's own account: workers that have registered and send heartbeats.
+        # The master counts the workers that have registered and send heartbeats.
         try:
             with urllib.request.urlopen(f"http://{HOST}:{self._web_port}/json/", timeout=_ANSWER_S) as answer:
                 account = json.load(answer)
@@ -162,10 +163,10 @@ class SparkCluster(_SparkProcesses):
 
 
 class SparkConnectServer(_SparkProcesses):
-    """A Spark Connect server; `address` is for `spark_session(remote=…)`."""
+    """A Spark Connect server. `address` is for `spark_session(remote=…)`."""
 
     def __init__(self, directory: Path, *, master: str = "local[2]") -> None:
-        """Nothing runs yet. `master` is what runs its jobs: local[n], or that of a SparkCluster."""
+        """Prepare the process. `master` runs its jobs: local[n], or that of a SparkCluster."""
         super().__init__(directory)
         self._port = free_port()
         settings = {
@@ -193,7 +194,7 @@ class SparkConnectServer(_SparkProcesses):
         return f"sc://{HOST}:{self._port}"
 
     def _is_ready(self) -> bool:
-        # It listens only when it is able to serve.
+        # It does not listen before it can serve.
         try:
             with socket.create_connection((HOST, self._port), timeout=_ANSWER_S):
                 return True
@@ -209,7 +210,7 @@ def _spark_home() -> Path:
 
 
 def _environment(memory_mb: int) -> dict[str, str]:
-    # Workers run data sources and functions with the Python that drives them, which has their packages.
+    # Workers must run the Python of the driver, which has the packages of data sources and functions.
     return {
         **os.environ,
         "JAVA_HOME": str(spark_java_home()),

@@ -1,9 +1,9 @@
-"""A process that ends what a supervisor started, when the supervisor itself is gone, however it went.
+"""The watchdog process: kills the processes of a supervisor when the supervisor has ended, in any way.
 
-Runs as a script, with nothing but the standard library, and is told on stdin: `+<pid>` watch this process
-group, `-<pid>` forget it, `release` leave everything running and exit. The end of stdin means that the
-supervisor is gone. A signal on the parent's death (PR_SET_PDEATHSIG) would not do: it comes when the
-*thread* that started the process ends.
+It runs as a script with only the standard library, and reads commands from stdin: `+<pid>` watches a process
+group, `-<pid>` forgets it, `release` leaves all running and exits. The end of stdin means that the supervisor
+has ended. A signal at the parent's death (PR_SET_PDEATHSIG) is no alternative: it comes when the *thread*
+that started the process ends.
 """
 
 import contextlib
@@ -15,7 +15,8 @@ _POLL_S = 1.0
 
 
 def start_time(pid: int) -> str:
-    """What tells this process from a later one with the same pid; empty where it cannot be known."""
+    """The start time of a process, which distinguishes it from a later one with the same pid; empty if it is
+    not known."""
     try:
         with open(f"/proc/{pid}/stat", "rb") as stat:
             return stat.read().rpartition(b")")[2].split()[19].decode()
@@ -24,12 +25,12 @@ def start_time(pid: int) -> str:
 
 
 def main() -> None:
-    """Read commands until the supervisor is gone, then kill what it left behind."""
+    """Read commands until the supervisor has ended, then kill the watched processes."""
     supervisor = os.getppid()
     watched: dict[int, str] = {}
     pending = b""
     while os.getppid() == supervisor:
-        # A fork of the supervisor may hold the pipe open, so that its end is not all there is to look for.
+        # Another child of the supervisor may hold the pipe open, so the end of the pipe alone is no sign.
         if not select.select([0], [], [], _POLL_S)[0]:
             continue
         chunk = os.read(0, 65536)

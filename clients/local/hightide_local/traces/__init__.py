@@ -1,1 +1,1 @@
-"""Traces of a local cluster: read from files of spans, and told as accounts of failovers."""
+"""Traces of a local cluster: reads them from files of spans, and explains the time of failovers."""

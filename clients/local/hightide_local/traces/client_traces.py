@@ -1,7 +1,8 @@
-"""Spans of the clients in this process, written beside those of the services, so that one trace shows both.
+"""Exports the spans of this process's clients to the same place as those of the services, so that a trace has
+both.
 
-Called by programs that are Hightide's own: the command, the demo, benchmarks. Programs of users set up
-OpenTelemetry as they please; see `hightide.tracing`.
+Hightide's own programs call it: the command, the demo, benchmarks. Programs of users set up OpenTelemetry
+themselves; see `hightide.tracing`.
 """
 
 import atexit
@@ -28,16 +29,16 @@ if TYPE_CHECKING:
 log = logging.getLogger("hightide")
 
 _SDK: Final = "opentelemetry.sdk"
-#: A command ends when its work is done, whatever becomes of its last span.
+#: The end of a command waits no longer than this for the export of its last spans.
 _SHUT_DOWN_PATIENCE_S: Final = 0.5
 
 
 def trace_clients(directory: Path | None = None, *, at_once: bool = False) -> bool:
-    """Send the spans of this process's clients where OTEL_* or HIGHTIDE_TRACE_DIR say, else into a directory
-    (what a local cluster calls its trace directory). Returns whether they go anywhere.
+    """Export the spans of this process's clients to the target of OTEL_* or HIGHTIDE_TRACE_DIR, else into
+    `directory`, such as a local cluster's trace directory. Returns whether they are exported.
 
-    OpenTelemetry is imported for the first span, or `at_once` by who measures: the import takes half a
-    second. Where it is not installed there are no spans.
+    OpenTelemetry is imported at the first span, which takes half a second, or now if `at_once`, as benchmarks
+    want. If it is not installed, there are no spans.
     """
     provider = _provider_for(directory)
     if provider is None:
@@ -50,8 +51,8 @@ def trace_clients(directory: Path | None = None, *, at_once: bool = False) -> bo
 
 @contextmanager
 def command_span(name: str) -> Iterator[None]:
-    """A span around what a command does, which the RPCs that it makes carry along. Called by the command's
-    main, where the environment says that it is traced."""
+    """A span around the work of a command, the parent of the spans of its RPCs. The command's main calls it.
+    There is a span only if the environment names a target for traces."""
     provider = _provider_for(None)
     if provider is None:
         yield
@@ -62,18 +63,17 @@ def command_span(name: str) -> Iterator[None]:
 
 
 def export_trace_directory(directory: Path) -> None:
-    """Let the processes that this one starts, which call `trace_clients`, write there as well, unless the
-    environment says something else already. Called by programs that start a cluster and loads of their
-    own."""
+    """Let the processes that this one starts and that call `trace_clients` export there, too, unless the
+    environment already names a target. Programs that start a cluster and loads call it."""
     if not is_target_named(TRACES):
         os.environ[TRACE_DIRECTORY_VARIABLE] = str(directory)
 
 
 def _provider_for(directory: Path | None) -> "_Provider | None":
-    is_said = is_target_named(TRACES)
-    if is_switched_off() or not (is_said or directory is not None) or not _is_installed():
+    is_named = is_target_named(TRACES)
+    if is_switched_off() or not (is_named or directory is not None) or not _is_installed():
         return None
-    return _Provider(None if is_said else directory)
+    return _Provider(None if is_named else directory)
 
 
 def _is_installed() -> bool:
@@ -84,7 +84,7 @@ def _is_installed() -> bool:
 
 
 class _Provider:
-    """Makes the process's TracerProvider when it is asked for the first time, by whichever thread."""
+    """Makes the TracerProvider of the process at the first call. Any thread may call it."""
 
     def __init__(self, directory: Path | None) -> None:
         self._directory = directory
@@ -92,9 +92,9 @@ class _Provider:
         self._lock = threading.Lock()
 
     def __call__(self) -> "TracerProvider":
-        """Called by the SDK for each span, on the thread of the client that has one to tell."""
+        """Return the TracerProvider. The SDK calls it for each span, on the client's thread."""
         if self._made is None:
-            # Two of them would be two open files, and two ends that the process waits for.
+            # Without the lock two threads could make two, with two open files.
             with self._lock:
                 if self._made is None:
                     self._made = self._make()
@@ -109,7 +109,7 @@ class _Provider:
         try:
             provider = Telemetry.set_up("client", str(os.getpid()), directory=self._directory).provider
         except (StartupError, OSError) as error:
-            # A client has its work to do; what is wrong with its traces may be meant for other programs.
+            # A wrong setting of traces, perhaps for other programs, must not stop a client.
             log.warning("nothing is traced: %s", error)
             provider = None
         if provider is None:

@@ -1,4 +1,4 @@
-"""Reading the spans that processes write as JSON lines, one file a process. Nothing in them is trusted."""
+"""Reads the spans that processes write as JSON lines, a file for each process. The content is not trusted."""
 
 import json
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from hightide_runtime.telemetry.appended_lines import FILE_BYTES_MAX
 
 Attributes: TypeAlias = dict[str, str | int | float | bool]
 
-#: Of so many files, the ones written last.
+#: At most this many files are read, those that were written last.
 FILES_MAX: Final = 1_000
 _TEXT_MAX: Final = 2_000
 _ATTRIBUTES_MAX: Final = 64
@@ -21,7 +21,7 @@ _TIME_US_MAX: Final = 253_402_300_799_000_000
 
 @dataclass(frozen=True, slots=True)
 class SpanRecord:
-    """One span as written. Times are wall-clock microseconds."""
+    """One span. Times are wall-clock microseconds."""
 
     trace_id: str
     span_id: str
@@ -36,13 +36,13 @@ class SpanRecord:
 
     @property
     def duration_us(self) -> int:
-        """How long it took."""
+        """The duration of the span, in microseconds."""
         return self.end_us - self.start_us
 
 
 def read_spans(directory: Path, file_bytes_max: int = FILE_BYTES_MAX) -> list[SpanRecord]:
-    """The spans in *.jsonl of a directory, of long files the latest; a line that is none (a process was
-    killed midway) is skipped."""
+    """The spans in the files *.jsonl of a directory. Of a long file the last `file_bytes_max` bytes are read.
+    Lines that are no spans, as after a kill during a write, are skipped."""
     files = sorted(directory.glob("*.jsonl"), key=_modified_at)[-FILES_MAX:]
     spans = []
     for path in sorted(files):
@@ -67,17 +67,17 @@ def _last_lines(path: Path, bytes_max: int) -> Iterator[str]:
             size_bytes = file.seek(0, 2)
             file.seek(max(0, size_bytes - bytes_max))
             if size_bytes > bytes_max:
-                file.readline()  # The rest of a line that began before.
+                file.readline()  # The first line is not complete.
             content = file.read(bytes_max)
     except OSError:
-        return  # A cluster that is being deleted.
+        return  # The directory is being deleted.
     for line in content.split(b"\n"):
         if line:
             yield line.decode("utf-8", errors="replace")
 
 
 def _span_of(fields: Any) -> SpanRecord:
-    """Raises ValueError, KeyError or TypeError for what is no span."""
+    """The span of a line's JSON. Raises ValueError, KeyError or TypeError if it is not a span."""
     if not isinstance(fields, dict):
         raise TypeError("a span is a JSON object")
     start_us, end_us = int(fields["start_us"]), int(fields["end_us"])
@@ -91,7 +91,7 @@ def _span_of(fields: Any) -> SpanRecord:
         service=_text(fields["service"]),
         instance=_text(fields["instance"]),
         start_us=start_us,
-        # A clock that was set back meanwhile.
+        # The end is earlier than the start if the clock was set back.
         end_us=max(start_us, end_us),
         ok=bool(fields.get("ok", True)),
         attributes=_attributes(fields.get("attributes", {})),
@@ -103,7 +103,7 @@ def _attributes(fields: Any) -> Attributes:
         return {}
     named = list(fields.items())[:_ATTRIBUTES_MAX]
     return {
-        # Python reads NaN and Infinity, which are no JSON that others could be given.
+        # Python reads NaN and Infinity, which are not valid JSON for other programs.
         _text(name): value if isinstance(value, int) or _is_finite(value) else _text(value)
         for name, value in named
     }
@@ -114,6 +114,6 @@ def _is_finite(value: object) -> bool:
 
 
 def _text(value: object) -> str:
-    """Printable and not too long: it goes to terminals."""
+    """The value as text for terminals: printable, and not too long."""
     text = str(value)[:_TEXT_MAX]
     return text if text.isprintable() else "".join(each if each.isprintable() else "?" for each in text)

@@ -1,16 +1,16 @@
-"""Where the time of one trace went, as one sentence:
+"""Divides the time of one trace among its steps, as one sentence:
 `unavailable 412 ms: detect 180, elect 35, fan-out 20, first commit 177`.
 
-The parts follow one another and sum up to the whole: each ends where the last span of its step ended, and is
-what that added. A step that left no span is said to be unknown, and its time is the next part's; where the
-first or the last one is unknown, the whole is no more than a lower bound.
+The parts follow one another, and their sum is the whole: a part ends with the last span of its step, and is
+the time since the end of the part before. A step without a span is unknown, and its time belongs to the next
+part. If the first or the last part is unknown, the whole is a lower bound.
 
-A leader that was sent nothing was not unavailable. That time belongs to no part, and is told behind them; the
-time in which a producer waited is no such time, though the leader had not heard of it yet.
+A leader that got no records was idle, not unavailable. This time belongs to no part, and the sentence ends
+with it. Time in which a producer waited is not idle, even if the leader did not know of the producer yet.
 
-A failover begins with the break as the controller knows it, or as a producer felt it before: one that waited
-for an acknowledgement of a broker that stood still knows when that was, of which the end of the broker's
-session says nothing. Clocks of several machines are taken for one.
+A failover begins with the failure that the controller noticed, or earlier, with the wait of a producer. If a
+broker hangs, only a producer that waits for an acknowledgement knows since when; the end of the broker's
+session does not show it. The clocks of several machines are assumed to agree.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ from hightide_local.traces.trace_lookup import Trace
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One step, with what it added to the whole in milliseconds; None where it left no span."""
+    """One step with its time in milliseconds; None if it has no span."""
 
     name: str
     ms: float | None
@@ -33,7 +33,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What became of one trace. `is_least`: it took at least so long, the end of it is not known."""
+    """The times of one trace. `is_least` means that the whole is a lower bound, since its start or end is not
+    known."""
 
     what: str
     start_us: int
@@ -41,47 +42,48 @@ class Account:
     parts: tuple[Part, ...]
     is_least: bool
     waited_ms: float | None = None
-    """The longest that a client waited for it, where clients trace."""
+    """The longest wait of a client; None if no client exports spans."""
     idle_ms: float = 0.0
-    """How long, before the last part, a new leader had nothing to commit; no part counts it."""
+    """The time in which a new leader had no records to commit. It belongs to no part."""
 
     @property
     def took_ms(self) -> float:
-        """From the beginning to the end of the last part that is known, without the time that was idle."""
+        """The time from the beginning to the end of the last known part, without idle time."""
         return (self.end_us - self.start_us) / 1000 - self.idle_ms
 
     @property
     def sentence(self) -> str:
-        """All of it, in whole milliseconds that sum up."""
-        told, at_ms, shown_ms = [], 0.0, 0
+        """The sentence, in whole milliseconds whose sum is exact."""
+        texts, at_ms, shown_ms = [], 0.0, 0
         for part in self.parts:
             if part.ms is None:
-                told.append(f"{part.name} unknown")
+                texts.append(f"{part.name} unknown")
                 continue
             at_ms += part.ms
-            told.append(f"{part.name} {round(at_ms) - shown_ms}")
+            texts.append(f"{part.name} {round(at_ms) - shown_ms}")
             shown_ms = round(at_ms)
         least = "at least " if self.is_least else ""
         idle = f" (after {round(self.idle_ms)} ms without records)" if round(self.idle_ms) else ""
-        return f"{self.what} {least}{shown_ms} ms: {', '.join(told)}{idle}"
+        return f"{self.what} {least}{shown_ms} ms: {', '.join(texts)}{idle}"
 
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """When a step ended, and for how long before that there was nothing to do."""
+    """The end of a step, and the idle time before it."""
 
     at_us: int
     idle_us: int = 0
 
 
 _EndOf: TypeAlias = Callable[[Trace, int], _End | None]
-"""When a step of a trace ended; None where it left no span. It is told when the step before it did, in us."""
+"""Finds the end of a step in a trace; None if it has no span. The second argument is the end of the step
+before, in microseconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """What a part is called, and what ends it. Where an optional one left no span, all is well: nobody had to
-    move, or nothing was there to be stopped."""
+    """A step: the name of its part, and the function that finds its end. An optional step may have no span,
+    because there was nothing to do."""
 
     name: str
     end_of: _EndOf
@@ -90,14 +92,15 @@ class _Step:
 
 @dataclass(frozen=True, slots=True)
 class _Story:
-    """How a kind of trace is described: the headline, and one step after another."""
+    """The description of a kind of traces: the headline and the steps, in their order."""
 
     what: str
     steps: tuple[_Step, ...]
 
 
 def account_of(trace: Trace) -> Account | None:
-    """Account for a trace; None for a kind that has no steps, or where none of them has left a span."""
+    """The account of a trace; None if its kind has no steps, or if none of them has a span. `hightide trace`
+    and the failure report call it."""
     story = _STORIES.get(trace.kind)
     if story is None:
         return None
@@ -110,7 +113,7 @@ def account_of(trace: Trace) -> Account | None:
             if not step.is_optional:
                 parts.append(Part(step.name, None))
         elif not parts and not is_start_known:
-            # What it took is not known, so that the whole counts from its end.
+            # The start of the first step is not known, so the whole counts from its end.
             parts.append(Part(step.name, None))
             start_us = at_us = end.at_us
         else:
@@ -131,7 +134,7 @@ def account_of(trace: Trace) -> Account | None:
 
 
 def is_wait(span: SpanRecord) -> bool:
-    """Whether a client ended this span because it had to wait for a leader change."""
+    """Whether this is the span of a client that waited for a new leader."""
     return span.name.partition(" ")[0] in (kinds.SEND, kinds.POLL) and span.service == kinds.CLIENT
 
 
@@ -139,19 +142,19 @@ def is_wait(span: SpanRecord) -> bool:
 
 _HANDOVER: Final = "handed over in"
 _ORDERLY: Final = "controlled_shutdown"
-"""A broker that asks for it leads on until it is told, so that nothing is unavailable all that time."""
+"""A broker that shuts down leads until its successors do, so its partitions stay available."""
 _SILENT: Final = "session_ended"
-"""The broker was silent for an unknown time until its session ended."""
+"""The broker was silent for an unknown time before its session ended."""
 _FELT_WITHIN_US: Final = 120_000_000
-"""A producer that waited for longer than that before the break waited for something else."""
+"""A wait of a producer that began earlier than this before the failure had another cause."""
 
 
 def _beginning_of(trace: Trace) -> tuple[int, bool]:
-    """When what the trace is about began, in us, and whether it may not have begun before."""
+    """The beginning of a trace in microseconds, and whether it is certain that it did not begin earlier."""
     root = trace.root
     start_us = root.start_us if root.name == trace.kind else _first_of_services(trace)
     if root.attributes.get("carried_on"):
-        # The root of who began it may have died with its process, but not the steps that were done by then.
+        # The root of the process that began it may be missing, but its finished steps are there.
         start_us = min(start_us, _first_of_services(trace))
     if trace.kind != kinds.FAILOVER:
         return start_us, True
@@ -160,13 +163,14 @@ def _beginning_of(trace: Trace) -> tuple[int, bool]:
 
 
 def _first_of_services(trace: Trace) -> int:
-    """Where the root was not written: what clients felt may have begun before it was noticed."""
+    """The start of the first span of a service. Spans of clients may begin before the failure was noticed."""
     began = (span.start_us for span in trace.spans if span.service != kinds.CLIENT)
     return min(began, default=trace.start_us)
 
 
 def _first_felt(trace: Trace, start_us: int) -> int:
-    """Since when a producer waited. A consumer's long poll may have begun before anything broke."""
+    """The time since which a producer waited. Consumers do not count, since a long poll may begin before the
+    failure."""
     felt = (span.start_us for span in _sends(trace) if span.start_us > start_us - _FELT_WITHIN_US)
     return min(felt, default=start_us)
 
@@ -179,7 +183,7 @@ def _sends(trace: Trace) -> list[SpanRecord]:
 
 
 def _last(*names: str) -> _EndOf:
-    """The end of the last span with one of these names."""
+    """A function that finds the end of the last span with one of these names."""
 
     def end_of(trace: Trace, _: int) -> _End | None:
         ended = [span.end_us for name in names for span in trace.named(name)]
@@ -189,34 +193,35 @@ def _last(*names: str) -> _EndOf:
 
 
 def _first_acted(trace: Trace, _: int) -> _End | None:
-    """When the controller began to act: on the first broker, where more were lost while it did."""
+    """The time at which the controller began to act, on the first broker if it lost several."""
     acted = [span.end_us for span in trace.named(kinds.BROKER_WATCHER_TRIGGERED)]
     return _End(min(acted)) if acted else _last(kinds.BROKER_DOWN)(trace, 0)
 
 
 def _last_elected(trace: Trace, _: int) -> _End | None:
-    """When the last new leader stood in ZooKeeper. Multis of what only followed may go on while it is told
-    already."""
+    """The time at which the last new leader was in ZooKeeper. Multis with other changes may still be under
+    way when the leader is informed."""
     stored = [span.end_us for span in trace.named(kinds.LEADERSHIP_CHANGE)]
     if not stored:
         return None
     by_id = {span.span_id: span for span in trace.spans}
     last = max(trace.named(kinds.BECOME_LEADER), key=lambda span: span.end_us, default=None)
-    told = None if last is None else by_id.get(last.parent_id)
-    if told is None or told.name != kinds.INFORM_BROKER:
+    informed = None if last is None else by_id.get(last.parent_id)
+    if informed is None or informed.name != kinds.INFORM_BROKER:
         return _End(max(stored))
-    return _End(min(max(stored), told.start_us))
+    return _End(min(max(stored), informed.start_us))
 
 
 def _last_commit(trace: Trace, led_us: int) -> _End | None:
-    """When the new leader that took longest to commit did so, and how much of that time it had nothing to
-    commit. Of each leader only the time counts in which there was something."""
+    """The first commit of the new leader that took longest, and its idle time. Only the time in which a
+    leader had records to commit counts."""
     ended = [_End(span.end_us, _idle_us(trace, span, led_us)) for span in trace.named(kinds.FIRST_COMMIT)]
     return max(ended, key=lambda end: end.at_us - end.idle_us, default=None)
 
 
 def _idle_us(trace: Trace, commit: SpanRecord, led_us: int) -> int:
-    """How long after all were led a leader waited for its first record, while no producer waited either."""
+    """The time after `led_us` in which a leader waited for its first record and no producer waited, in
+    microseconds."""
     waited_ms = commit.attributes.get("waited_for_traffic_ms")
     connects = (span for span in trace.named(kinds.FOLLOWERS_CONNECT) if span.span_id == commit.parent_id)
     connect = next(connects, None)

@@ -1,4 +1,4 @@
-"""Spans as traces: which belongs below which, what a trace is about, and what became of one failover."""
+"""Groups spans into traces as trees, and finds the kind of a trace and the figures of a failover."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,7 +30,7 @@ _DEPTH_MAX: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class SpanNode:
-    """A span with what happened inside it, by start time."""
+    """A span with its child spans, by start time."""
 
     span: SpanRecord
     children: tuple["SpanNode", ...] = ()
@@ -40,8 +40,9 @@ class SpanNode:
 class Trace:
     """One trace: its roots by start time.
 
-    A root that two processes wrote, since one carried on what the other began, is one span. Spans whose
-    parent was not written (its process was killed) hang below it; where it is missing too, they are roots.
+    A root that two processes wrote, because one continued the work of the other, is one span. A span whose
+    parent is missing, because its process was killed, is below the root. If the root is missing, too, it is a
+    root.
     """
 
     trace_id: str
@@ -54,24 +55,24 @@ class Trace:
 
     @property
     def start_us(self) -> int:
-        """When the first span started."""
+        """The start of the first span."""
         return min(span.start_us for span in self.spans)
 
     @property
     def end_us(self) -> int:
-        """When the last span ended."""
+        """The end of the last span."""
         return max(span.end_us for span in self.spans)
 
     @property
     def root(self) -> SpanRecord:
-        """The span that the trace is about: the one that names its kind, else the first."""
+        """The main root: the one whose name is a kind of traces, else the first one."""
         tops = [node.span for node in self.roots]
         return next((span for span in tops if span.name in span_kinds.TRACE_KINDS), tops[0])
 
     @property
     def kind(self) -> str:
-        """One of `span_kinds.TRACE_KINDS`, also where the root died with its process and only steps are left;
-        else the first word of the root's name, as of a client that joined nothing."""
+        """The kind: one of `span_kinds.TRACE_KINDS`, from the root or, if the root is missing, from the
+        steps; else the first word of the root's name, as for a trace of a client alone."""
         root = self.root
         if root.name in span_kinds.TRACE_KINDS:
             return root.name
@@ -79,16 +80,16 @@ class Trace:
         return next((kind for kind in span_kinds.TRACE_KINDS if kind in steps), root.name.partition(" ")[0])
 
     def named(self, name: str) -> list[SpanRecord]:
-        """The spans of one name, by start time."""
+        """The spans with this name, by start time."""
         return sorted((span for span in self.spans if span.name == name), key=lambda span: span.start_us)
 
 
 @dataclass(frozen=True, slots=True)
 class FailoverSummary:
-    """Where the time of one failover went, in milliseconds; None for a step that left no span.
+    """The times of one failover in milliseconds; None for a step without a span.
 
-    elect_ms includes zookeeper_ms. all_led_ms is of brokers only, takeover_ms of controllers only; both count
-    from detection.
+    elect_ms includes zookeeper_ms. all_led_ms is only for failovers of brokers, takeover_ms only for those of
+    controllers. Both count from detection.
     """
 
     trace_id: str
@@ -102,7 +103,7 @@ class FailoverSummary:
     all_led_ms: float | None = None
     takeover_ms: float | None = None
     multis_refused: int = 0
-    """Multis that a stale version rolled back, each with all of its partitions."""
+    """The number of multis that a stale version rolled back. Each has many partitions."""
 
 
 def traces_of(spans: Iterable[SpanRecord]) -> list[Trace]:
@@ -111,24 +112,21 @@ def traces_of(spans: Iterable[SpanRecord]) -> list[Trace]:
     for span in spans:
         by_trace[span.trace_id].append(span)
     traces = [Trace(trace_id, _trees_of(members)) for trace_id, members in by_trace.items()]
-    # Spans that name each other as parents, which nothing of ours writes, have no root and are left out.
+    # Spans in a cycle of parents, which no service writes, have no root and are left out.
     return sorted((trace for trace in traces if trace.roots), key=lambda trace: trace.start_us)
 
 
 def failovers(directory: Path) -> list[Trace]:
-    """The traces of failovers (of brokers, controllers and coordinators), the oldest first.
-
-    A trace counts as one where its root says so, also where the root died with its controller and only steps
-    of a failover are left.
-    """
+    """The traces of failovers (of brokers, controllers and coordinators), the oldest first. `Trace.kind`
+    decides."""
     return [trace for trace in traces_of(read_spans(directory)) if trace.kind in FAILOVER_KINDS]
 
 
 def summarise_failover(trace: Trace, killed_at_s: float | None = None) -> FailoverSummary:
-    """Sum one failover up, from what the controller wrote at the root, or else from the spans of the steps.
+    """Compute the times of one failover, from the attributes of the root, else from the spans of the steps.
 
-    With `killed_at_s` (what LocalCluster.kill returned), detect_ms and first_commit_ms count from there, else
-    from the trace's first span. first_commit_ms is the time to the first commit of any new leader.
+    With `killed_at_s`, the result of LocalCluster.kill, detect_ms and first_commit_ms count from then, else
+    from the trace's first span. first_commit_ms ends at the first commit of any new leader.
     """
     origin_us = int(killed_at_s * 1_000_000) if killed_at_s is not None else trace.start_us
     root: Attributes = next(
@@ -159,7 +157,7 @@ def summarise_failover(trace: Trace, killed_at_s: float | None = None) -> Failov
 
 
 def _extent_us(spans: list[SpanRecord]) -> int:
-    """From the start of the first to the end of the last: what they took together, side by side or not."""
+    """The time from the start of the first span to the end of the last one, in microseconds."""
     return max(span.end_us for span in spans) - min(span.start_us for span in spans)
 
 
@@ -184,8 +182,8 @@ def _walk(node: SpanNode) -> Iterator[SpanNode]:
 
 
 def _merged(spans: Sequence[SpanRecord]) -> SpanRecord:
-    """Who carries on what a dead process began writes its root again: together they are one span. What it is
-    about, who began it has told; what became of it, who ended it."""
+    """Merge the spans with one id. A process that continues the work of a dead one writes the root again.
+    Attributes about the beginning come from the first span, all others from the last."""
     if len(spans) == 1:
         return spans[0]
     first, last = min(spans, key=lambda span: span.start_us), max(spans, key=lambda span: span.end_us)
