@@ -144,7 +144,7 @@ class Shard:
             self._life += 1
         for effect in step(self.state, event, self._clock.monotonic_ms()):
             self._perform(effect, event)
-        self.unread_streams.tell()
+        self.unread_streams.log()
         self._traces.settle(self.state)
 
     def elected(self, elected: ev.Elected, takeover: Takeover) -> None:

@@ -210,12 +210,12 @@ def test_a_consumer_that_never_reads_fills_its_queue_and_no_more() -> None:
 def test_consumers_that_stop_reading_together_are_one_line(caplog: pytest.LogCaptureFixture) -> None:
     async def test(rig: Rig, channel: grpc.aio.Channel) -> None:
         unread = UnreadStreams(2)
-        unread.tell()
+        unread.log()
         calls = [await joined(rig, channel) for _ in range(5)]
         for _, stream in calls:
             unread.end(stream)
-        unread.tell()
-        unread.tell()
+        unread.log()
+        unread.log()
         for call, _ in calls:
             reason, message = await failure_of(call)
             assert reason == "SESSION_TIMED_OUT"

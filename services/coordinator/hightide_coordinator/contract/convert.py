@@ -67,7 +67,7 @@ def error_of(refusal: Refusal, message: str, metadata: Mapping[str, str]) -> Ser
 
 
 def message_in(data: bytes) -> pb.RegisterConsumerRequest:
-    """One message of a consumer. Raises ServiceError (INVALID_REQUEST) if the bytes are none."""
+    """Decode one message of a consumer. Raises ServiceError (INVALID_REQUEST) if the bytes are no message."""
     try:
         return pb.RegisterConsumerRequest.FromString(data)
     except DecodeError as error:
@@ -75,13 +75,12 @@ def message_in(data: bytes) -> pb.RegisterConsumerRequest:
 
 
 def registration_in(message: pb.RegisterConsumerRequest, peer: str) -> Registration:
-    """The first message of a stream. Raises ServiceError if it is no registration, or contradicts itself.
-
-    The core checks limits, and everything that depends on the group.
+    """The registration in the first message of a stream. Raises ServiceError if it is no registration, or
+    contradicts itself. The core checks limits, and everything that depends on the group.
     """
     if message.WhichOneof("message") != "registration":
-        said = message.WhichOneof("message") or "nothing"
-        raise _invalid(f"the first message of a consumer is its registration, and this one says {said}")
+        content = message.WhichOneof("message") or "nothing"
+        raise _invalid(f"the first message of a consumer is its registration, and this one says {content}")
     registration = message.registration
     reset = _OFFSET_RESETS.get(registration.offset_reset)
     if reset is None:
@@ -138,7 +137,7 @@ def _positions_in(positions: Iterable[pb.ConsumedPosition]) -> tuple[ConsumerPos
 
 
 def peer_in(peer: str) -> str:
-    """gRPC's name for the other end, "ipv4:127.0.0.1:4711", as people write it."""
+    """The address of the other end for people, from gRPC's name for it, such as "ipv4:127.0.0.1:4711"."""
     return unquote(peer.partition(":")[2]) or peer
 
 
@@ -205,8 +204,8 @@ def owned_out(partitions: Iterable[OwnedPartition]) -> list[pb.OwnedPartition]:
 def endpoint_out(endpoint: ev.Endpoint, listener: Listener | None = None) -> metadata_pb2.Endpoint:
     """A broker or coordinator, with its address for clients that came in through this listener, or through
     the current one."""
-    told = address_told(endpoint, listener)
-    return metadata_pb2.Endpoint(id=endpoint.id, host=told.host, port=told.port)
+    address = address_told(endpoint, listener)
+    return metadata_pb2.Endpoint(id=endpoint.id, host=address.host, port=address.port)
 
 
 def _response(
@@ -230,8 +229,9 @@ def _response(
 
 
 class PingTemplate:
-    """The Pings of one group and moment, which differ only in their sequence. They are spliced, byte for byte
-    as protobuf would write them. Most messages of a coordinator are Pings, and most Pings have retry 0."""
+    """Makes the Pings of one group at one moment, which differ only in their sequence. It joins bytes, with
+    the same result as protobuf. This is worth it because most messages of a coordinator are Pings, and most
+    Pings have retry 0."""
 
     __slots__ = ("_head",)
 
@@ -245,7 +245,7 @@ class PingTemplate:
         return self._head + _varint(sequence) + tail
 
 
-#: Field 3, a varint; field 5, a message.
+#: The tags of field 3 (a varint) and field 5 (a message).
 _SEQUENCE_TAG: Final = b"\x18"
 _PING_TAG: Final = b"\x2a"
 _FIRST_PING: Final = _PING_TAG + b"\x00"

@@ -1,4 +1,7 @@
-"""The other half of `convert`: requests that name a group, and their answers."""
+"""Conversion between the coordinator's dataclasses and protobuf messages, for requests about a group.
+
+`convert` does it for the stream of a consumer.
+"""
 
 from __future__ import annotations
 
@@ -42,41 +45,41 @@ _STATES: Final[Mapping[GroupState, pb.GroupState.ValueType]] = {
 
 
 def commit_in(request: pb.CommitOffsetsRequest, request_id: int) -> ev.CommitRequested:
-    """CommitOffsets; the core checks it."""
+    """The event of a CommitOffsets request. The core checks it."""
     return ev.CommitRequested(
         request_id, request.group, request.member_id, tuple(map(_offset_in, request.offsets))
     )
 
 
 def reset_in(request: pb.ResetOffsetsRequest, request_id: int) -> ev.ResetRequested:
-    """ResetOffsets; the core checks it."""
+    """The event of a ResetOffsets request. The core checks it."""
     commits = tuple(map(_offset_in, request.offsets))
     return ev.ResetRequested(request_id, request.group, commits, request.validate_only)
 
 
 def delete_in(request: pb.DeleteGroupRequest, request_id: int) -> ev.DeleteGroupRequested:
-    """DeleteGroup."""
+    """The event of a DeleteGroup request."""
     return ev.DeleteGroupRequested(request_id, request.group)
 
 
 def delete_offsets_in(request: pb.DeleteOffsetsRequest, request_id: int) -> ev.DeleteOffsetsRequested:
-    """DeleteOffsets; the core checks it."""
+    """The event of a DeleteOffsets request. The core checks it."""
     return ev.DeleteOffsetsRequested(request_id, request.group, tuple(request.topics), request.validate_only)
 
 
 def partitions_in(partitions: Iterable[pb.GroupPartition]) -> tuple[TopicPartition, ...]:
-    """The partitions that a FetchOffsets asks for."""
+    """The partitions of a FetchOffsets request."""
     return tuple(TopicPartition(each.topic, each.partition) for each in partitions)
 
 
 def cursor_in(request: pb.FetchOffsetsRequest) -> TopicPartition | None:
-    """Where the requested page of a FetchOffsets begins; None: with the first partition."""
+    """The partition at which the page of a FetchOffsets request begins; None for the first one."""
     cursor = request.cursor
     return TopicPartition(cursor.topic, cursor.partition) if request.HasField("cursor") else None
 
 
 def page_out(page: OffsetPage) -> pb.FetchOffsetsResponse:
-    """A page of committed offsets, and where the next one begins."""
+    """The response with a page of committed offsets and the cursor of the next page."""
     after = page.next_cursor
     next_cursor = None if after is None else pb.GroupPartition(topic=after.topic, partition=after.partition)
     return pb.FetchOffsetsResponse(offsets=committed_out(page.offsets), next_cursor=next_cursor)
@@ -129,7 +132,7 @@ def _code_of(outcome: ef.ItemOutcome) -> ErrorCode.ValueType:
 def committed_out(
     offsets: Mapping[TopicPartition, Committed], *, with_metadata: bool = True
 ) -> list[pb.CommittedOffset]:
-    """Committed offsets, by topic and partition."""
+    """Committed offsets, sorted by topic and partition."""
     return [
         pb.CommittedOffset(
             topic=name.topic,
@@ -143,7 +146,7 @@ def committed_out(
 
 
 def listed_out(groups: Iterable[GroupListing]) -> list[pb.GroupListing]:
-    """Groups of any number of shards, by name."""
+    """Listings of groups of any number of shards, sorted by name."""
     return [
         pb.GroupListing(
             group=each.group,
@@ -156,7 +159,7 @@ def listed_out(groups: Iterable[GroupListing]) -> list[pb.GroupListing]:
 
 
 def described_out(group: GroupDescription, coordinator: ev.Endpoint) -> pb.DescribeGroupResponse:
-    """Everything about a group."""
+    """The response with the whole description of a group."""
     return pb.DescribeGroupResponse(
         group=group.group,
         state=_STATES[group.state],

@@ -1,1 +1,1 @@
-"""The streams of consumers."""
+"""The streams between this coordinator and its consumers."""

@@ -1,7 +1,7 @@
-"""The streams of consumers: what is written to them, how they end, and how many there may be.
+"""The streams of consumers: their messages, their ends, and the limit on their number.
 
-One task reads a stream; there is none for writing, but while something waits to be written. An idle consumer
-costs what gRPC holds for its call, and some hundred bytes here.
+One task reads a stream. A second one writes to it, but only while messages wait. So an idle consumer costs
+gRPC's call, and some hundred bytes here.
 """
 
 from __future__ import annotations
@@ -25,30 +25,31 @@ __all__ = ["QUEUE_MAX", "ConsumerStream", "Streams"]
 _log = logging.getLogger(__name__)
 
 QUEUE_MAX: Final = 64
-"""Messages that wait for a consumer to read. In good order there are never more than a few: orders wait for
-their answers, and Pings are counted."""
+"""The number of messages that may wait until a consumer reads them. Normally there are only a few, since an
+order waits for its answer, and unanswered Pings are limited."""
 REGISTRATION_TIMEOUT_S: Final = 60.0
-"""A stream on which nobody registers for so long is ended: streams are counted from their beginning. It is
-long, since our own delay counts as well: where ten thousand come at once, a registration may wait here for
-longer than 10 s until it is read."""
-_LAST_WORDS_S: Final = 2.0
-"""How long a stream that is ended waits for its consumer to read what was sent before."""
+"""A stream without a registration is ended after this time, since it counts towards the limit of streams. The
+time is long because it includes this coordinator's own delay: if ten thousand consumers come at once, a
+registration may wait more than 10 s until it is read."""
+_DRAIN_S: Final = 2.0
+"""The time that a consumer has to read the messages sent before the end of its stream."""
 
 
 class Receiver(Protocol):
-    """The receiver that a consumer has registered with: it gets all messages after the first."""
+    """Takes the messages of a registered consumer after its first one. The shell of a shard implements it."""
 
     def answered(self, stream: ConsumerStream, message: pb.RegisterConsumerRequest) -> None:
-        """A later message. Raises ServiceError, which ends the stream."""
+        """Take a later message. Raises ServiceError, which ends the stream."""
         ...
 
     def lost(self, stream: ConsumerStream) -> None:
-        """The stream has ended, and not by `end`."""
+        """Take note that the stream has ended otherwise than by `end`."""
         ...
 
 
 class ConsumerStream:
-    """One call of RegisterConsumer, from its first message to its status. For the event loop's thread."""
+    """One call of RegisterConsumer, from its first message to its status. Only the event loop's thread uses
+    it."""
 
     __slots__ = (
         "_context",
@@ -68,22 +69,24 @@ class ConsumerStream:
     )
 
     def __init__(self, connection_id: int, context: Context) -> None:
-        """For `Streams.serve`, in the task of the call."""
+        """`Streams.serve` makes it, in the task of the call."""
         task = asyncio.current_task()
         assert task is not None
         self.connection_id = connection_id
         self.peer = peer_in(context.peer())
         self.listener = current_listener()
-        """Which addresses its consumer can make use of."""
+        """The listener through which the consumer came in, which decides about the addresses that it gets."""
         self.is_ending = False
-        """Whether `end` was called; nothing is read any more, what was sent before is still written."""
+        """Whether `end` was called. Then no message is read any more, and those sent before are still
+        written."""
         self.has_said_goodbye = False
-        """Set by whoever takes the messages: the consumer has nothing more to say, and waits for the end."""
+        """Whether the consumer has said goodbye, and waits for the end. The receiver of its messages sets
+        it."""
         self._context = context
         self._task = task
         self._receiver: Receiver | None = None
         self._error: ServiceError | None = None
-        # No deque: an empty one takes 600 bytes, and this one is empty nearly always, and never long.
+        # A list, since it is nearly always empty and never long, and an empty deque takes 600 bytes.
         self._pending: list[bytes] = []
         self._writer: asyncio.Task[None] | None = None
         self._is_reading = False
@@ -91,7 +94,8 @@ class ConsumerStream:
         self._half_closed: asyncio.Event | None = None
 
     def send(self, message: bytes) -> bool:
-        """Queue a message. False where the queue is full: the consumer does not read, and has to be ended."""
+        """Queue a message. Returns False if the queue is full, because the consumer does not read. The caller
+        then ends the stream."""
         if self.is_ending:
             return True
         if len(self._pending) >= QUEUE_MAX:
@@ -102,7 +106,8 @@ class ConsumerStream:
         return True
 
     def end(self, error: ServiceError | None = None, *, at_once: bool = False) -> None:
-        """End the call, with OK or with this error, after what was sent before; `at_once` without it."""
+        """End the call with OK or with this error, after the messages sent before, or `at_once` without
+        them."""
         if self.is_ending:
             return
         self.is_ending = True
@@ -110,7 +115,7 @@ class ConsumerStream:
         if at_once or self._writer is None:
             self._cut()
         else:
-            self._task.get_loop().call_later(_LAST_WORDS_S, self._cut)
+            self._task.get_loop().call_later(_DRAIN_S, self._cut)
 
     def _cut(self) -> None:
         self._is_cut = True
@@ -120,21 +125,21 @@ class ConsumerStream:
     async def serve(
         self, requests: AsyncIterator[bytes], register: Registrar, registration_timeout_s: float
     ) -> None:
-        """Hand each message over, until the call is ended, from here or from there. In the task of the call.
+        """Pass each message on, until this side or the consumer ends the call. Runs in the task of the call.
 
-        Raises ServiceError where it was ended with one, or where a message was refused; CancelledError where
-        the consumer is gone.
+        Raises ServiceError if the call was ended with one, or if a message was refused; CancelledError if the
+        consumer has gone.
         """
         timer = self._task.get_loop().call_later(registration_timeout_s, self._end_unregistered)
         try:
-            # Or else gRPC sends it with the first message, and cannot end a call while that is stuck.
+            # Otherwise gRPC sends it with the first message, and cannot end a call while that one is stuck.
             await self._context.send_initial_metadata(())
             await self._read(requests, register)
             await self._wait_for_the_end()
         except asyncio.CancelledError:
             if not self.is_ending:
                 raise
-            # It was `_wake_reader`: from here on this task is as if nobody had cancelled it.
+            # `_wake_reader` has cancelled this task only to end its wait.
             self._task.uncancel()
         finally:
             timer.cancel()
@@ -160,7 +165,8 @@ class ConsumerStream:
         self._is_reading = False
 
     async def _wait_for_the_end(self) -> None:
-        """Until what was sent is written; and after a goodbye, until the core has carried it out."""
+        """Wait until all messages are written and, after a goodbye, until the core has ended the stream.
+        Raises ServiceError if the consumer closed its side without a goodbye."""
         if not self.is_ending and not self.has_said_goodbye:
             raise ServiceError(
                 ErrorCode.ERROR_CODE_INVALID_REQUEST,
@@ -193,7 +199,7 @@ class ConsumerStream:
         except asyncio.CancelledError:
             raise
         except Exception as error:  # noqa: BLE001 - the top of a task
-            # gRPC has no public name for it. The consumer is gone, which the reader hears, too.
+            # gRPC has no public class for this error. The consumer has gone, which the reader notices, too.
             _log.debug("nothing more can be written to the consumer at %s: %s", self.peer, error)
             self._pending.clear()
         finally:
@@ -202,12 +208,13 @@ class ConsumerStream:
             self._wake_reader()
 
 
-#: Takes the first message of a stream. Raises ServiceError, which ends the stream.
+#: Takes the first message of a stream, and returns the receiver of the later ones. Raises ServiceError, which
+#: ends the stream.
 Registrar: TypeAlias = Callable[[ConsumerStream, pb.RegisterConsumerRequest], Receiver]
 
 
 class Streams:
-    """All streams of a coordinator, by connection id. For the event loop's thread."""
+    """All streams of a coordinator, by connection id. Only the event loop's thread uses it."""
 
     def __init__(self, streams_max: int, registration_timeout_s: float = REGISTRATION_TIMEOUT_S) -> None:
         self._streams_max = streams_max
@@ -222,7 +229,8 @@ class Streams:
         return len(self._streams)
 
     async def serve(self, requests: AsyncIterator[bytes], context: Context, register: Registrar) -> None:
-        """Serve one call, until it ends. Raises ServiceError."""
+        """Serve one call until it ends. The servicer calls it. Raises ServiceError, also if there are too
+        many streams."""
         if self._stopping is not None:
             raise self._stopping
         if len(self._streams) >= self._streams_max:
@@ -242,8 +250,8 @@ class Streams:
             self._ended.set()
 
     async def stop(self, error: ServiceError, patience_s: float) -> None:
-        """End every stream with this error, and refuse new ones with it; wait for it to be said, so long at
-        most."""
+        """End all streams with this error, and refuse new ones with it. Wait up to `patience_s` until they
+        have ended."""
         self._stopping = error
         for stream in list(self._streams.values()):
             stream.end(error, at_once=True)

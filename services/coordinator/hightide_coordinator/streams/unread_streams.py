@@ -1,4 +1,4 @@
-"""Consumers that do not read their streams: a host that stands still has thousands of them at once."""
+"""Ends the streams of consumers that do not read them. If a host hangs, there are thousands at once."""
 
 from __future__ import annotations
 
@@ -16,30 +16,31 @@ _log = logging.getLogger(__name__)
 
 
 class UnreadStreams:
-    """One for each shard. Belongs to the event loop's thread."""
+    """Ends streams, counts them, and logs them together. One for each shard, on the event loop's thread."""
 
     def __init__(self, shard: int) -> None:
         self.count = 0
-        """How many there were so far."""
+        """The number of streams that were ended so far."""
         self._shard = shard
-        self._untold: list[str] = []
+        self._not_logged: list[str] = []
 
     def end(self, stream: ConsumerStream) -> None:
-        """End a stream whose queue is full; `tell` says so to people."""
+        """End a stream whose queue is full. `log` reports it later."""
         self.count += 1
-        self._untold.append(stream.peer)
+        self._not_logged.append(stream.peer)
         message = (
             f"the consumer at {stream.peer} does not read its stream; read it all the time, then register "
             "again"
         )
         stream.end(ServiceError(ErrorCode.ERROR_CODE_SESSION_TIMED_OUT, message), at_once=True)
 
-    def tell(self) -> None:
-        """One line about all that were ended since the last."""
-        if self._untold:
-            which = "consumer that does" if len(self._untold) == 1 else "consumers that do"
+    def log(self) -> None:
+        """Log one line about all streams that were ended since the last call. The shell calls it now and
+        then."""
+        if self._not_logged:
+            which = "consumer that does" if len(self._not_logged) == 1 else "consumers that do"
             _log.warning(
                 "shard %d: ended the streams of %d %s not read: at %s",
-                *(self._shard, len(self._untold), which, first_few(self._untold)),
+                *(self._shard, len(self._not_logged), which, first_few(self._not_logged)),
             )
-            self._untold.clear()
+            self._not_logged.clear()

@@ -1,1 +1,1 @@
-"""Takeovers and rebalances as traces."""
+"""The traces of takeovers and rebalances."""

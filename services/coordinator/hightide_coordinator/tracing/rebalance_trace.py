@@ -1,7 +1,7 @@
 """A rebalance as one trace: stop, commit, owners, start (consumer coordinator §9.4).
 
-The core says when one begins and ends; what lies between is seen by the orders that are sent, and by the
-books of the group after each event. Rounds melt together: a step begins with the first of them and ends with
+The core says when a rebalance begins and ends. Its steps follow from the orders that are sent, and from the
+state of the group after each event. A step that has several rounds begins with the first one and ends with
 the last.
 """
 
@@ -21,14 +21,14 @@ from hightide_coordinator.core.state.shard_state import ShardState
 __all__ = ["OPEN_MAX", "RebalanceTraces"]
 
 OPEN_MAX: Final = 100
-"""Rebalances that are traced at a time; where ten thousand groups lose their coordinator, the first of
-them."""
+"""At most so many rebalances are traced at a time. If ten thousand groups lose their coordinator, these are
+the first ones."""
 _SAMPLE: Final = 10
 
 
 @dataclass(slots=True)
 class _Step:
-    """The time from the first round of a step to the last, in us; 0: not yet."""
+    """The time from the first round of a step to the last, in wall-clock microseconds; 0 means not yet."""
 
     began_us: int = 0
     ended_us: int = 0
@@ -46,7 +46,7 @@ class _Step:
 
 @dataclass(slots=True)
 class _Rebalance:
-    """One that is under way."""
+    """A rebalance that is under way, with its span and its steps."""
 
     span: Span
     began_us: int
@@ -57,7 +57,7 @@ class _Rebalance:
 
 
 class RebalanceTraces:
-    """One for each shard of a process; belongs to the event loop's thread."""
+    """The traces of the rebalances of one shard. `ShardTraces` has one, on the event loop's thread."""
 
     def __init__(self, telemetry: Telemetry, clock: Clock) -> None:
         self._telemetry = telemetry
@@ -68,14 +68,15 @@ class RebalanceTraces:
         return group_name in self._open
 
     def begun(self, group: Group, parent: str) -> None:
-        """An attempt has been opened. `parent`: the failover that caused it; empty where none did."""
+        """Begin the trace of a rebalance, when the core has begun an attempt. `parent` is the traceparent of
+        the takeover that caused it, or empty."""
         if not self._telemetry.enabled or group.name in self._open or len(self._open) >= OPEN_MAX:
             return
         name, now_us = span_kinds.GROUP_REBALANCE, self._clock.wall_us()
         if parent:
             span = self._telemetry.span(name, parent=parent, start_time_us=now_us)
         else:
-            # Not by the group and its generation: both come again when a group is deleted and made anew.
+            # The id is random, since a group that is deleted and created again repeats its generations.
             span = self._telemetry.root(name, new_root_traceparent(), start_time_us=now_us)
         span.set("group", group.name)
         span.set("reason", group.reason)
@@ -88,7 +89,7 @@ class RebalanceTraces:
         self._open[group.name] = _Rebalance(span, now_us, _Step(), _Step(), _Step())
 
     def stopping(self, group_name: str) -> str:
-        """A StopFetcher is about to be sent; the traceparent that goes with it."""
+        """Note that a StopFetcher is about to be sent. Returns the traceparent for it, or an empty text."""
         rebalance = self._open.get(group_name)
         if rebalance is None:
             return ""
@@ -96,7 +97,7 @@ class RebalanceTraces:
         return rebalance.span.traceparent
 
     def starting(self, group_name: str) -> str:
-        """A StartFetcher is about to be sent; the traceparent that goes with it."""
+        """Note that a StartFetcher is about to be sent. Returns the traceparent for it, or an empty text."""
         rebalance = self._open.get(group_name)
         if rebalance is None:
             return ""
@@ -104,14 +105,15 @@ class RebalanceTraces:
         return rebalance.span.traceparent
 
     def storing(self, group_name: str, store_id: int) -> None:
-        """Owners are about to be written down."""
+        """Note that owners are about to be written to ZooKeeper."""
         rebalance = self._open.get(group_name)
         if rebalance is not None:
             rebalance.owners.begin(self._clock.wall_us())
             rebalance.store_id = store_id
 
     def settle(self, state: ShardState) -> None:
-        """The core has taken an event: see which steps have ended, of the groups that it was about."""
+        """End the steps that are over, after the core has taken an event. Only the groups of the event
+        matter."""
         if not self._open:
             return
         now_us = self._clock.wall_us()
@@ -131,7 +133,7 @@ class RebalanceTraces:
                 rebalance.owners.end(now_us)
 
     def ended(self, group: Group) -> None:
-        """A rebalance, or an attempt at one, has ended; one that is tried again goes on."""
+        """End the trace of a rebalance, when the core has ended an attempt, unless it tries again."""
         if group.failures == 0 or group.state is GroupState.FAILED:
             self._end(group.name, group, self._clock.wall_us())
 
@@ -144,8 +146,8 @@ class RebalanceTraces:
             step.end(now_us)
         self._step(span, span_kinds.REBALANCE_STOP, stop.began_us, stop.ended_us)
         if owners.began_us:
-            known_us = min(stop.ended_us or rebalance.began_us, owners.began_us)
-            self._step(span, span_kinds.REBALANCE_COMMIT, known_us, owners.began_us)
+            stopped_us = min(stop.ended_us or rebalance.began_us, owners.began_us)
+            self._step(span, span_kinds.REBALANCE_COMMIT, stopped_us, owners.began_us)
         self._step(span, span_kinds.REBALANCE_OWNERS, owners.began_us, owners.ended_us)
         self._step(span, span_kinds.REBALANCE_START, start.began_us, start.ended_us)
         if group is not None:
@@ -161,6 +163,6 @@ class RebalanceTraces:
             span.end(max(from_us, to_us))
 
     def resigned(self) -> None:
-        """The shard is coordinated elsewhere, or this process ends."""
+        """End all open traces, because another process coordinates the shard, or this one ends."""
         for name in list(self._open):
             self._end(name, None, self._clock.wall_us())

@@ -1,5 +1,5 @@
-"""The work of one shard of a coordinator as traces: one for a takeover, with the rebalances that it caused,
-and one for each other rebalance."""
+"""The traces of one shard of a coordinator: one for a takeover with the rebalances that it caused, and one
+for each other rebalance."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["ShardTraces"]
 
 
 class ShardTraces:
-    """One for each shard of a process; belongs to the event loop's thread."""
+    """Makes the traces of one shard. The shell of the shard calls it, on the event loop's thread."""
 
     def __init__(self, cluster_id: str, shard: int, telemetry: Telemetry, clock: Clock) -> None:
         self._cluster_id = cluster_id
@@ -24,11 +24,11 @@ class ShardTraces:
         self._telemetry = telemetry
         self.rebalances = RebalanceTraces(telemetry, clock)
         self._takeover: TakeoverTrace | None = None
-        """The one that is under way."""
+        """The trace of the takeover that is under way."""
 
     def taken_over(self, takeover: Takeover, state: ShardState) -> None:
-        """The core has taken Elected: everything up to here has happened, what follows is the recovery. The
-        first election of a shard takes nothing over."""
+        """Begin the trace of a takeover, when the core has taken Elected and only the recovery is left. The
+        first election of a shard has no such trace."""
         self._end_takeover()
         if self._telemetry.enabled and takeover.previous is not None:
             trace = TakeoverTrace(
@@ -37,7 +37,7 @@ class ShardTraces:
             self._takeover = None if trace.is_finished else trace
 
     def settle(self, state: ShardState) -> None:
-        """The core has taken an event: end what is over, of the groups that it was about."""
+        """End the steps and traces that are over, after the core has taken an event."""
         self.rebalances.settle(state)
         if self._takeover is not None:
             self._takeover.settle([name for name in state.looked_at if name not in self.rebalances])
@@ -45,7 +45,7 @@ class ShardTraces:
                 self._takeover = None
 
     def begun(self, group: Group) -> None:
-        """An attempt to rebalance the group begins."""
+        """Note that an attempt to rebalance a group begins."""
         takeover = self._takeover
         if takeover is None or not takeover.causes(group):
             self.rebalances.begun(group, parent="")
@@ -55,11 +55,11 @@ class ShardTraces:
             takeover.caused(group)
 
     def rebalanced(self, group: Group) -> None:
-        """A rebalance of the group, or an attempt at one, has ended."""
+        """Note that an attempt to rebalance a group has ended."""
         self.rebalances.ended(group)
 
     def resigned(self) -> None:
-        """The shard is coordinated elsewhere, or this process ends: what is open ends here."""
+        """End all open traces, because another process coordinates the shard, or this one ends."""
         self.rebalances.resigned()
         self._end_takeover()
 

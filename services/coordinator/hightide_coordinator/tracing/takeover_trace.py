@@ -25,8 +25,8 @@ __all__ = ["TakeoverTrace"]
 
 
 class TakeoverTrace:
-    """The trace of a takeover. It runs from the break, as far as it is known, until no group waits any more
-    for members that it knows and the rebalances that began meanwhile are over."""
+    """The trace of a takeover. It begins when the stream to the old coordinator broke, if that is known. It
+    ends when no group waits for its known members any more and the rebalances that it caused are over."""
 
     def __init__(
         self,
@@ -37,9 +37,9 @@ class TakeoverTrace:
         state: ShardState,
         telemetry: Telemetry,
     ) -> None:
-        """All but the recovery has happened when the core has taken Elected."""
+        """Write the finished steps, and begin the recovery. Called when the core has taken Elected."""
         self._telemetry = telemetry
-        # Epochs grow by one with each election, so that the one that was lost is known.
+        # Epochs grow by one with each election, so the epoch of the lost coordinator is known.
         lost_epoch = state.coordinator_epoch - 1
         self._root = telemetry.root(
             COORDINATOR_FAILOVER,
@@ -53,16 +53,16 @@ class TakeoverTrace:
             },
         )
         if takeover.broke_at_us is not None:
-            # Who was not on standby, or saw no more than a session end, cannot tell how long it was gone.
+            # Otherwise the time of the failure is not known: this process saw only the end of a session.
             self._step(COORDINATOR_DETECTION, takeover.broke_at_us, takeover.noticed_at_us)
         self._step(COORDINATOR_ELECTION, takeover.noticed_at_us, takeover.elected_at_us)
         self._step(COORDINATOR_LOAD, takeover.elected_at_us, takeover.loaded_at_us, groups=len(state.groups))
         self._recovering = {
             name: group for name, group in state.groups.items() if group.state is GroupState.RECOVERING
         }
-        """Groups that wait for members that they know from ZooKeeper, and some that do not any more."""
+        """Groups that wait for members that they know from ZooKeeper. Some may have stopped waiting."""
         self._rebalancing: set[str] = set()
-        """Groups whose rebalance it has caused, and that are not done with it."""
+        """Groups with a rebalance that the takeover caused and that is not over."""
         self._recovery: Span | None = telemetry.span(
             COORDINATOR_RECOVERY,
             parent=self._root.traceparent,
@@ -77,22 +77,22 @@ class TakeoverTrace:
 
     @property
     def traceparent(self) -> str:
-        """The parent of the rebalances that it causes."""
+        """The traceparent for the rebalances that the takeover causes."""
         return self._root.traceparent
 
     def causes(self, group: Group) -> bool:
-        """Whether the takeover has caused the rebalance of the group that begins now."""
+        """Whether the takeover is the cause of the rebalance of the group that begins now."""
         return self._recovering.get(group.name) is group
 
     def caused(self, group: Group) -> None:
-        """It has begun, and is traced."""
+        """Note that a rebalance that the takeover caused has begun and is traced."""
         self._rebalancing.add(group.name)
 
     def settle(self, rebalanced: Collection[str]) -> None:
-        """The core has taken an event, after which no rebalance of these groups is under way: end the
-        recovery where no group waits any more, and all of it where no rebalance of its is under way."""
+        """Note that no rebalance of these groups is under way, after the core has taken an event. End the
+        recovery if no group waits any more, and the trace if no rebalance that it caused is under way."""
         self._rebalancing.difference_update(rebalanced)
-        # The last of them stands for all: what is taken away is looked at once.
+        # Only the last group is checked, so each group is checked once after its wait and removed.
         while self._recovering:
             last = next(reversed(self._recovering.values()))
             if last.state is GroupState.RECOVERING:
@@ -105,7 +105,7 @@ class TakeoverTrace:
             self.finish()
 
     def finish(self) -> None:
-        """End what is open of it."""
+        """End all open spans of the takeover."""
         self.is_finished = True
         if self._recovery is not None:
             self._recovery.end()

@@ -27,12 +27,12 @@ __all__ = ["Candidacy", "CandidacyCallbacks", "Takeover"]
 _log = logging.getLogger(__name__)
 
 _SPREAD_AT_START_S: Final = 2.0
-"""Within how long a process campaigns for a shard that had no coordinator since the process started. The
-other processes of a starting cluster do so meanwhile."""
+"""Processes spread their campaigns for a shard without a coordinator over this time after their start, so
+that a starting cluster divides its shards."""
 _SPREAD_S: Final = 0.3
-"""Within how long it campaigns for a shard whose coordinator is gone."""
+"""Processes spread their campaigns for a shard whose coordinator has gone over this time."""
 _AGAIN_S: Final = 0.2
-"""The pause before the state is checked again after an election without a result."""
+"""The pause before the next check after an election without a result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Takeover:
     """How this process came to be elected, for the failover trace. Wall-clock times in microseconds."""
 
     cause: str
-    """`process_died`, `session_ended` (the znode vanished), `vacant` (there never was one)."""
+    """`process_died`, `session_ended` (the znode vanished), or `vacant` (there was no coordinator before)."""
     previous: Endpoint | None
     broke_at_us: int | None
     """When the stream to the dead process broke; None if there was no stream."""
@@ -51,7 +51,7 @@ class Takeover:
 
 @dataclass(frozen=True, slots=True)
 class _Noticed:
-    """The reason why a process campaigns; as in Takeover."""
+    """The reason for a campaign, with the fields of Takeover."""
 
     cause: str
     previous: Endpoint | None
@@ -64,11 +64,11 @@ class CandidacyCallbacks:
     """The callbacks of a candidacy, all called on the loop."""
 
     seen: Callable[[int, Endpoint | None], None]
-    """Another process coordinates the shard, or none does."""
+    """Called if another process coordinates the shard, or if none does (None)."""
     elected: Callable[[int, Elected, Takeover], None]
-    """This process coordinates the shard; everything is loaded."""
+    """Called when this process coordinates the shard and has loaded everything."""
     deposed: Callable[[int], None]
-    """This process does not any more."""
+    """Called when this process no longer coordinates the shard."""
 
 
 class Candidacy:
@@ -98,8 +98,9 @@ class Candidacy:
         """The active entry whose process is dead, although its znode exists."""
         self._noticed: _Noticed | None = None
         """The reason why this process campaigns."""
-        self._lives = 0
-        """Counts losses of the session, so that an election from before a loss has no effect after it."""
+        self._terms = 0
+        """Counts the times at which this process stopped being active or lost its session, so that an
+        election from before has no effect afterwards."""
         self._peers = peers
         self._reader = Reader(f"coordinator-{store.shard}", self._look, connected)
 
@@ -133,29 +134,29 @@ class Candidacy:
         connected."""
         if self.is_active:
             _log.warning("shard %d: brokers name coordinator %d instead of this one", self.shard, other.id)
-            self._lives += 1
+            self._terms += 1
             self.is_active = False
             self._callbacks.seen(self.shard, other)
             self._callbacks.deposed(self.shard)
 
     def stood_still(self) -> None:
-        """Stop being active: this process has stood still, and another one may have been elected meanwhile.
-        If its session lives, it still holds the znode, and resumes."""
+        """Stop being active, since this process hung for so long that another one may have been elected. If
+        its session still exists, it still holds the znode, and resumes."""
         if self.is_active:
-            self._lives += 1
+            self._terms += 1
             self.is_active = False
             self._callbacks.deposed(self.shard)
             self._reader.mark()
 
     def session_lost(self) -> None:
-        """Handle the end of the session, and of the znode with it."""
-        self._lives += 1
+        """Handle the end of the session, with which the znode vanishes."""
+        self._terms += 1
         if self.is_active:
             self.is_active = False
             self._callbacks.deposed(self.shard)
 
     async def _look(self) -> None:
-        """Read the active process, and do what follows. One at a time: see Reader."""
+        """Read the active process, then watch it, campaign, or resume. Reader runs one at a time."""
         standing = await self._store.standing(watch=True)
         if standing is not None and standing.is_mine:
             if not self.is_active:
@@ -193,14 +194,14 @@ class Candidacy:
         address = HostPort(holder.host, holder.port)
         _log.info("shard %d: coordinator %d at %s is active", self.shard, holder.id, address)
         if address == HostPort(self._identity.host, self._identity.port):
-            # The port is ours now, so this is from an earlier life of this process.
+            # This process has the port now, so the znode is from an earlier run of it.
             self._died(standing, None)
             return
         self._peers.watch(self.shard, address, lambda broke_at_us: self._died(standing, broke_at_us))
 
     def _died(self, standing: ActiveProcess, broke_at_us: int | None) -> None:
-        """Handle the death of the active coordinator's process, although its session and its znode live on
-        for a while."""
+        """Handle the death of the active coordinator's process. Its session and its znode still exist for a
+        while."""
         self._dead = standing
         previous = _endpoint_of(standing)
         self._noticed = _Noticed("process_died", previous, broke_at_us, self._clock.wall_us())
@@ -210,18 +211,19 @@ class Candidacy:
         assert self._noticed is not None, "there is a reason to campaign"
         spread_s = _SPREAD_AT_START_S if self._noticed.cause == "vacant" else _SPREAD_S
         await asyncio.sleep(self._rank * spread_s)
-        life = self._lives
+        term = self._terms
         epoch = await self._store.elect(stale_epoch)
         if epoch is None:
             # Another process was faster, which the watch reports; or an operator changed something, which
             # nothing reports.
             asyncio.get_running_loop().call_later(_AGAIN_S, self._reader.mark)
             return
-        await self._take_over(epoch, life)
+        await self._take_over(epoch, term)
 
     async def _resume(self, standing: ActiveProcess) -> None:
-        """Resume after an election: the connection broke before it took effect."""
-        life = self._lives
+        """Become active under an election that this session has won: the connection broke before it took
+        effect."""
+        term = self._terms
         epoch = await self._store.resume()
         if epoch is None:
             _log.warning("shard %d: the znode of this coordinator is of no use: it goes", self.shard)
@@ -229,12 +231,13 @@ class Candidacy:
             self._reader.mark()
             return
         self._note("session_ended", None)
-        await self._take_over(epoch, life)
+        await self._take_over(epoch, term)
 
-    async def _take_over(self, epoch: int, life: int) -> None:
+    async def _take_over(self, epoch: int, term: int) -> None:
+        """Load the shard, and become active, unless this process lost its session meanwhile."""
         elected_at_us = self._clock.wall_us()
         loaded = await self._store.load()
-        if life != self._lives:
+        if term != self._terms:
             self._reader.mark()
             return
         assert loaded.coordinator_epoch == epoch
@@ -263,5 +266,6 @@ def _endpoint_of(standing: ActiveProcess) -> Endpoint:
 
 
 def _rank(coordinator_id: int, shard: int) -> float:
-    """Multiples of irrational numbers are spread evenly, so few processes get about as many shards each."""
+    """The rank of a process for a shard, from 0 to 1. Multiples of irrational numbers are spread evenly, so
+    each process comes first for about the same number of shards."""
     return (coordinator_id * 0.6180339887 + shard * 0.4142135624) % 1

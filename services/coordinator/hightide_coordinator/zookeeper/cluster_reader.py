@@ -1,4 +1,4 @@
-"""Reading the cluster: topics with their partitions, and the live brokers."""
+"""Reads topics with their partitions, and the live brokers, from ZooKeeper."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["ClusterReader", "TopicsRead"]
 
 @dataclass(frozen=True, slots=True)
 class TopicsRead:
-    """Topics as ZooKeeper holds them. A requested topic that is in neither does not exist."""
+    """The result of a read of topics. A requested topic that is in neither field does not exist."""
 
     topics: dict[str, Topic] = field(default_factory=dict)
     unreadable: frozenset[str] = frozenset()
@@ -66,7 +66,7 @@ class ClusterReader:
         return await self._session.children_and_changes(cluster_znodes.TOPICS, watch=True)
 
     async def topics(self, names: Collection[str]) -> TopicsRead:
-        """These topics, in as few round trips as there are thousands of them."""
+        """Read these topics, thousands of them in one round trip."""
         legal = [name for name in names if is_legal_topic_name(name)]
         for name in set(names) - set(legal):
             self._complaints.complain(f"{cluster_znodes.TOPICS}/{name[:260]}", "no topic can have this name")
@@ -86,7 +86,8 @@ class ClusterReader:
         return TopicsRead(topics, frozenset(unreadable))
 
     def _topic_of(self, name: str, found: Znode) -> Topic | None:
-        """None if it cannot be decoded, or has no id yet: the controller assigns one."""
+        """The topic of a znode. None if it cannot be decoded, or if the controller has not given it an id
+        yet."""
         try:
             znode = TopicZnode.decode(found.data)
         except ZnodeGarbage as error:

@@ -17,16 +17,16 @@ __all__ = ["GroupLayout"]
 
 @dataclass(slots=True)
 class GroupLayout:
-    """The znodes of one group as last read or written. Empty: there are none."""
+    """The znodes of one group, as they were last read or written. Empty if there are none."""
 
     path: str
-    """The version of the group's own znode."""
+    """The path of the group's own znode."""
     versions: dict[str, int] = field(default_factory=dict)
-    """Path → zkVersion; -1 for parents, which hold nothing."""
+    """The zkVersion of each znode by path; -1 for parents, which have no content."""
     content: bytes = b""
     """The content of the group's own znode."""
     children: Counter[str] = field(default_factory=Counter)
-    """How many known children a path has."""
+    """The number of known children of each path."""
 
     def add(self, path: str, version: int) -> None:
         """Take note that the znode exists in this version."""
@@ -35,7 +35,7 @@ class GroupLayout:
         self.versions[path] = version
 
     def remove(self, path: str) -> None:
-        """Take note that the znode is gone."""
+        """Take note that the znode was deleted."""
         if self.versions.pop(path, None) is not None:
             parent = path.rpartition("/")[0]
             self.children[parent] -= 1

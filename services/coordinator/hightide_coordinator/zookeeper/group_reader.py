@@ -1,4 +1,4 @@
-"""Reading groups from ZooKeeper: generation, owners, offsets; in few round trips for any number of them."""
+"""Reads groups from ZooKeeper: generation, owners, offsets. Any number of groups takes few round trips."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = ["GroupFound", "GroupReader"]
 
 @dataclass(slots=True)
 class GroupFound:
-    """One group, and which of its znodes exist."""
+    """One group, and the layout of its znodes."""
 
     stored: StoredGroup
     layout: GroupLayout
@@ -46,9 +46,9 @@ class _Parts:
 class GroupReader:
     """Reads groups. One for each process. Methods raise ConnectionLost and SessionExpired.
 
-    What cannot be decoded is complained about. A partition with an invalid owner has none, and an invalid
-    offset does not count. Both are overwritten when there is something to write. An invalid group has the
-    generation of the youngest of its owners.
+    A znode that cannot be decoded gives a complaint. Then a partition has no owner, or no committed offset,
+    and the next write replaces the znode. A group whose own znode is invalid has the highest generation of
+    its owners.
     """
 
     def __init__(self, session: ZooKeeperSession, cluster: ClusterReader, complaints: Complaints) -> None:
@@ -57,7 +57,7 @@ class GroupReader:
         self._complaints = complaints
 
     async def names(self) -> list[str]:
-        """All groups."""
+        """The names of all groups."""
         names = []
         for name in await self._session.children(GROUPS):
             if is_legal_group_name(name):
@@ -69,7 +69,7 @@ class GroupReader:
     async def read(
         self, groups: Collection[str], unreadable: frozenset[str] = frozenset()
     ) -> dict[str, GroupFound]:
-        """These groups; those that do not exist are absent.
+        """Read these groups. Those that do not exist are absent.
 
         Data about topics that cannot be read now, or could not when the caller read them (`unreadable`), is
         not returned. The result only says that the group has some, so that the topics do not count as
@@ -81,7 +81,8 @@ class GroupReader:
         return {name: GroupFound(_stored(each), each.layout) for name, each in parts.items()}
 
     async def tree(self, group: str) -> list[tuple[str, int]]:
-        """Every znode below the group's, with its version, whatever created it; for its deletion."""
+        """All znodes below the group's own one, with their versions, for its deletion. An operator may have
+        created some of them."""
         found: list[tuple[str, int]] = []
         level = [GroupZnode.path(group)]
         while level:

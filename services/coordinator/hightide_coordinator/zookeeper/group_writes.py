@@ -1,9 +1,8 @@
-"""A StoreGroup as multis of conditional writes, and the deletion of a group.
+"""Turns a StoreGroup into multis of conditional writes, and the deletion of a group, too.
 
 Each multi begins with a check of the coordinator epoch (C5). If a store needs several multis, each also
-raises the version of the group's znode, by one from the one before. So all of them may be under way at once,
-and whatever happens, a first part of them is done and the rest is not. Order: the group's znode, offsets,
-owners.
+writes the group's znode under the version that the multi before gave it. So all can be under way at the same
+time: if one fails, all later ones fail. The order is: the group's znode, offsets, owners.
 """
 
 from __future__ import annotations
@@ -25,7 +24,8 @@ Group = Sequence[Operation]
 
 
 def multis_for(effect: StoreGroup, layout: GroupLayout, fence: Check) -> list[list[Operation]]:
-    """The multis to send, in this order; at least one, so that the fence is always checked."""
+    """The multis of a store, to be sent in this order. There is at least one, so that the fence is always
+    checked."""
     path = GroupZnode.path(effect.group)
     content = GroupZnode(effect.generation, effect.session_timeout_ms).encode()
     groups = [*_offset_writes(effect, layout), *_owner_writes(effect, layout)]
@@ -35,11 +35,12 @@ def multis_for(effect: StoreGroup, layout: GroupLayout, fence: Check) -> list[li
 def deletion_of(
     group: str, found: Sequence[tuple[str, int]], layout: GroupLayout, fence: Check
 ) -> list[list[Operation]]:
-    """Delete these znodes below the group's, the deepest first, then its own."""
+    """The multis that delete the znodes `found` below the group's own one (path and version), the deepest
+    first, then its own."""
     path = GroupZnode.path(group)
     deepest_first = sorted(found, key=lambda each: (-each[0].count("/"), each[0]))
     multis = _chained(path, layout.content, [[Delete(*each)] for each in deepest_first], layout, fence)
-    # The last one ends the chain: the znode that it would have set is deleted.
+    # The last multi deletes the group's znode instead of writing it.
     last = multis[-1]
     at = next(i for i, each in enumerate(last) if each.path == path)
     version = last.pop(at)
@@ -49,7 +50,7 @@ def deletion_of(
 
 
 def tidying_of(multis: Sequence[Sequence[Operation]], layout: GroupLayout) -> list[str]:
-    """The parents that these multis leave without children."""
+    """The parents that have no children after these multis."""
     deleted = {op.path.rpartition("/")[0] for multi in multis for op in multi if isinstance(op, Delete)}
     return sorted(path for path in deleted if path in layout.versions and not layout.children[path])
 
@@ -61,7 +62,7 @@ def _chained(
     if version is None:
         owners, offsets = f"{path}/owners", f"{path}/offsets"
         groups = [[Create(path, content), Create(owners, b""), Create(offsets, b"")], *groups]
-    # As large as what takes its place.
+    # A placeholder of the same size as the operation that replaces it below.
     link = SetData(path, content, 0)
     multis = multis_of(groups, [fence, link]) or [[fence, link]]
     if version is None:
@@ -95,7 +96,8 @@ def _owner_writes(effect: StoreGroup, layout: GroupLayout) -> Iterator[Group]:
 def _write(
     path: str, name: TopicPartition, data: bytes | None, layout: GroupLayout, parents: set[str]
 ) -> Iterator[Group]:
-    """`parents` are those that this store makes."""
+    """The operations that write or delete one znode, as one group. `parents` are those that this store
+    creates."""
     version = layout.versions.get(path)
     if data is None:
         if version is not None:
@@ -112,7 +114,7 @@ def _write(
     grandparent = parent.rpartition("/")[0]
     made = [Create(parent, b""), Create(path, data)]
     group_path = grandparent.rpartition("/")[0]
-    # With a new group, both of these are created at once; an operator may have deleted one later.
+    # A new group gets both of them, but an operator may have deleted one later.
     if group_path in layout.versions and grandparent not in layout.versions and grandparent not in parents:
         parents.add(grandparent)
         made.insert(0, Create(grandparent, b""))

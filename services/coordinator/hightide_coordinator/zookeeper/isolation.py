@@ -1,9 +1,9 @@
-"""An active coordinator that is cut off from ZooKeeper, while its consumers need the next one.
+"""Finds out whether an active coordinator that is cut off from ZooKeeper has been replaced.
 
 Its session expires without its knowledge, and another process is elected. It cannot write any more, but its
-streams exist, and its Pings would let its consumers read on, for as long as it is cut off, what others got
-meanwhile (§8, C5). Brokers know the new coordinator, so they are asked while ZooKeeper cannot be. If
-ZooKeeper is away altogether, there is no election. The brokers then name this process, and it goes on.
+streams exist. As long as it is cut off, its Pings would let its consumers read on in partitions that others
+own by now (§8, C5). Brokers know the new coordinator, so they are asked while ZooKeeper cannot be asked. If
+ZooKeeper is not available at all, there is no election. Then the brokers name this process, and it goes on.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ from hightide_coordinator.zookeeper.watches import CoordinatorWatches
 
 __all__ = ["Isolation", "successor_of"]
 
-_LOOK_S: Final = 1.0
-"""How often the connection is checked, and brokers are asked while there is none."""
+_CHECK_S: Final = 1.0
+"""The interval in which the connection is checked, and brokers are asked while there is none."""
 
 
 class Isolation:
-    """Checks for isolation. One for each process."""
+    """Checks for isolation, and ends the coordination of shards that another process has. One for each
+    process."""
 
     def __init__(
         self,
@@ -32,19 +33,19 @@ class Isolation:
         watches: CoordinatorWatches,
         ask: Callable[[], Awaitable[Sequence[Sequence[Endpoint]]]],
     ) -> None:
-        """`ask`: returns the coordinators by shard, as each broker knows them. Raises nothing."""
-        # As brokers name it here: through their internal listeners they return internal addresses.
+        """`ask` returns the coordinators by shard that each broker knows. It raises nothing."""
+        # Without the external address, since brokers return internal addresses through internal listeners.
         self._identity = Endpoint(identity.id, identity.host, identity.port)
         self._watches = watches
         self._ask = ask
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Start the checks."""
         self._task = asyncio.create_task(self._run(), name="isolation")
 
     async def close(self) -> None:
-        """Stop checking."""
+        """Stop the checks."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -53,26 +54,26 @@ class Isolation:
     async def _run(self) -> None:
         was_connected = True
         while True:
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_CHECK_S)
             is_connected = self._watches.connected.is_set()
             if not (is_connected or was_connected) and self._watches.held():
                 await self._look()
             was_connected = is_connected
 
     async def _look(self) -> None:
-        told = await self._ask()
+        answers = await self._ask()
         if self._watches.connected.is_set():
             return  # ZooKeeper itself can be asked now.
         for candidacy in self._watches.candidacies:
-            other = successor_of(self._identity, candidacy.shard, told)
+            other = successor_of(self._identity, candidacy.shard, answers)
             if other is not None:
                 self._watches.overtaken(candidacy.shard, other)
 
 
-def successor_of(identity: Endpoint, shard: int, told: Sequence[Sequence[Endpoint]]) -> Endpoint | None:
-    """The process that more brokers name as the coordinator of a shard than name this one: a single broker
-    may be cut off itself, and know an older one."""
-    named = Counter(each[shard] for each in told if shard < len(each) and each[shard].host)
+def successor_of(identity: Endpoint, shard: int, answers: Sequence[Sequence[Endpoint]]) -> Endpoint | None:
+    """The process that more brokers name as the coordinator of a shard than name this one, or None. A single
+    broker may be cut off itself and know an older coordinator."""
+    named = Counter(each[shard] for each in answers if shard < len(each) and each[shard].host)
     others = [(count, other) for other, count in named.items() if other != identity]
     count, other = max(others, key=lambda each: each[0], default=(0, identity))
     return other if count > named[identity] else None

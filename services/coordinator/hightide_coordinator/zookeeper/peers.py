@@ -1,4 +1,4 @@
-"""Watching the processes of other coordinators: one stream to each, whatever number of shards it has."""
+"""Watches the processes of other coordinators, by one stream to each for all of its shards."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ COORDINATOR_SERVICE: Final = "hightide.v1.CoordinatorService"
 
 
 class Peers:
-    """Watches the other coordinators. One for each process. See ProcessWatcher for what counts as dead."""
+    """The watches of other coordinators. One for each process. ProcessWatcher says when a process counts as
+    dead."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._watchers: dict[HostPort, ProcessWatcher] = {}
-        self._told: dict[HostPort, dict[int, Callable[[int | None], None]]] = {}
-        """By address and shard: the callback."""
+        self._callbacks: dict[HostPort, dict[int, Callable[[int | None], None]]] = {}
+        """The callbacks, by address and shard."""
 
     def watch(self, shard: int, address: HostPort, on_death: Callable[[int | None], None]) -> None:
-        """Call back once when the process at this address is dead, for the candidacy of this shard: with the
-        wall-clock time in us at which its stream broke, None if it was dead before there was a stream.
+        """Call `on_death` once when the process at this address is dead, for the candidacy of this shard. It
+        gets the wall-clock time in microseconds at which the stream broke, or None if there was no stream.
         Replaces an earlier watch of the shard."""
         self.unwatch(shard)
-        self._told.setdefault(address, {})[shard] = on_death
+        self._callbacks.setdefault(address, {})[shard] = on_death
         if address not in self._watchers:
             self._watchers[address] = ProcessWatcher(
                 address,
@@ -39,16 +40,16 @@ class Peers:
 
     def unwatch(self, shard: int) -> None:
         """End the watch of this shard."""
-        for address, told in list(self._told.items()):
-            if told.pop(shard, None) is not None and not told:
-                del self._told[address]
+        for address, callbacks in list(self._callbacks.items()):
+            if callbacks.pop(shard, None) is not None and not callbacks:
+                del self._callbacks[address]
                 self._watchers.pop(address).close()
 
     def is_watching(self, shard: int) -> bool:
         """Whether there is a watch for this shard."""
-        return any(shard in told for told in self._told.values())
+        return any(shard in callbacks for callbacks in self._callbacks.values())
 
     def _died(self, address: HostPort, broke_at_us: int) -> None:
         was_reached = self._watchers.pop(address).was_reached
-        for on_death in self._told.pop(address).values():
+        for on_death in self._callbacks.pop(address).values():
             on_death(broke_at_us if was_reached else None)

@@ -15,17 +15,17 @@ async def fix_shard_count(session: ZooKeeperSession, shard_count: int) -> None:
     """Create the parents of everything that coordinators write, and fix the number of shards. Called once,
     after `ensure_cluster_id` and before anything else.
 
-    Raises StartupError if there is another number of shards already: coordinators would write into each
-    other's groups. ZnodeGarbage, ZooKeeperError.
+    Raises StartupError if the cluster already has another number of shards, since coordinators would write to
+    each other's groups. Raises ZnodeGarbage and ZooKeeperError.
     """
     for parent in GROUP_PARENTS:
         await session.ensure_path(parent)
     path = ShardsZnode.path()
     with contextlib.suppress(NodeExists):
         await session.create(path, ShardsZnode(shard_count).encode())
-    standing = ShardsZnode.decode((await session.get(path)).data).shard_count
-    if standing != shard_count:
+    fixed = ShardsZnode.decode((await session.get(path)).data).shard_count
+    if fixed != shard_count:
         raise StartupError(
-            f"the groups of this cluster are divided into {standing} shards (znode {path}), not "
-            f"{shard_count}; start with --shards {standing}"
+            f"the groups of this cluster are divided into {fixed} shards (znode {path}), not "
+            f"{shard_count}; start with --shards {fixed}"
         )

@@ -1,7 +1,8 @@
 """The reads and writes of one shard's coordinator in ZooKeeper, with core values in and out.
 
-Every write is a multi that begins with a check of the coordinator epoch (C5); the election is the one that
-raises it. What cannot be decoded is complained about and left alone, because an operator may have written it.
+Every write is a multi that begins with a check of the coordinator epoch (C5). Only the election raises this
+epoch. A znode that cannot be decoded gives a complaint and is not changed, because an operator may have
+written it.
 """
 
 from __future__ import annotations
@@ -53,8 +54,9 @@ __all__ = ["CoordinatorStore", "StoreOutcome", "seat_of"]
 _log = logging.getLogger(__name__)
 
 _REFUSED_PAUSE_S: Final = 1.0
-"""Before the core gets a refusal that ZooKeeper would repeat for ever, and tries again."""
+"""The pause after a refusal that ZooKeeper would repeat, before the core gets it and tries again."""
 _READ_PAUSE_S: Final = 0.2
+"""The pause before a failed read is repeated."""
 
 StoreOutcome = StoreCommitted | StoreRefused | StoreUnknown | StoreFenced
 
@@ -72,7 +74,7 @@ def seat_of(shard: int, shard_count: int) -> ElectionZnodes:
 
 
 class CoordinatorStore:
-    """Reads and writes of one shard of one process; belongs to the event loop's thread.
+    """The reads and writes of one shard of one process, on the event loop's thread.
 
     Methods raise ConnectionLost and SessionExpired unless they say otherwise.
     """
@@ -85,7 +87,7 @@ class CoordinatorStore:
         identity: Endpoint,
         complaints: Complaints | None = None,
     ) -> None:
-        """`identity`: this process and its addresses for consumers. Several shards share the complaints."""
+        """`identity` is this process with its addresses for consumers. All shards share the complaints."""
         self._session = session
         self.shard = shard
         self.shard_count = shard_count
@@ -99,7 +101,7 @@ class CoordinatorStore:
 
     @property
     def coordinator_epoch(self) -> int:
-        """The epoch under which this process was elected last; 0: never."""
+        """The epoch of the last election that this process won; 0 if it won none."""
         return 0 if self._epoch is None else self._epoch.epoch
 
     async def standing(self, *, watch: bool = False) -> ActiveProcess | None:
@@ -107,10 +109,10 @@ class CoordinatorStore:
         return await self._election.standing(watch=watch)
 
     async def elect(self, stale_epoch: int | None = None) -> int | None:
-        """Run the election once: the new coordinator epoch, None where somebody else was quicker.
+        """Run the election once. Returns the new coordinator epoch, or None if another process was faster.
 
-        `stale_epoch`: that of a coordinator whose process is known to be dead, though its znode stands;
-        see `Election.elect`. Raises ZnodeGarbage where the epoch's znode makes no sense.
+        `stale_epoch` is the epoch of a coordinator whose process is dead although its znode exists; see
+        `Election.elect`. Raises ZnodeGarbage if the epoch's znode cannot be decoded.
         """
         me = self._identity
         candidate = ElectedProcess(
@@ -119,8 +121,8 @@ class CoordinatorStore:
         return self._take(await self._election.elect(candidate, stale_epoch))
 
     async def resume(self) -> int | None:
-        """The coordinator epoch under which this session holds the seat; None where it does not. After an
-        election that was won, and could not be acted on because the connection broke."""
+        """The coordinator epoch of the election that this session has won, or None. Called after an election
+        that had no effect yet because the connection broke."""
         return self._take(await self._election.epoch_held(self._identity.id))
 
     def _take(self, epoch: Epoch | None) -> int | None:
@@ -131,14 +133,13 @@ class CoordinatorStore:
         return epoch.epoch
 
     async def abdicate(self) -> None:
-        """Delete this process's own znode, so that another one can be elected; it is no error if there is
-        none."""
+        """Delete this process's own znode, if there is one, so that another process can be elected."""
         await self._election.abdicate()
 
     async def load(self) -> Elected:
-        """All that ZooKeeper holds about the groups of this shard, and about topics and brokers (§5). Called
-        after an election that was won."""
-        assert self._epoch is not None, "nothing is loaded by a coordinator that was never elected"
+        """Read all groups of this shard, all topics and all brokers (§5). Called after an election that was
+        won."""
+        assert self._epoch is not None, "only an elected coordinator loads"
         epoch = self._epoch
         brokers = await self._cluster.brokers()
         topics = await self._cluster.topics(await self._cluster.topic_names())
@@ -152,7 +153,8 @@ class CoordinatorStore:
         return shard_of(group, self.shard_count) == self.shard
 
     async def read_group(self, group: str) -> GroupRead:
-        """The answer to ReadGroup: no staler than this call, and as often as it takes. Raises nothing."""
+        """Carry out a ReadGroup: read the group at least as new as this call, and repeat failed reads. Raises
+        nothing."""
         while True:
             epoch = self._epoch
             try:
@@ -169,17 +171,17 @@ class CoordinatorStore:
             return GroupRead(group, None if found is None else found.stored)
 
     async def store_group(self, effect: StoreGroup) -> StoreOutcome:
-        """Carry a StoreGroup out; the event that follows from its fate. Raises nothing.
+        """Carry out a StoreGroup, and return the event with its outcome. Raises nothing.
 
-        Of a store that takes several multis, the first so many are done where the outcome is not
-        StoreCommitted.
+        If the outcome is not StoreCommitted and the store takes several multis, the first ones may be done
+        and the others not.
         """
         assert self._is_mine(effect.group), effect.group
         if self._epoch is None or self._epoch.epoch != effect.coordinator_epoch:
             return StoreFenced(effect.store_id)
         error = await self._stored(effect, self._fence())
         if error is not None or effect.delete_group:
-            # Nothing, or whatever stands there now: it has to be read again.
+            # The znodes are not known any more, so the group must be read again.
             self._layouts.pop(effect.group, None)
         if isinstance(error, ZooKeeperRefused):
             await asyncio.sleep(_REFUSED_PAUSE_S)
@@ -204,11 +206,11 @@ class CoordinatorStore:
     async def _sent(
         self, multis: Sequence[Sequence[Operation]], layout: GroupLayout, fence: Check
     ) -> BaseException | None:
-        """Send them all, and wait for all; the error of the first that failed."""
+        """Send all multis, and wait for all. Returns the error of the first one that failed, or None."""
         sent = []
         for multi in multis:
             sent.append(self._session.submit_multi(multi))
-            # A large store is seconds of pings for everybody else, if it is written in one go.
+            # Without this a large store would delay all other requests of the session.
             await asyncio.sleep(0)
         outcomes = await asyncio.gather(*sent, return_exceptions=True)
         for multi, outcome in zip(multis, outcomes, strict=True):
@@ -216,11 +218,11 @@ class CoordinatorStore:
                 return outcome
             layout.applied(multi, outcome)
         for parent in tidying_of(multis, layout):
-            await self._take_away(parent, layout, fence)
+            await self._delete_parent(parent, layout, fence)
         return None
 
-    async def _take_away(self, parent: str, layout: GroupLayout, fence: Check) -> None:
-        """A parent that was left without children. As well as it goes: nothing depends on it."""
+    async def _delete_parent(self, parent: str, layout: GroupLayout, fence: Check) -> None:
+        """Delete a parent without children. A failure is only logged, since nothing depends on it."""
         operations: list[Operation] = [fence, Delete(parent, -1)]
         try:
             layout.applied(operations, await self._session.multi(operations))
@@ -238,6 +240,6 @@ class CoordinatorStore:
                 _log.warning("a write of group %s is refused: %s", effect.group, error)
                 return StoreRefused(effect.store_id)
             case _:
-                # Also for unexpected errors: whatever happened, reading again shows the state.
+                # Unexpected errors, too: the core reads the group again, which shows the state.
                 _log.warning("whether a write of group %s was done is unknown: %s", effect.group, error)
                 return StoreUnknown(effect.store_id)

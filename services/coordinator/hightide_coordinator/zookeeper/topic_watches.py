@@ -1,8 +1,8 @@
-"""Topics that come, go and change, and brokers, as events of the core (consumer coordinator §6).
+"""Watches topics and brokers, and reports their changes as events of the core (consumer coordinator §6).
 
-The children of /brokers/topics are watched, and the znodes of the topics that groups read (§6
-TopicPartitionChangeListener); of the others only the coming and going matters. Only while this process
-coordinates a shard.
+It watches the children of /brokers/topics, and the znodes of the topics that groups read (§6
+TopicPartitionChangeListener). Of other topics only creation and deletion matter. It works only while this
+process coordinates a shard.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ from hightide_coordinator.zookeeper.cluster_reader import ClusterReader
 
 __all__ = ["TopicWatches"]
 
-_LOOKED_AT_AGAIN_MAX: Final = 200
-_LOOK_AGAIN_S: Final = 1.0
+_REREAD_MAX: Final = 200
+"""At most so many unreadable topics are read again at a time."""
+_REREAD_S: Final = 1.0
 
 
 class TopicWatches:
-    """One for each process. The reader of `session.events` passes events on to it."""
+    """The watches of one process. CoordinatorWatches, which reads `session.events`, passes events on to
+    it."""
 
     def __init__(
         self,
@@ -47,43 +49,44 @@ class TopicWatches:
         self._terms = 0
         """Counts `activate` and `deactivate`, so that a read from before one has no effect after it."""
         self._seen: set[str] = set()
-        """The children of /brokers/topics, as of the last read."""
+        """The children of /brokers/topics at the last read."""
         self._unreadable: frozenset[str] = frozenset()
         """Topics whose znodes could not be decoded, or had no id: no watch fires when they are corrected."""
         self._changes = -1
-        """How often topics were created or deleted, as of the last read; -1: not known."""
+        """The number of creations and deletions of topics at the last read; -1 if it is not known."""
         self._wanted: set[str] = set()
         """The topics that groups read."""
         self._unwatched: set[str] = set()
-        """Those of them that are to get a watch."""
+        """Those of them that need a watch."""
         self._watched: dict[str, str] = {}
-        """Path → topic, of the topic znodes that have a watch."""
+        """The topics whose znodes have a watch, by path."""
         self._changed: set[str] = set()
-        """Topics that are to be read again."""
+        """Topics that must be read again."""
         self._names = Reader("topics", self._read_names, connected)
         self._znodes = Reader("topic-znodes", self._read_znodes, connected)
         self._brokers = Reader("brokers", self._read_brokers, connected)
         self._readers = (self._names, self._znodes, self._brokers)
-        self._looking: asyncio.Task[None] | None = None
+        self._rereading: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin; nothing is read before `activate`."""
+        """Start the tasks. They read nothing before `activate`."""
         for reader in self._readers:
             reader.start()
-        self._looking = asyncio.create_task(self._look_again(), name="unreadable-topics")
+        self._rereading = asyncio.create_task(self._reread(), name="unreadable-topics")
 
     async def close(self) -> None:
-        """Stop all of it."""
-        if self._looking is not None:
-            self._looking.cancel()
-            await asyncio.wait([self._looking])
+        """Stop the tasks."""
+        if self._rereading is not None:
+            self._rereading.cancel()
+            await asyncio.wait([self._rereading])
         for reader in self._readers:
             await reader.close()
 
     def activate(self, topics: Iterable[str]) -> None:
-        """This process coordinates a shard, whose core knows these topics: follow everything from here on.
+        """Follow topics and brokers from now on. Called when this process coordinates a shard, whose core
+        knows these topics.
 
-        It is all read once more, because what changed between the snapshot and now had no watch.
+        Everything is read once more, because changes between the core's snapshot and now had no watch.
         """
         self._is_active = True
         self._terms += 1
@@ -92,7 +95,7 @@ class TopicWatches:
         self._mark_all()
 
     def deactivate(self) -> None:
-        """This process coordinates no shard any more."""
+        """Stop following. Called when this process coordinates no shard any more."""
         self._is_active = False
         self._terms += 1
         self._seen.clear()
@@ -103,7 +106,7 @@ class TopicWatches:
         self._changed.clear()
 
     def watch(self, topics: Iterable[str]) -> None:
-        """Follow the partitions of these topics too."""
+        """Follow the partitions of these topics, too."""
         new = set(topics) - self._wanted
         if new:
             self._wanted |= new
@@ -111,7 +114,7 @@ class TopicWatches:
             self._znodes.mark()
 
     def unwatch(self, topics: Iterable[str]) -> None:
-        """Follow the partitions of these no more. A watch that ZooKeeper has goes when it fires."""
+        """Stop following the partitions of these topics. ZooKeeper removes a watch when it fires."""
         for topic in topics:
             self._wanted.discard(topic)
             self._unwatched.discard(topic)
@@ -119,8 +122,9 @@ class TopicWatches:
                 self._watched.pop(TopicZnode.path(topic), None)
 
     async def look_up(self, topics: Iterable[str]) -> None:
-        """Tell the core of these topics as ZooKeeper has them now: a request names them, and the watch that
-        tells of them may be on its way. The caller bounds how many, and how long. Raises ZooKeeperError."""
+        """Read these topics, and report them to the core. Called for topics of a request, since the watch
+        that reports them may be under way. The caller limits their number and the time. Raises
+        ZooKeeperError."""
         named = set(filter(is_legal_topic_name, topics))
         if not named:
             return
@@ -130,14 +134,14 @@ class TopicWatches:
             await self._znodes.read_anew()
 
     def reconnected(self) -> None:
-        """The connection is back: watches were lost with it."""
+        """Set all watches again after a new connection, since they were lost with the old one."""
         self._changed |= set(self._watched.values())
         self._unwatched |= set(self._watched.values())
         self._watched.clear()
         self._mark_all()
 
     def fired(self, path: str) -> None:
-        """A watch fired."""
+        """Handle a watch that has fired."""
         if path == cluster_znodes.TOPICS:
             self._names.mark()
         elif path == cluster_znodes.BROKER_IDS:
@@ -151,11 +155,12 @@ class TopicWatches:
         for reader in self._readers:
             reader.mark()
 
-    async def _look_again(self) -> None:
+    async def _reread(self) -> None:
+        """Read unreadable topics again from time to time, since they have no watch."""
         while True:
-            await asyncio.sleep(_LOOK_AGAIN_S)
+            await asyncio.sleep(_REREAD_S)
             if self._unreadable:
-                self._changed.update(islice(sorted(self._unreadable), _LOOKED_AT_AGAIN_MAX))
+                self._changed.update(islice(sorted(self._unreadable), _REREAD_MAX))
                 self._znodes.mark()
 
     async def _read_brokers(self) -> None:
@@ -169,15 +174,15 @@ class TopicWatches:
         children, changes = await self._cluster.watch_topic_names()
         names = set(children)
         added, removed = names - self._seen, self._seen - names
-        # A topic that was deleted and created again under the same name shows only in the number of changes.
-        # Its id would say which one, so all are read; the core knows which are new to it.
-        unseen = changes - self._changes != len(added) + len(removed)
-        read = await self._cluster.topics(names if unseen else added)
+        # Only the number of changes shows that a topic was deleted and created again. All are read then, and
+        # the core compares their ids.
+        has_recreated = changes - self._changes != len(added) + len(removed)
+        read = await self._cluster.topics(names if has_recreated else added)
         if term != self._terms:
             return
         self._seen, self._changes = names, changes
         self._unreadable = (self._unreadable & names) | read.unreadable
-        gone = removed | ((names if unseen else added) - read.topics.keys() - read.unreadable)
+        gone = removed | ((names if has_recreated else added) - read.topics.keys() - read.unreadable)
         self._tell(read.topics, gone)
 
     async def _read_znodes(self) -> None:
@@ -191,7 +196,7 @@ class TopicWatches:
         # No watch reports changes before it was set, so each new one counts as a change.
         changed |= set(new.values())
         try:
-            # A watch on what exists; where it does not, it fires when it is created.
+            # If the znode does not exist, the watch fires when it is created.
             await asyncio.gather(*(self._session.exists(path, watch=True) for path in new))
             read = await self._cluster.topics(changed)
         except ZooKeeperError:

@@ -1,4 +1,5 @@
-"""ZooKeeper's watches, for all shards of a process: the one reader of `session.events`."""
+"""Passes the events of ZooKeeper's session on, for all shards of a process. Only it reads
+`session.events`."""
 
 from __future__ import annotations
 
@@ -36,8 +37,8 @@ _log = logging.getLogger(__name__)
 
 
 class CoordinatorWatches:
-    """One for each process. Runs the candidacies of all shards, and follows topics and brokers while any of
-    them is active. Its events are delivered on the loop; TopicsChanged and BrokersChanged concern all shards.
+    """Runs the candidacies of all shards, and follows topics and brokers while one of them is active. One for
+    each process. Callbacks run on the loop. TopicsChanged and BrokersChanged are for all shards.
     """
 
     def __init__(
@@ -53,7 +54,7 @@ class CoordinatorWatches:
         on_topics: Callable[[TopicsChanged], None],
         on_brokers: Callable[[BrokersChanged], None],
     ) -> None:
-        """`on_seen`, `on_elected`, `on_deposed`: as in CandidacyDuties, the shard first."""
+        """`on_seen`, `on_elected` and `on_deposed` are those of CandidacyCallbacks."""
         self._session = session
         self._on_elected = on_elected
         self._on_deposed = on_deposed
@@ -64,16 +65,16 @@ class CoordinatorWatches:
             CoordinatorStore(session, shard, shard_count, identity, complaints)
             for shard in range(shard_count)
         )
-        """By shard."""
+        """The stores, by shard."""
         callbacks = CandidacyCallbacks(on_seen, self._elected, self._deposed)
         peers = Peers(clock)
         self.candidacies = tuple(
             Candidacy(store, identity, clock, self.connected, peers, callbacks) for store in self.stores
         )
-        """By shard."""
+        """The candidacies, by shard."""
         self._by_path = {seat_of(each.shard, shard_count).path: each for each in self.candidacies}
         self._wanted: dict[int, set[str]] = {}
-        """By shard, the topics that its groups read."""
+        """The topics that the groups of each shard read."""
         self._topics = TopicWatches(
             session, ClusterReader(session, complaints), self.connected, on_topics, on_brokers
         )
@@ -94,9 +95,9 @@ class CoordinatorWatches:
             candidacy.start()
 
     async def close(self) -> None:
-        """Stop all of it, and hand over at once: other processes are elected without waiting. Never raises.
+        """Stop, and give up all shards, so that other processes are elected at once. Raises nothing.
 
-        The session is closed afterwards by whoever opened it.
+        The caller closes the session afterwards.
         """
         await self._topics.close()
         await self._candidate.close()
@@ -111,11 +112,11 @@ class CoordinatorWatches:
                 await self._task
 
     def held(self) -> int:
-        """How many shards this process coordinates."""
+        """The number of shards that this process coordinates."""
         return sum(each.is_active for each in self.candidacies)
 
     def watch_topics(self, shard: int, effect: WatchTopics) -> None:
-        """The effect WatchTopics of the core of this shard."""
+        """Carry out the effect WatchTopics of this shard's core."""
         wanted = self._wanted.setdefault(shard, set())
         wanted |= effect.more
         wanted -= effect.fewer
@@ -123,24 +124,24 @@ class CoordinatorWatches:
         self._unwatch(effect.fewer)
 
     async def look_up_topics(self, topics: Iterable[str]) -> None:
-        """Tell all shards of these topics as ZooKeeper has them now. Raises ZooKeeperError."""
+        """Read these topics, and report them to all shards. Raises ZooKeeperError."""
         await self._topics.look_up(topics)
 
     def _unwatch(self, topics: Iterable[str]) -> None:
-        """Follow these no more, but for those that another shard wants."""
+        """Stop following these topics, except those that another shard wants."""
         self._topics.unwatch(set(topics).difference(*self._wanted.values()))
 
     def overtaken(self, shard: int, other: Endpoint) -> None:
-        """Another process coordinates this shard, by the word of brokers."""
+        """Handle the report of brokers that another process coordinates this shard."""
         self.candidacies[shard].overtaken(other)
 
     def stood_still(self) -> None:
-        """This process has stood still for so long that its session may have ended."""
+        """Handle a hang of this process that was so long that its session may have ended."""
         for candidacy in self.candidacies:
             candidacy.stood_still()
 
     def resigned(self, shard: int) -> None:
-        """The effect Resign of the core of this shard, unless it follows from `on_deposed`."""
+        """Carry out the effect Resign of this shard's core, unless it follows from `on_deposed`."""
         self.candidacies[shard].resigned()
 
     def _elected(self, shard: int, elected: Elected, takeover: Takeover) -> None:
