@@ -1,1 +1,1 @@
-"""Spans and metrics: what is declared, and where it goes."""
+"""Spans and metrics: their declarations and their export."""

@@ -1,7 +1,7 @@
-"""A file of lines that a process appends to for months, and that never gets long.
+"""A file of limited size to which a process appends lines.
 
-It holds what was written last: when it is full it becomes the file from before, whose place it takes, and
-begins again. So the disk holds two of them at most, and the latest lines at least as many as fill one.
+When the file is full, it is renamed, which replaces the file with that name, and a new one begins. So there
+are at most two files, and the latest lines fill at least one.
 """
 
 import os
@@ -12,14 +12,14 @@ from typing import Final
 __all__ = ["FILE_BYTES_MAX", "AppendedLines"]
 
 FILE_BYTES_MAX: Final = 16 << 20
-"""As much as `hightide trace` reads of a file."""
+"""`hightide trace` reads as much of a file."""
 
 
 class AppendedLines:
-    """Of one process alone. May be used on any thread."""
+    """The file of one process. Any thread may call it."""
 
     def __init__(self, path: Path, bytes_max: int = FILE_BYTES_MAX) -> None:
-        """Goes on behind what is there. Raises OSError."""
+        """Open the file, and append to its content. Raises OSError."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
         self._before = path.with_name(f"{path.stem}.before{path.suffix}")
@@ -28,8 +28,8 @@ class AppendedLines:
         self._open()
 
     def append(self, lines: str) -> None:
-        """Write whole lines, through to the operating system: a process that is killed has written them.
-        Raises OSError, also where the file cannot begin again, and ValueError once it was closed."""
+        """Write whole lines to the operating system, so that they survive a kill of the process. Raises
+        OSError, also if a new file cannot begin, and ValueError after `close`."""
         data = lines.encode()
         with self._lock:
             if self._size_bytes and self._size_bytes + len(data) > self._bytes_max:
@@ -38,7 +38,7 @@ class AppendedLines:
             self._size_bytes += len(data)
 
     def close(self) -> None:
-        """Write no more."""
+        """Close the file."""
         with self._lock:
             self._file.close()
 

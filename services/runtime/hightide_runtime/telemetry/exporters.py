@@ -1,9 +1,9 @@
-"""How a process exports its spans and metrics: where to, as who, and without being held up by it.
+"""The target and the identity with which a process exports its spans and metrics.
 
 OpenTelemetry's own variables hold: OTEL_EXPORTER_OTLP_ENDPOINT and its kin, OTEL_SERVICE_NAME,
-OTEL_RESOURCE_ATTRIBUTES, OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER (none, or otlp),
-OTEL_TRACES_SAMPLER, OTEL_SDK_DISABLED. Of the protocols of OTLP only gRPC is spoken. Without an endpoint
-HIGHTIDE_TRACE_DIR names a directory. No OpenTelemetry is imported before there is something to export.
+OTEL_RESOURCE_ATTRIBUTES, OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER (none, or otlp), OTEL_TRACES_SAMPLER,
+OTEL_SDK_DISABLED. OTLP is supported only over gRPC. Without an endpoint, HIGHTIDE_TRACE_DIR names a
+directory. OpenTelemetry is only imported if there is something to export.
 """
 
 import logging
@@ -30,24 +30,24 @@ __all__ = [
 ]
 
 TRACE_DIRECTORY_VARIABLE: Final = "HIGHTIDE_TRACE_DIR"
-#: The two signals, as they stand in the names of OpenTelemetry's variables.
+#: The two signals, by their names in OpenTelemetry's variables.
 TRACES: Final = "TRACES"
 METRICS: Final = "METRICS"
-#: No path is empty, so that this is none.
+#: The target that is a collector. It cannot be mistaken for a directory, since no path is empty.
 COLLECTOR: Final = ""
 _SHUT_DOWN_PATIENCE_S: Final = 2.0
-"""How long the end of a process waits for a collector that does not answer."""
+"""The end of a process waits at most this long for a collector."""
 _EXPORTER_LOGGERS: Final = ("opentelemetry.exporter.otlp", "opentelemetry.sdk")
 _COMPLAINT_EVERY_S: Final = 60.0
 
 
 def is_switched_off() -> bool:
-    """Whether nothing is exported, whatever the other settings."""
+    """Whether OTEL_SDK_DISABLED switches all exports off."""
     return os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true"
 
 
 def is_target_named(signal: str) -> bool:
-    """Whether the environment names a target of TRACES or METRICS, right or wrong."""
+    """Whether the environment names a target for TRACES or METRICS, valid or not."""
     names = (*_endpoint_variables(signal), TRACE_DIRECTORY_VARIABLE)
     return any(os.environ.get(name) for name in names)
 
@@ -63,7 +63,7 @@ def export_target(signal: str) -> str | None:
         return None
     if not any(os.environ.get(name) for name in _endpoint_variables(signal)):
         return os.environ.get(TRACE_DIRECTORY_VARIABLE) or None
-    # Here, since tools that only read spans have no need of gRPC.
+    # Imported here, since it imports gRPC, which tools that only read spans do not need.
     from hightide_runtime.errors import StartupError
 
     if exporter not in ("", "otlp"):
@@ -88,8 +88,8 @@ def _endpoint_variables(signal: str) -> tuple[str, str]:
 
 
 def resource_of(service: str, instance: str) -> "Resource":
-    """The identity of a process, on all its reports. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES take
-    precedence, as everywhere."""
+    """The identity of a process in its spans and metrics. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES take
+    precedence."""
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 
     ours = {
@@ -102,33 +102,34 @@ def resource_of(service: str, instance: str) -> "Resource":
 
 
 def shut_down_within(shut_down: Callable[[], object], patience_s: float = _SHUT_DOWN_PATIENCE_S) -> None:
-    """Shut an exporter down, and leave it to itself where its collector does not answer."""
-    # A thread for which no code waits: the process ends by `end_process`.
+    """Shut an exporter down. Return after `patience_s` at the latest, even if its collector does not
+    answer."""
+    # A daemon thread does not delay the end of the process.
     thread = threading.Thread(target=shut_down, name="telemetry-shutdown", daemon=True)
     thread.start()
     thread.join(patience_s)
 
 
 def quieten_exporters() -> None:
-    """Let exporters say once a minute, not with each attempt, that their collector is away."""
+    """Let exporters log once a minute that their collector does not answer, and not at each attempt."""
     for name in _EXPORTER_LOGGERS:
         logger = logging.getLogger(name)
-        if not any(isinstance(each, _NowAndThen) for each in logger.handlers):
-            logger.addHandler(_NowAndThen())
+        if not any(isinstance(each, _OncePerMinute) for each in logger.handlers):
+            logger.addHandler(_OncePerMinute())
             logger.propagate = False
 
 
-class _NowAndThen(logging.Handler):
-    """Hands one record a minute on to the log of the process."""
+class _OncePerMinute(logging.Handler):
+    """Passes at most one record per minute on to the log of the process."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
         self._next_s = 0.0
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Called by logging, on any thread."""
+        """Pass the record on, or drop it. Called by logging, on any thread."""
         now_s = time.monotonic()
         if now_s >= self._next_s:
             self._next_s = now_s + _COMPLAINT_EVERY_S
-            # Without the traceback that some of them come with: the sentence says it.
+            # Without the traceback of some records, which adds nothing.
             logging.getLogger(__name__).warning("telemetry is not delivered: %s", record.getMessage()[:500])

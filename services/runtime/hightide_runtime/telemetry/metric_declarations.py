@@ -1,9 +1,9 @@
 """The declarations of a service's metrics: their names, kinds and units, and how they are counted.
 
-A service has a table of `MetricDeclaration`s and one function that reads them all, off numbers that it keeps
-anyhow. The
-table is what documentation, dashboards and alarms are made from, without a service that runs; tests hold the
-function to it both ways. This module imports no OpenTelemetry, so that a core of numbers costs no start.
+A service has a table of `MetricDeclaration`s, and one function that reads all their values from its state.
+Documentation, dashboards and alerts are made from the table, without a running service. Tests check that the
+function returns exactly the declared metrics. This module does not import OpenTelemetry, which would slow
+every start down.
 """
 
 import enum
@@ -29,15 +29,16 @@ __all__ = [
 MILLISECONDS_TO_MINUTE: Final = (
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
 )  # fmt: skip
-"""Bounds in seconds: half a millisecond is a call between processes, a minute more than any deadline."""
+"""Bounds in seconds, from half a millisecond, the time of a call between processes, to a minute, which is
+longer than any deadline."""
 
-#: How Prometheus exporters spell what UCUM abbreviates; what stands in braces is left out. Not UCUM's "1":
-#: Python's exporter leaves it out, while a collector's calls such a gauge `…_ratio`.
+#: The names of UCUM's units in Prometheus. Units in braces have none. UCUM's "1" is not used: Python's
+#: exporter adds nothing for it, while a collector's exporter adds `_ratio`.
 _PROMETHEUS_UNITS: Final = {"s": "seconds", "By": "bytes"}
 
 
 class Kind(enum.StrEnum):
-    """What a figure is. A counter only grows, and begins at 0 with the process."""
+    """The kind of a metric. A counter only grows, and begins at 0 with the process."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -46,7 +47,7 @@ class Kind(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MetricDeclaration:
-    """One metric, as it is declared. `unit` is UCUM's: "s", "By", "{record}"."""
+    """The declaration of one metric. `unit` is a UCUM unit: "s", "By", or such as "{record}"."""
 
     name: str
     kind: Kind
@@ -54,7 +55,7 @@ class MetricDeclaration:
     description: str
     attributes: tuple[str, ...] = ()
     buckets: tuple[float, ...] = ()
-    """The upper bounds of a histogram's buckets but the last, which has none."""
+    """The upper bounds of a histogram's buckets, except the last bucket, which has none."""
 
     def __post_init__(self) -> None:
         assert self.unit.startswith("{") or self.unit in _PROMETHEUS_UNITS, (self.name, self.unit)
@@ -72,12 +73,12 @@ class MetricDeclaration:
 
 
 def counter(name: str, unit: str, description: str, *attributes: str) -> MetricDeclaration:
-    """Something that is counted, for a service's table."""
+    """Declare a counter, for a service's table."""
     return MetricDeclaration(name, Kind.COUNTER, unit, description, attributes)
 
 
 def gauge(name: str, unit: str, description: str, *attributes: str) -> MetricDeclaration:
-    """Something that goes up and down, for a service's table."""
+    """Declare a gauge, for a service's table."""
     return MetricDeclaration(name, Kind.GAUGE, unit, description, attributes)
 
 
@@ -88,15 +89,15 @@ def histogram(
     *attributes: str,
     buckets: tuple[float, ...] = MILLISECONDS_TO_MINUTE,
 ) -> MetricDeclaration:
-    """How often something took how long, for a service's table."""
+    """Declare a histogram, for a service's table."""
     return MetricDeclaration(name, Kind.HISTOGRAM, unit, description, attributes, buckets)
 
 
 class Distribution:
     """The content of a histogram: the number of values in each bucket.
 
-    One `record` costs 0.2 us, where OpenTelemetry's own histogram costs 5: so it may stand on the data path,
-    once a call. Recorded on one thread, read on any.
+    A `record` costs 0.2 us, and OpenTelemetry's own histogram 5 us, so the data path can use it for each
+    call. One thread records, any thread reads.
     """
 
     __slots__ = ("bounds", "counts", "largest", "smallest", "total")
@@ -110,7 +111,7 @@ class Distribution:
 
     @classmethod
     def of_all(cls, parts: Sequence["Distribution"]) -> "Distribution":
-        """All that these have counted, which have the same bounds; at least one of them."""
+        """The sum of these distributions, which have the same bounds. There must be at least one."""
         whole = cls(parts[0].bounds)
         for part in parts:
             assert part.bounds == whole.bounds, "distributions by other bounds cannot be added"
@@ -122,11 +123,11 @@ class Distribution:
 
     @property
     def count(self) -> int:
-        """How many values there were."""
+        """The number of values."""
         return sum(self.counts)
 
     def record(self, value: float) -> None:
-        """Count a value that is not negative."""
+        """Count a value, which must not be negative."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
         if value > self.largest:
@@ -136,9 +137,9 @@ class Distribution:
 
 
 Value: TypeAlias = int | float | Distribution
-#: One value, or one for each tuple of the values of the figure's attributes, in their order. An empty mapping
-#: says that nothing is known, also of a figure without attributes.
+#: One value, or a value for each tuple of attribute values, in the order of the metric's attributes. An empty
+#: mapping means that the value is not known, also for a metric without attributes.
 Reading: TypeAlias = Value | Mapping[tuple[str, ...], Value]
-#: By the figure's name: all that are declared, and no other.
+#: The readings of all declared metrics, and no others, by name.
 Readings: TypeAlias = Mapping[str, Reading]
 Measure: TypeAlias = Callable[[], Readings]

@@ -1,10 +1,10 @@
-"""Metrics of a service: OTLP when an endpoint is set, JSON lines in HIGHTIDE_TRACE_DIR otherwise, and
-Prometheus where --prometheus-listen says so; else none, and then they cost nothing.
+"""The export of a service's metrics: by OTLP if an endpoint is set, else as JSON lines in HIGHTIDE_TRACE_DIR,
+and to Prometheus if --prometheus-listen is set. Without any of these, metrics cost nothing.
 
-A service declares its metrics once (`MetricDeclaration`) and hands over one function that reads them all.
-It is called when they are exported, every OTEL_METRIC_EXPORT_INTERVAL milliseconds, or when Prometheus comes.
-Reading happens on a thread of the exporter: the function may look at what the loop changes, a number or a
-length; what it walks over it copies first, by one `tuple(...)`, and it walks over what is frozen.
+A service declares its metrics once (`MetricDeclaration`) and gives one function that reads them all. It is
+called for each export, every OTEL_METRIC_EXPORT_INTERVAL milliseconds, and for each scrape by Prometheus. It
+runs on a thread of the exporter, while the loop changes the state. So it may read a number or a length, and
+before it iterates over a collection it must copy it by one `tuple(...)`.
 """
 
 from collections.abc import Sequence
@@ -31,8 +31,8 @@ __all__ = ["Metrics"]
 
 
 class Metrics:
-    """The reporter of a process's figures. Mains build one by `set_up` and pass it to the parts that have
-    figures."""
+    """Exports the metrics of a process. Its main makes it by `set_up` and passes it to the parts that have
+    metrics."""
 
     def __init__(
         self,
@@ -47,9 +47,11 @@ class Metrics:
 
     @classmethod
     def set_up(cls, service: str, instance: str, prometheus_listen: HostPort | None = None) -> "Metrics":
-        """Read the OTEL_* and HIGHTIDE_TRACE_DIR variables. `service`: "broker"; `instance`: its id.
+        """Make the exporters from the OTEL_* and HIGHTIDE_TRACE_DIR variables. `service` is such as "broker",
+        `instance` its id.
 
-        Raises StartupError where they ask for what there is not, or nobody can listen at `prometheus_listen`.
+        Raises StartupError if the variables ask for something that does not exist, or if `prometheus_listen`
+        cannot be used.
         """
         target = export_target(METRICS)
         if target is None and prometheus_listen is None:
@@ -58,33 +60,34 @@ class Metrics:
 
         sources: list[MetricSource] = []
         collect = metric_readers.Collection(sources, resource_of(service, instance))
-        # First, since it may be refused, while what exports has a thread from the start.
+        # Prometheus first: its address may be refused, and the other exporter starts a thread.
         prometheus = None if prometheus_listen is None else collect.to_prometheus(prometheus_listen)
         readers = [] if target is None else [collect.to_exporter(_exporter(target, service, instance))]
         return cls(sources, readers, prometheus)
 
     @classmethod
     def off(cls) -> "Metrics":
-        """No metrics at all; for tests."""
+        """An object that exports no metrics, also for tests."""
         return cls([], ())
 
     @property
     def enabled(self) -> bool:
-        """Whether any exporter reads the figures: work that only they need is not done otherwise."""
+        """Whether metrics are exported. Otherwise services skip work that only metrics need."""
         return bool(self._readers) or self._prometheus is not None
 
     @property
     def prometheus_address(self) -> HostPort | None:
-        """The address that Prometheus scrapes; the port is the real one if 0 was asked for."""
+        """The address for Prometheus, with the real port if port 0 was given; None without Prometheus."""
         return None if self._prometheus is None else self._prometheus.address
 
     def report(self, figures: Sequence[MetricDeclaration], measure: Measure) -> None:
-        """Export these figures from now on. `measure` returns a reading for each of them."""
+        """Export these metrics from now on. `measure` returns a reading for each of them."""
         if self.enabled:
             self._sources.append(MetricSource(figures, measure))
 
     def shut_down(self) -> None:
-        """Export once more. Mains call it last; a collector that is dead holds it up for 2 s at most."""
+        """Export once more, and stop. Mains call it last. A collector that does not answer delays it by at
+        most 2 s."""
         if self._prometheus is not None:
             self._prometheus.close()
         for reader in self._readers:

@@ -15,10 +15,10 @@ from hightide_runtime.telemetry.appended_lines import AppendedLines
 
 
 class MetricLinesExporter(MetricExporter):
-    """Appends one line a metric and export to a file of this process alone, which never gets long.
+    """Appends a line for each metric and export to a file of this process, whose size is limited.
 
-    Fields: name, service, instance, time_us (wall clock), attributes where it has any; value, of a histogram
-    count, sum, min, max, bounds and buckets.
+    Fields: name, service, instance, time_us (wall clock), attributes if there are any, and value; for a
+    histogram count, sum, min, max, bounds and buckets instead of value.
     """
 
     def __init__(self, path: Path, service: str, instance: str) -> None:
@@ -30,7 +30,7 @@ class MetricLinesExporter(MetricExporter):
     def export(
         self, metrics_data: MetricsData, timeout_millis: float = 10_000, **kwargs: Any
     ) -> MetricExportResult:
-        """Called by the reader on its thread. A full disk loses figures and nothing else."""
+        """Write the lines of one export. The reader calls it on its thread. A full disk only loses lines."""
         lines = [
             json.dumps(
                 {
@@ -55,7 +55,7 @@ class MetricLinesExporter(MetricExporter):
         return MetricExportResult.SUCCESS
 
     def force_flush(self, timeout_millis: float = 10_000) -> bool:
-        """Nothing waits: every export is flushed."""
+        """Do nothing, since every export is written at once."""
         return True
 
     def shutdown(self, timeout_millis: float = 30_000, **kwargs: Any) -> None:

@@ -1,8 +1,8 @@
-"""Figures as OpenTelemetry's own data, for its exporters.
+"""Converts readings to OpenTelemetry's data model, for its exporters.
 
-What a service measures is read in one go for each export, and told as metrics of OpenTelemetry's data model.
-Its instruments are not used for it: they would call one function a figure, each of which would walk over the
-same partitions, and their histogram costs 5 us a value, on the data path.
+All metrics of a service are read together for each export. OpenTelemetry's instruments are not used: they
+would call a function for each metric, each of which would iterate over the same partitions, and their
+histogram costs 5 us for each value on the data path.
 """
 
 import time
@@ -46,22 +46,22 @@ _SCOPE = InstrumentationScope("hightide")
 
 
 class Collection:
-    """Reads all sources of a process whenever an exporter wants to know. Built by `Metrics.set_up`."""
+    """Reads all sources of a process for each export. `Metrics.set_up` makes it."""
 
     def __init__(self, sources: Sequence[MetricSource], resource: Resource) -> None:
-        """`sources` may grow later."""
+        """`sources` may get more elements later."""
         self._sources = sources
         self._resource = resource
         self._started_ns = time.time_ns()
 
     def to_exporter(self, exporter: MetricExporter) -> MetricReader:
-        """Export every OTEL_METRIC_EXPORT_INTERVAL milliseconds, from a thread of its own."""
+        """Export every OTEL_METRIC_EXPORT_INTERVAL milliseconds, from a new thread."""
         reader = PeriodicExportingMetricReader(exporter)
         reader._set_collect_callback(self._collect)
         return reader
 
     def to_prometheus(self, listen: HostPort) -> "PrometheusEndpoint":
-        """Answer scrapes. Raises StartupError if the address cannot be listened on."""
+        """Answer scrapes at this address. Raises StartupError if it cannot be used."""
         from opentelemetry.exporter.prometheus import PrometheusMetricReader
         from prometheus_client import CollectorRegistry
 
@@ -73,7 +73,8 @@ class Collection:
         return PrometheusEndpoint(listen, registry)
 
     def _collect(self, reader: MetricReader, timeout_millis: float = 0) -> MetricsData:
-        """The answer of a MeterProvider to the reader. Always cumulative, as OTLP allows."""
+        """The metrics for a reader, which otherwise asks a MeterProvider. They are always cumulative, as OTLP
+        allows."""
         now_ns = time.time_ns()
         metrics = []
         for source in self._sources:

@@ -1,4 +1,4 @@
-"""A table of figures with the function that reads them, which may fail without harm to others."""
+"""A table of metrics with the function that reads them. Its failure does not affect other tables."""
 
 import logging
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ _log = logging.getLogger(__name__)
 
 
 class MetricSource:
-    """A table of figures, and how they are read. Made by `Metrics.report`."""
+    """A table of metrics with its function. `Metrics.report` makes it."""
 
     def __init__(self, figures: Sequence[MetricDeclaration], measure: Measure) -> None:
         self.figures = tuple(figures)
@@ -21,8 +21,7 @@ class MetricSource:
         self._has_failed = False
 
     def read(self) -> Readings:
-        """The values now. What cannot be read is left out, and logged once: it costs its own figures, and
-        neither the others nor the service."""
+        """The present readings. If they cannot be read, this is logged once, and there are none."""
         try:
             readings = self._measure()
             if readings.keys() != self._names:

@@ -1,7 +1,7 @@
-"""The endpoint at which Prometheus scrapes a process: `GET /metrics`, over plain HTTP, on threads of its own.
+"""The endpoint for Prometheus: `GET /metrics` over plain HTTP, on its own threads.
 
-It serves few connections at once, each for a short time. A slow or silent client delays only itself, and no
-scrape waits on the event loop.
+It serves few connections at a time, each for a limited time. A slow or silent client delays only itself, and
+no scrape uses the event loop.
 """
 
 import contextlib
@@ -27,22 +27,23 @@ __all__ = ["PrometheusEndpoint"]
 
 CONNECTIONS_MAX: Final = 4
 PATIENCE_S: Final = 5.0
-"""How long one read from a connection may take, or one write to it."""
+"""The time limit of one read from a connection, or one write to it."""
 CONNECTION_S: Final = 15.0
-"""How long a connection may last: who sends a byte now and then would keep its place for hours."""
+"""The time limit of a connection. Without it a client that sends single bytes could keep its place for
+hours."""
 PATH: Final = "/metrics"
 _log = logging.getLogger(__name__)
 
 
 class PrometheusEndpoint:
-    """Listens from its construction until `close`."""
+    """The HTTP server. It listens from its construction until `close`."""
 
     def __init__(
         self, listen: HostPort, registry: CollectorRegistry, *, connection_s: float = CONNECTION_S
     ) -> None:
         """Raises StartupError."""
         self._registry = registry
-        # The reader hands what it collects over by a queue: two scrapes at once would take each other's.
+        # The reader passes metrics on by a queue, from which two parallel scrapes would take each other's.
         self._one_at_a_time = threading.Lock()
         try:
             family, _, _, _, socket_address = socket.getaddrinfo(
@@ -58,12 +59,12 @@ class PrometheusEndpoint:
             _log.warning("whoever reaches %s may read the metrics: there is no password", self.address)
 
     def close(self) -> None:
-        """Listen no more. What is being answered is cut off with the process."""
+        """Stop listening. The end of the process breaks off the scrapes that are under way."""
         self._server.shutdown()
         self._server.server_close()
 
     def _scrape(self, accept: str) -> tuple[bytes, str]:
-        """The metrics in the format that is asked for, and its content type."""
+        """The metrics in the format that the header Accept names, and its content type."""
         encode, content_type = choose_encoder(accept)
         with self._one_at_a_time:
             return encode(self._registry), content_type
@@ -83,19 +84,19 @@ class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
         super().__init__(address[:2], _Handler)
 
     def server_bind(self) -> None:
-        """As in the base class of HTTPServer, which itself would ask DNS for a name that is not needed."""
+        """Bind as the base class of HTTPServer does. HTTPServer itself would also ask DNS for a name."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer it in a thread, if there is a place."""
+        """Answer a request in a new thread, if there are fewer than CONNECTIONS_MAX; else close it."""
         if self._places.acquire(blocking=False):
             super().process_request(request, client_address)
         else:
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """The thread."""
+        """Answer a request, with a limit on its time. Runs in its thread."""
         end = threading.Timer(self.connection_s, _break_off, (request,))
         end.daemon = True
         end.start()
@@ -106,7 +107,7 @@ class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A scraper that goes away is nothing to tell an operator of; all else is."""
+        """Log an error. A client that disconnects is no news for operators, any other error is."""
         if isinstance(sys.exception(), OSError):
             _log.debug("a scrape was broken off", exc_info=True)
         else:
@@ -114,7 +115,7 @@ class _Server(socketserver.ThreadingMixIn, http.server.HTTPServer):
 
 
 def _break_off(connection: socket.socket) -> None:
-    """Let whatever waits for it go on, and find its end."""
+    """Shut a connection down, so that reads and writes of it end."""
     with contextlib.suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
 
@@ -139,7 +140,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the base class calls it so
-        """Log nothing: a line every few seconds would help no one."""
+        """Log nothing, since each scrape would add a line."""
 
 
 def _is_loopback(host: str) -> bool:

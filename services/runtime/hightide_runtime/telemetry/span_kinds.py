@@ -1,13 +1,13 @@
-"""Every span that Hightide writes: its name, who writes it, what it stands for; and their attributes.
+"""All spans that Hightide writes: their names, their writers, their meanings and their attributes.
 
-The tables at the end are what docs/reference/traces.md is made of, and what tests hold the services to. The
-names of a failover's steps are those of V3's "End-to-end latency during a broker failure".
+docs/reference/traces.md is generated from the tables at the end, and tests compare the services with them.
+The names of a failover's steps are those of V3's "End-to-end latency during a broker failure".
 """
 
 from dataclasses import dataclass
 from typing import Final
 
-#: Roots. Each kind of trace has one, and its name is the kind.
+#: Roots. Each kind of traces has one, and its name is that of the kind.
 FAILOVER: Final = "failover"
 CONTROLLER_FAILOVER: Final = "controller_failover"
 COORDINATOR_FAILOVER: Final = "coordinator_failover"
@@ -22,7 +22,7 @@ BROKER_WATCHER_TRIGGERED: Final = "failover.broker_watcher_triggered"
 LEADERSHIP_CHANGE: Final = "failover.leadership_change"
 CONTROLLER_REPLACED: Final = "failover.controller_replaced"
 
-#: Whatever makes the controller decide about leaders has these.
+#: All traces in which the controller decides about leaders have these.
 ZOOKEEPER_MULTI: Final = "zookeeper_multi"
 INFORM_BROKER: Final = "inform_broker"
 BECOME_LEADER: Final = "become_leader"
@@ -72,24 +72,26 @@ CLIENT: Final = "client"
 
 @dataclass(frozen=True, slots=True)
 class SpanKind:
-    """One kind of span. A name of clients may be followed by a topic: `send flights`."""
+    """The declaration of one kind of spans. The names of clients' spans may end with a topic: `send
+    flights`."""
 
     name: str
     service: str
-    """Who writes it: controller, broker, coordinator or client."""
+    """The writer: controller, broker, coordinator or client."""
     description: str
 
 
 @dataclass(frozen=True, slots=True)
 class SpanAttribute:
-    """One attribute of spans."""
+    """The declaration of one attribute of spans."""
 
     name: str
     type: str
     """text, number, or true/false."""
     description: str
     is_of_beginning: bool = False
-    """Of a root that two processes wrote, who began it knows this best; all else who ended it does."""
+    """Whether, if two processes wrote a root, the value of the first one is valid, and not that of the last
+    one."""
 
 
 #: The kinds of trace, by the name of their root.

@@ -12,7 +12,7 @@ from hightide_runtime.telemetry.appended_lines import AppendedLines
 
 
 class JsonLinesExporter(SpanExporter):
-    """Appends one line a span to a file of this process alone, which never gets long.
+    """Appends a line for each span to a file of this process, whose size is limited.
 
     Fields: trace_id, span_id, parent_id (hexadecimal; parent_id empty for a root), name, service, instance,
     start_us and end_us (wall clock), ok, attributes.
@@ -24,7 +24,7 @@ class JsonLinesExporter(SpanExporter):
         self._instance = instance
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Called by the span processor when a span ends. A full disk loses spans and nothing else."""
+        """Write the lines of ended spans. The span processor calls it. A full disk only loses spans."""
         lines = "".join(json.dumps(self._fields(span), separators=(",", ":")) + "\n" for span in spans)
         try:
             self._lines.append(lines)

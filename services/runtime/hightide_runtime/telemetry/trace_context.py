@@ -1,8 +1,8 @@
-"""The W3C traceparent of the task that runs, without OpenTelemetry: a string, and where it is kept.
+"""The W3C traceparent of the running task, as a string, without OpenTelemetry.
 
-A trace of the control plane has ids that follow from what it is about. So whoever finishes the work of a dead
-process finds the same root without having been told, parents its spans to it, and may write the root as well:
-readers take roots with one span id for one span.
+The ids of the control plane's traces are computed from their subjects. So a process that finishes the work of
+a dead one computes the same root, makes it the parent of its spans, and may write the root again. Readers
+merge roots with the same span id.
 """
 
 import hashlib
@@ -18,49 +18,50 @@ CURRENT: ContextVar[str] = ContextVar("hightide_traceparent", default="")
 
 
 def current_traceparent() -> str:
-    """The traceparent of the span in which this task runs; empty where there is none."""
+    """The traceparent of the span in which this task runs; empty if there is none."""
     return CURRENT.get()
 
 
 def traceparent_metadata() -> tuple[tuple[str, str], ...]:
-    """The metadata of a call of the control plane, so that the other process joins the trace."""
+    """The metadata for a call of the control plane, by which the other process joins the trace."""
     traceparent = CURRENT.get()
     return ((METADATA_KEY, traceparent),) if traceparent else ()
 
 
 def is_traceparent(text: str) -> bool:
-    """Whether a text from outside is a traceparent of version 00."""
+    """Whether a text is a traceparent of version 00. Checks input from outside."""
     return _SHAPE.fullmatch(text) is not None
 
 
 def root_traceparent(kind: str, cluster_id: str, *parts: str | int) -> str:
-    """The root of the trace of a kind (`span_kinds`) about these parts. Every process computes the same
-    one."""
+    """The traceparent of the root for this kind of traces (`span_kinds`) and this subject. Every process
+    computes the same one."""
     digest = hashlib.sha256()
     for part in (kind, cluster_id, *parts):
         text = str(part).encode()
-        # With its length, so that no two lists of parts are the same bytes.
+        # The length distinguishes lists of parts whose texts are the same when joined.
         digest.update(len(text).to_bytes(4, "big") + text)
     return _root_of(digest.digest()[:16].hex())
 
 
 def new_root_traceparent() -> str:
-    """The root of a trace that is about nothing that could be named again."""
+    """A random traceparent of a root, for a trace whose subject has no unique name."""
     return _root_of(secrets.token_bytes(16).hex())
 
 
 def is_root(traceparent: str) -> bool:
-    """Whether one of the two functions above has made it: any process can carry its trace on."""
+    """Whether this is the traceparent of a root that one of the two functions above has made, so that any
+    process can continue its trace."""
     return is_traceparent(traceparent) and _root_of(traceparent[3:35])[36:52] == traceparent[36:52]
 
 
 def root_of(traceparent: str) -> str:
-    """The root of the trace that a span of the control plane is in."""
+    """The traceparent of the root of the trace in which a span of the control plane is."""
     return _root_of(traceparent[3:35])
 
 
 def trace_id_of(traceparent: str) -> str:
-    """The trace id, 32 hexadecimal digits; empty where there is none."""
+    """The trace id of a traceparent, 32 hexadecimal digits; empty if the traceparent is."""
     return traceparent[3:35]
 
 

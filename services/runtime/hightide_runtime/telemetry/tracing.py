@@ -1,11 +1,11 @@
 """Spans of the control plane. Off unless OTEL_EXPORTER_OTLP_ENDPOINT or HIGHTIDE_TRACE_DIR is set.
 
-A span's traceparent (W3C) travels in the metadata of calls of the control plane, and in the
-znode. On the server side it is `current_traceparent()` while the handler runs. OpenTelemetry is imported
-only where it is used: it takes longer to import than a broker takes to start.
+Calls of the control plane carry a span's traceparent (W3C) in their metadata, and some znodes have one. In a
+server's handler it is `current_traceparent()`. OpenTelemetry is only imported if it is used, since its import
+takes longer than the start of a broker.
 
-Where spans go says `exporting`, which there are says `span_kinds`. A collector that is away harms
-nothing: spans wait in a bounded queue, on a thread of their own, and what does not fit is dropped.
+`exporters` has the targets of spans, `span_kinds` their names. A collector that does not answer does no harm:
+spans wait in a bounded queue on another thread, and are dropped if it is full.
 """
 
 import time
@@ -38,15 +38,16 @@ Attribute: TypeAlias = str | int | float | bool
 
 
 class Span:
-    """One span. Ends once, by `end` or by leaving its with-block; it costs nothing when tracing is off."""
+    """One span. It ends once, by `end` or at the end of its with-block. It costs nothing if tracing is
+    off."""
 
     __slots__ = ("_span", "_token", "traceparent")
 
     def __init__(self, span: "OtelSpan | None") -> None:
-        """For `Telemetry.span`; None is a span of a process that does not trace."""
+        """`Telemetry.span` makes it. None is a span of a process that does not trace."""
         self._span = span
         self._token: Token[str] | None = None
-        #: The span as a W3C traceparent, to be handed on; empty when tracing is off.
+        #: The W3C traceparent of the span, for its children; empty if tracing is off.
         self.traceparent = ""
         if span is not None:
             context = span.get_span_context()
@@ -60,13 +61,13 @@ class Span:
             self._span.set_attribute(name, value)
 
     def end(self, end_time_us: int | None = None) -> None:
-        """End it, now or at a wall-clock time. A second call does nothing."""
+        """End the span, now or at this wall-clock time. A second call does nothing."""
         if self._span is not None:
             self._span.end(None if end_time_us is None else end_time_us * 1000)
             self._span = None
 
     def __enter__(self) -> Self:
-        """Make it the current span of this task, for the calls and for spans that begin inside."""
+        """Make it the current span of this task, for calls and spans within the block."""
         if self._span is not None:
             self._token = CURRENT.set(self.traceparent)
         return self
@@ -74,7 +75,7 @@ class Span:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End it, with status ERROR and the exception's text where there was one."""
+        """End it, with status ERROR and the exception's text if there was an exception."""
         if self._token is not None:
             CURRENT.reset(self._token)
             self._token = None
@@ -86,7 +87,7 @@ class Span:
 
 
 class Telemetry:
-    """The sender of a process's spans. Mains build one by `set_up` and pass it to the shell."""
+    """Exports the spans of a process. Its main makes it by `set_up` and passes it to the shell."""
 
     def __init__(self, provider: "TracerProvider | None", ids: "RootIds | None" = None) -> None:
         """For `set_up` and `off`."""
@@ -96,10 +97,10 @@ class Telemetry:
 
     @classmethod
     def set_up(cls, service: str, instance: str, *, directory: Path | None = None) -> "Telemetry":
-        """Read the OTEL_* and HIGHTIDE_TRACE_DIR variables. `service`: "broker"; `instance`: its id;
-        `directory`: where spans go instead.
+        """Make the exporter from the OTEL_* and HIGHTIDE_TRACE_DIR variables. `service` is such as "broker",
+        `instance` its id. Spans go to `directory` instead, if it is given.
 
-        Raises StartupError where they ask for what there is not.
+        Raises StartupError if the variables ask for something that does not exist.
         """
         target = str(directory) if directory is not None else export_target(TRACES)
         if target is None:
@@ -120,24 +121,25 @@ class Telemetry:
         else:
             from hightide_runtime.telemetry.span_lines import JsonLinesExporter
 
-            # One at a time, as they end: a process that is killed has written all that it had to say.
+            # Each span is written when it ends, so that spans survive a kill of the process.
             path = Path(target, f"{service}-{instance}.jsonl")
             provider.add_span_processor(SimpleSpanProcessor(JsonLinesExporter(path, service, instance)))
         return cls(provider, ids)
 
     @classmethod
     def off(cls) -> "Telemetry":
-        """No spans at all; for tests."""
+        """An object that exports no spans, also for tests."""
         return cls(None)
 
     @property
     def enabled(self) -> bool:
-        """Whether spans are sent anywhere."""
+        """Whether spans are exported."""
         return self._tracer is not None
 
     @property
     def provider(self) -> "TracerProvider | None":
-        """OpenTelemetry's own, for the clients that a program has; None where the process does not trace."""
+        """OpenTelemetry's TracerProvider, for the clients of a program; None if the process does not
+        trace."""
         return self._provider
 
     def span(
@@ -148,10 +150,10 @@ class Telemetry:
         start_time_us: int | None = None,
         attributes: Mapping[str, Attribute] | None = None,
     ) -> Span:
-        """Start a span, now or at a wall-clock time that has passed.
+        """Start a span, now or at an earlier wall-clock time.
 
-        `parent` is a traceparent; None means the current span of this task (or what the caller of the RPC
-        sent), "" means a new trace. Use it as a with-block, or keep it and call `end`.
+        `parent` is a traceparent. None means the current span of this task, which in a handler is the
+        caller's; "" means a new trace. Use the span as a with-block, or keep it and call `end`.
         """
         if self._tracer is None:
             return Span(None)
@@ -171,9 +173,9 @@ class Telemetry:
         start_time_us: int | None = None,
         attributes: Mapping[str, Attribute] | None = None,
     ) -> Span:
-        """Start the root span of a trace, with the ids that `trace_context.root_traceparent` gave it.
+        """Start the root span of a trace, with the ids of this traceparent, from `trace_context`.
 
-        More than one process may do so, each with what it knows: readers take them for one span.
+        Several processes may do so, each with its own attributes. Readers merge these spans.
         """
         if self._ids is None or not is_traceparent(traceparent):
             return self.span(name, parent="", start_time_us=start_time_us, attributes=attributes)
@@ -182,7 +184,7 @@ class Telemetry:
 
     @contextmanager
     def within(self, traceparent: str) -> Iterator[None]:
-        """Make a span that lives elsewhere (in a znode, in another task) the current one."""
+        """Make a span of another task or process, as from a znode, the current one within the block."""
         token = CURRENT.set(traceparent)
         try:
             yield
@@ -190,7 +192,7 @@ class Telemetry:
             CURRENT.reset(token)
 
     def shut_down(self) -> None:
-        """Send what is left, for a moment at most. Mains call it last."""
+        """Export the remaining spans, for a limited time. Mains call it last."""
         if self._provider is not None:
             shut_down_within(self._provider.shutdown)
 

@@ -1,1 +1,1 @@
-"""Every znode that Hightide writes: the only place that spells a ZooKeeper path."""
+"""The znodes that Hightide writes. Only this room has paths of ZooKeeper."""

@@ -1,7 +1,7 @@
-"""The znodes below /admin, and the settings of moves: how an operator asks the controller for something.
+"""The znodes below /admin, and the settings of moves, by which an operator makes requests to the controller.
 
-They may be written by a hand in a ZooKeeper shell as V3 describes them (its paths 5 and 6), so what they hold
-is read generously: a bare JSON list of broker ids counts as replicas, and an empty znode as an empty object.
+An operator may write them in a ZooKeeper shell as V3 describes them (its paths 5 and 6). So they may have
+other forms: a JSON list of broker ids counts as replicas, and an empty znode as an empty object.
 """
 
 from dataclasses import dataclass
@@ -31,10 +31,10 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentZnode:
-    """/admin/partitions_reassigned/[topic]/[partition]: RAR, the brokers that shall hold a partition (V3 F).
+    """/admin/partitions_reassigned/[topic]/[partition]: RAR, the future replicas of a partition (V3 F).
 
-    `original` is added by the controller when it begins: where the partition goes back to when the move is
-    cancelled. Empty: not begun. `traceparent` is the trace of the move, if it is traced.
+    The controller adds `original`, the replicas before the move, when the move begins, so that it can be
+    cancelled. It is empty before. `traceparent` is the trace of the move, if it is traced.
     """
 
     replicas: tuple[int, ...]
@@ -43,7 +43,7 @@ class ReassignmentZnode:
 
     @staticmethod
     def topic_path(topic: str) -> str:
-        """/admin/partitions_reassigned/[topic]; holds nothing."""
+        """/admin/partitions_reassigned/[topic], which has no content."""
         assert is_legal_topic_name(topic), topic
         return f"{REASSIGNMENTS}/{topic}"
 
@@ -67,20 +67,20 @@ class ReassignmentZnode:
             raise fields.garbage("replicas is empty")
         original = fields.all().get("original", [])
         traceparent = fields.optional_text("traceparent")
-        # What is no traceparent is left out: it decides nothing.
-        told = traceparent if is_traceparent(traceparent) else ""
-        return cls(replicas, fields.broker_ids(original, "original"), told)
+        # An invalid traceparent counts as none, since no decision depends on it.
+        traceparent = traceparent if is_traceparent(traceparent) else ""
+        return cls(replicas, fields.broker_ids(original, "original"), traceparent)
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionAddZnode:
-    """/admin/partitions_add/[topic]/[partition]: the brokers that shall hold a new partition (V3 H)."""
+    """/admin/partitions_add/[topic]/[partition]: the replicas of a new partition (V3 H)."""
 
     replicas: tuple[int, ...]
 
     @staticmethod
     def topic_path(topic: str) -> str:
-        """/admin/partitions_add/[topic]; holds nothing."""
+        """/admin/partitions_add/[topic], which has no content."""
         assert is_legal_topic_name(topic), topic
         return f"{PARTITIONS_ADD}/{topic}"
 
@@ -105,11 +105,12 @@ class PartitionAddZnode:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRemoveZnode:
-    """/admin/partitions_remove/[topic]/[partition]: this partition shall go (V3 H). Holds nothing."""
+    """/admin/partitions_remove/[topic]/[partition]: the request to remove a partition (V3 H). It has no
+    content."""
 
     @staticmethod
     def topic_path(topic: str) -> str:
-        """/admin/partitions_remove/[topic]; holds nothing."""
+        """/admin/partitions_remove/[topic], which has no content."""
         assert is_legal_topic_name(topic), topic
         return f"{PARTITIONS_REMOVE}/{topic}"
 
@@ -120,16 +121,16 @@ class PartitionRemoveZnode:
 
     @staticmethod
     def encode() -> bytes:
-        """Nothing."""
+        """The content, which is empty."""
         return b""
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopicZnode:
-    """/admin/delete_topics/[topic]: this topic shall go.
+    """/admin/delete_topics/[topic]: the request to delete a topic.
 
-    The controller writes the id of the topic into it before it touches anything, so that whoever carries the
-    deletion on does not take a later topic of the same name for it. Empty: not begun.
+    The controller writes the id of the topic into it before it deletes anything, so that a controller that
+    continues does not delete a later topic of the same name. It is empty before.
     """
 
     topic_id: bytes = b""
@@ -152,7 +153,8 @@ class DeleteTopicZnode:
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentThrottleZnode:
-    """/config/reassignment: how fast moves may go, in bytes a second that each broker sends; 0: no limit."""
+    """/config/reassignment: the limit on moves, in bytes per second that each broker sends; 0 means no
+    limit."""
 
     throttle_bytes_per_s: int = 0
 
@@ -173,7 +175,8 @@ class ReassignmentThrottleZnode:
 
 
 def _generous(znode: str, data: bytes) -> Fields:
-    """The fields of what an operator may have written: nothing, or just a list of replicas."""
+    """The fields of a znode that an operator may have written: also if it is empty, or only a list of
+    replicas."""
     text = data.strip()
     if not text:
         return Fields(znode, b"{}")

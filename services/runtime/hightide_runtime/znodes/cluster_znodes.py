@@ -1,8 +1,9 @@
-"""Every znode that Hightide writes. The modules of this room spell the paths of ZooKeeper, and no others do.
+"""The znodes of the cluster, its brokers and its topics. No module outside of this room has paths of
+ZooKeeper.
 
-One frozen dataclass a znode, with `path(...)`, `encode()` and `decode(data)`. The content is JSON, so
-that it can be read and mended in a ZooKeeper shell. `decode` checks whatever it is given and raises
-`ZnodeGarbage`: what another process or a hand wrote is input from outside.
+Each znode is a frozen dataclass with `path(...)`, `encode()` and `decode(data)`. The content is JSON, so that
+an operator can read and correct it in a ZooKeeper shell. `decode` checks all content, since another process
+or an operator may have written it, and raises `ZnodeGarbage`.
 """
 
 from collections.abc import Mapping
@@ -74,7 +75,7 @@ ADMIN = "/admin"
 CONTROLLER_CANDIDATES = "/candidates/controllers"
 COORDINATOR_CANDIDATES = "/candidates/coordinators"
 
-#: What must exist before anything else is written. Every service makes sure of it when it starts.
+#: The parents of all other znodes. Every service creates the missing ones when it starts.
 PARENTS = (
     "/cluster",
     BROKER_IDS,
@@ -93,7 +94,7 @@ PARENTS = (
 
 @dataclass(frozen=True, slots=True)
 class ControllerZnode:
-    """/controller, ephemeral: who the active controller is and where it is reached."""
+    """/controller, ephemeral: the active controller and its addresses."""
 
     controller_id: int
     host: str
@@ -134,7 +135,8 @@ class ControllerZnode:
 
 @dataclass(frozen=True, slots=True)
 class ControllerEpochZnode:
-    """/controller_epoch: how often a controller was elected. Its zkVersion fences every controller write."""
+    """/controller_epoch: the number of elections of a controller. Its zkVersion fences every controller
+    write."""
 
     controller_epoch: int
 
@@ -155,8 +157,8 @@ class ControllerEpochZnode:
 
 @dataclass(frozen=True, slots=True)
 class CandidateZnode:
-    """/candidates/controllers/[id]-[session], ephemeral, and so of coordinators: a process that is active or
-    may be elected, and where it is reached. For operators; no election looks at it.
+    """/candidates/controllers/[id]-[session], ephemeral, and the same for coordinators: a process that is
+    active or may be elected, and its addresses. It is for operators; elections do not use it.
     """
 
     id: int
@@ -167,8 +169,8 @@ class CandidateZnode:
 
     @staticmethod
     def path(parent: str, candidate_id: int, session_id: int) -> str:
-        """Below CONTROLLER_CANDIDATES or COORDINATOR_CANDIDATES. Named by the session too, so that a process
-        never finds what an earlier life of it left behind in its way."""
+        """The path below CONTROLLER_CANDIDATES or COORDINATOR_CANDIDATES. It has the session id, so that the
+        znode of an earlier run of the process is no obstacle."""
         return f"{parent}/{candidate_id}-{session_id:x}"
 
     def encode(self) -> bytes:
@@ -198,8 +200,9 @@ class CandidateZnode:
 class BrokerZnode:
     """/brokers/ids/[id], ephemeral: a live broker. Its czxid is the broker epoch.
 
-    `incarnation` (-1: not told) and how often this life of its process has `registered_before` name the
-    trace of what happens when it is lost: unlike the epoch, whoever looks for a dead broker can read them.
+    `incarnation` (-1 if not given) and `registered_before`, the number of earlier registrations of this
+    process, name the trace of its failover. Unlike the epoch, another controller can find out the incarnation
+    of a dead broker.
     """
 
     host: str
@@ -218,7 +221,7 @@ class BrokerZnode:
 
     @staticmethod
     def broker_id_of(name: str) -> int:
-        """The broker id of a child of /brokers/ids; raises ZnodeGarbage where it is no number."""
+        """The broker id of a child of /brokers/ids. Raises ZnodeGarbage if the name is no number."""
         return number_from_name(BROKER_IDS, name)
 
     def encode(self) -> bytes:
@@ -252,12 +255,13 @@ class BrokerZnode:
 
 @dataclass(frozen=True, slots=True)
 class BrokerIncarnationZnode:
-    """/brokers/incarnations/[id]: its zkVersion counts the lives of a broker's process. It holds nothing.
+    """/brokers/incarnations/[id]: the number of starts of a broker's process, as the zkVersion. It has no
+    content.
 
-    A broker sets it before it looks at what it is in sync for. A leader that takes a follower into the ISR
-    checks in the same multi that this is the version under which the follower fetched: what an earlier life
-    of it had may be lost (KIP-841, KIP-903). The broker epoch would not do: a multi can check no czxid, and
-    a broker has none before it registers.
+    A broker writes it before it reads in which ISRs it is. A leader that adds a follower to the ISR checks in
+    the same multi that this is still the version under which the follower fetched, since records that it had
+    before a restart may be lost (KIP-841, KIP-903). The broker epoch cannot serve for this: a multi cannot
+    check a czxid, and a broker has none before it registers.
     """
 
     @staticmethod
@@ -276,9 +280,9 @@ class BrokerIncarnationZnode:
 class TopicZnode:
     """/brokers/topics/[topic]: the topic's id and its AR, by partition from 0; the first is preferred.
 
-    `topic_id` is empty where a hand wrote the znode as V3 describes it (partition → replicas, nothing else):
-    the controller then gives it one. `first_leader_epochs`: for partitions whose number was in use before and
-    removed, the leader epoch that the number begins with when it comes back.
+    `topic_id` is empty if an operator wrote the znode as V3 describes it (only partitions with replicas).
+    Then the controller adds one. `first_leader_epochs` is for partitions that were removed: it has the first
+    leader epoch of a later partition with the same number.
     """
 
     topic_id: bytes
@@ -339,11 +343,11 @@ class TopicZnode:
 
 @dataclass(frozen=True, slots=True)
 class TopicIdZnode:
-    """/brokers/topic_ids/[topic id]: there is a topic of this id, and this is its name.
+    """/brokers/topic_ids/[topic id]: the name of the topic with this id.
 
-    It comes and goes with the topic znode, in the same multi. A leader's ISR write checks that it is there,
-    so that a leader that was replaced never writes into another topic of the same name: versions of a
-    znode begin at 0 again when it is created again.
+    It is created and deleted in the same multi as the topic's znode. A leader's ISR write checks that it
+    exists, so that a deposed leader never writes to a later topic of the same name: the versions of a znode
+    begin at 0 again when it is created again.
     """
 
     topic: str
@@ -356,7 +360,7 @@ class TopicIdZnode:
 
     @staticmethod
     def topic_id_of(name: str) -> bytes:
-        """The topic id of a child of /brokers/topic_ids; raises ZnodeGarbage where it is none."""
+        """The topic id of a child of /brokers/topic_ids. Raises ZnodeGarbage if the name is no topic id."""
         return topic_id_from_name(TOPIC_IDS, name)
 
     def encode(self) -> bytes:
@@ -375,7 +379,7 @@ class TopicIdZnode:
 
 @dataclass(frozen=True, slots=True)
 class PartitionZnode:
-    """/brokers/topics/[topic]/[partition]: holds nothing, only the leaderAndISR below it."""
+    """/brokers/topics/[topic]/[partition]: the parent of leaderAndISR, without content."""
 
     @staticmethod
     def path(topic: str, partition: int) -> str:
@@ -391,14 +395,14 @@ class PartitionZnode:
 
 @dataclass(frozen=True, slots=True)
 class LeaderAndIsrZnode:
-    """/brokers/topics/[topic]/[partition]/leaderAndISR: who leads, and who is in sync.
+    """/brokers/topics/[topic]/[partition]/leaderAndISR: the leader and the in-sync replicas.
 
-    Its zkVersion is the partition epoch. `leader` is -1 where the partition is offline; the ISR then
-    still names the last members. `traceparent` is the trace of the failover that wrote it, if any. `eligible`
-    left the ISR when it fell below min.insync.replicas, and hold all that is committed;
-    `recovered` what those still have that may have lost the end of their logs (id: latest leader epoch, log
-    end offset); `unclean_epoch` the last leader epoch that began with an election that may have lost
-    records. Each is left out where there is none.
+    Its zkVersion is the partition epoch. `leader` is -1 if the partition is offline; the ISR still names the
+    last members then. `traceparent` is the trace of the failover that wrote it, if any. `eligible` are
+    brokers that left the ISR when it fell below min.insync.replicas, and that have all committed records.
+    `recovered` are the remaining logs of brokers that may have lost the end of theirs (id: latest leader
+    epoch, log end offset). `unclean_epoch` is the last leader epoch that began with an election that may have
+    lost records. The last three are left out if there are none.
     """
 
     leader: int
@@ -416,7 +420,8 @@ class LeaderAndIsrZnode:
         return f"{PartitionZnode.path(topic, partition)}/leaderAndISR"
 
     def encode(self) -> bytes:
-        """The content as JSON, put together by hand: a failover writes ten thousand of them."""
+        """The content as JSON. It is joined from texts for speed, since a failover writes ten thousand of
+        them."""
         isr = ",".join(map(str, self.isr))
         trace = ""
         if self.traceparent:
@@ -429,7 +434,7 @@ class LeaderAndIsrZnode:
         ).encode()
 
     def _encode_doubts(self) -> str:
-        """The fields that hardly any partition has."""
+        """The fields that few partitions have."""
         text = ""
         if self.eligible:
             text += f',"eligible":[{",".join(map(str, self.eligible))}]'
@@ -442,7 +447,8 @@ class LeaderAndIsrZnode:
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read the content; raises ZnodeGarbage. What is no traceparent is left out: it decides nothing."""
+        """Read the content; raises ZnodeGarbage. An invalid traceparent counts as none, since no decision
+        depends on it."""
         fields = Fields("…/leaderAndISR", data)
         traceparent = fields.optional_text("traceparent")
         isr = fields.broker_ids(fields.value("isr"), "isr")
@@ -479,7 +485,7 @@ def _recovered_logs(fields: Fields) -> tuple[RecoveredLog, ...]:
 
 @dataclass(frozen=True, slots=True)
 class TopicConfigZnode:
-    """/config/topics/[topic]: the settings that differ from the defaults, both sides text."""
+    """/config/topics/[topic]: the settings that differ from the defaults, by name. Values are texts."""
 
     configs: Mapping[str, str] = field(default_factory=dict)
 
@@ -494,7 +500,7 @@ class TopicConfigZnode:
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """Read the content; raises ZnodeGarbage. The controller says whether the settings make sense."""
+        """Read the content; raises ZnodeGarbage. The controller checks the settings."""
         fields = Fields("/config/topics/…", data)
         configs = fields.mapping("configs")
         texts = {name: value for name, value in configs.items() if is_text(name) and is_text(value)}
@@ -526,7 +532,8 @@ class ClusterIdZnode:
 
 @dataclass(frozen=True, slots=True)
 class ProducerIdsZnode:
-    """/producer_ids: the first producer id not given out yet. Brokers take blocks by conditional set."""
+    """/producer_ids: the first producer id that is not assigned yet. Brokers take blocks by conditional
+    writes."""
 
     next_id: int
 
@@ -548,11 +555,11 @@ class ProducerIdsZnode:
 
 
 def partition_of(name: str) -> int:
-    """The partition of a child of /brokers/topics/[topic]; raises ZnodeGarbage where it is no number."""
+    """The partition of a child of /brokers/topics/[topic]. Raises ZnodeGarbage if the name is no number."""
     return number_from_name(f"{TOPICS}/…", name)
 
 
 def _count_in(fields: Fields, name: str, otherwise: int) -> int:
-    """A number on which no decision depends: if an operator wrote something else, it counts as not given."""
+    """A number on which no decision depends. Any other content counts as not given."""
     value = fields.all().get(name)
     return value if type(value) is int and 0 <= value <= INT32_MAX else otherwise

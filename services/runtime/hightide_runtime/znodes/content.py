@@ -1,7 +1,7 @@
-"""The content of a znode: JSON objects, written tersely and read with suspicion.
+"""The content of znodes: JSON objects, which are checked when they are read.
 
-Another process or a person may have written it, so it is input from outside: `Fields` checks each requested
-value and raises `ZnodeGarbage`.
+Another process or a person may have written a znode, so it is input from outside. `Fields` checks each value
+that is read, and raises `ZnodeGarbage`.
 """
 
 import json
@@ -12,13 +12,13 @@ from typing import Any, TypeAlias, TypeGuard
 Json: TypeAlias = Mapping[str, Any]
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
-#: The largest epoch that is read: a million later ones still fit into the messages that carry them.
+#: The largest epoch that is accepted. A million later epochs still fit into the 32 bits of messages.
 EPOCH_MAX = INT32_MAX - 1_000_000
 _TOPIC_ID = re.compile(r"[0-9a-f]{32}")
 
 
 class ZnodeGarbage(Exception):
-    """A znode's content is not what Hightide writes there. Names the znode and what is wrong with it."""
+    """The content of a znode is not valid. `znode` is its path or pattern, `reason` the fault."""
 
     def __init__(self, znode: str, reason: str) -> None:
         super().__init__(f"znode {znode}: {reason}")
@@ -27,7 +27,7 @@ class ZnodeGarbage(Exception):
 
 
 def dump(content: Json) -> bytes:
-    """A znode's content, without spaces."""
+    """The content of a znode as JSON without spaces."""
     return json.dumps(content, separators=(",", ":")).encode()
 
 
@@ -38,9 +38,9 @@ def external_fields(host: str, port: int) -> Json:
 
 
 def number_from_name(parent: str, name: str) -> int:
-    """The number that a child of `parent` is named by; raises ZnodeGarbage where it is none."""
+    """The number in the name of a child of `parent`. Raises ZnodeGarbage if the name is no number."""
     is_number = name.isascii() and name.isdigit() and len(name) <= 10 and int(name) <= INT32_MAX
-    # "07" would be a second znode about what "7" is about.
+    # "07" would be a second znode for the number 7.
     if not is_number or str(int(name)) != name:
         raise ZnodeGarbage(f"{parent}/{name}", "its name is not a number from 0 to 2^31-1, written plainly")
     return int(name)
@@ -106,13 +106,13 @@ class Fields:
         return value
 
     def optional_text(self, name: str) -> str:
-        """The field as text, empty where it is absent."""
+        """The field as text; empty if it is absent or not a text."""
         value = self._fields.get(name, "")
         return value if is_text(value) else ""
 
     def optional_address(self, host: str, port: str) -> tuple[str, int]:
-        """The fields as a host and a TCP port; nothing and 0 where they do not tell one. Whoever is there
-        without an address for outside is there all the same."""
+        """The fields as a host and a TCP port, or ("", 0) if they are not valid. A process without a valid
+        external address still counts."""
         text, number = self.optional_text(host), self._fields.get(port)
         return (text, number) if text and type(number) is int and 1 <= number <= 65535 else ("", 0)
 
@@ -136,14 +136,14 @@ class Fields:
 
 
 def is_text(value: object) -> TypeGuard[str]:
-    """Whether this is text that can be told on; JSON also spells halves of characters, as no message does."""
+    """Whether this is a text without lone surrogates, which JSON can have and protobuf messages cannot."""
     if not isinstance(value, str):
         return False
     return value.isascii() or not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def topic_id_in(fields: Fields) -> bytes:
-    """The topic id of 32 hexadecimal digits in a znode; raises ZnodeGarbage."""
+    """The topic id of a znode, from 32 hexadecimal digits. Raises ZnodeGarbage."""
     topic_id = fields.text("topic_id")
     if not _TOPIC_ID.fullmatch(topic_id):
         raise fields.garbage("topic_id is not 32 hexadecimal digits")
@@ -151,7 +151,7 @@ def topic_id_in(fields: Fields) -> bytes:
 
 
 def topic_id_from_name(parent: str, name: str) -> bytes:
-    """The topic id that a child of `parent` is named by; raises ZnodeGarbage where it is none."""
+    """The topic id in the name of a child of `parent`. Raises ZnodeGarbage if the name is no topic id."""
     if not _TOPIC_ID.fullmatch(name):
         raise ZnodeGarbage(f"{parent}/{name}", "its name is not a topic id of 32 hexadecimal digits")
     return bytes.fromhex(name)

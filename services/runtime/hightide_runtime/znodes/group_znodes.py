@@ -1,7 +1,7 @@
 """The znodes of the consumer coordinator, below /consumers (consumer coordinator §4).
 
-As in `znodes`: one frozen dataclass a znode, JSON inside, `decode` raises ZnodeGarbage. A group name becomes
-part of a path, so that `is_legal_group_name` is asked before.
+As in `cluster_znodes`, each znode is a frozen dataclass with JSON content, and `decode` raises ZnodeGarbage.
+A group name becomes a part of a path, so `is_legal_group_name` must be checked before.
 """
 
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ __all__ = [
 GROUPS: Final = "/consumers/groups"
 COORDINATORS: Final = "/consumers/coordinators"
 COORDINATOR_EPOCHS: Final = "/consumers/coordinator_epochs"
-#: What a coordinator makes sure of when it starts.
+#: The parents that a coordinator creates when it starts.
 GROUP_PARENTS: Final = (GROUPS, COORDINATORS, COORDINATOR_EPOCHS)
 SHARDS_MAX: Final = 1024
 METADATA_MAX_CHARACTERS: Final = 4096
@@ -59,7 +59,8 @@ def shard_of(group: str, shard_count: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ShardsZnode:
-    """/consumers/shards: into how many shards the groups are divided. Whoever starts first writes it."""
+    """/consumers/shards: the number of shards into which groups are divided. The first coordinator writes
+    it."""
 
     shard_count: int
 
@@ -80,7 +81,7 @@ class ShardsZnode:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorZnode:
-    """/consumers/coordinator, ephemeral: the active coordinator and where it is reached.
+    """/consumers/coordinator, ephemeral: the active coordinator and its addresses.
 
     With several shards there is one each, /consumers/coordinators/[shard].
     """
@@ -124,8 +125,8 @@ class CoordinatorZnode:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorEpochZnode:
-    """/consumers/coordinator_epoch: how often a coordinator was elected. Its zkVersion fences every write of
-    one (C5). With several shards there is one each, /consumers/coordinator_epochs/[shard].
+    """/consumers/coordinator_epoch: the number of elections of a coordinator. Its zkVersion fences every
+    write of one (C5). With several shards there is one each, /consumers/coordinator_epochs/[shard].
     """
 
     coordinator_epoch: int
@@ -147,11 +148,12 @@ class CoordinatorEpochZnode:
 
 @dataclass(frozen=True, slots=True)
 class GroupZnode:
-    """/consumers/groups/[group]: its generation, and how long a new coordinator waits for its members."""
+    """/consumers/groups/[group]: the group's generation, and the time that a new coordinator waits for
+    members."""
 
     generation: int
     session_timeout_ms: int
-    """The longest of its members'."""
+    """The longest session timeout of its members."""
 
     @staticmethod
     def path(group: str) -> str:
@@ -172,9 +174,10 @@ class GroupZnode:
 
 @dataclass(frozen=True, slots=True)
 class OwnerZnode:
-    """/consumers/groups/[group]/owners/[topic]/[partition]: whose it is, and since which generation.
+    """/consumers/groups/[group]/owners/[topic]/[partition]: the owner of a partition, and since which
+    generation.
 
-    (member_id, generation) is the fence of commits: no other member ever has the same pair.
+    The pair (member_id, generation) fences commits, since no other member ever has the same pair.
     """
 
     member_id: str
@@ -185,7 +188,7 @@ class OwnerZnode:
     topic_id: bytes = b""
     """The id of the topic of that name to which the partition belongs; empty if an operator wrote it."""
     first_leader_epoch: int = 0
-    """The leader epoch that the partition begins with, where its number was used before."""
+    """The first leader epoch of the partition, if its number was used before; else 0."""
 
     @staticmethod
     def parent(group: str) -> str:
@@ -233,7 +236,7 @@ class OwnerZnode:
 class OffsetZnode:
     """/consumers/groups/[group]/offsets/[topic]/[partition]: the offset of the next record to read.
 
-    It holds for the topic with this id only: a namesake that was created later begins anew.
+    It is valid only for the topic with this id. A later topic of the same name has no committed offset.
     """
 
     offset: int

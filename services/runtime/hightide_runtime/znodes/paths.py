@@ -1,6 +1,6 @@
-"""The paths of ZooKeeper that operators read and write, apart from what the znodes hold.
+"""The paths of the znodes that operators read and write, without their content.
 
-The controller's core names them in its complaints: it needs no more of ZooKeeper than the names.
+The controller's core names them in its complaints, and needs nothing else about znodes.
 """
 
 from hightide_runtime.znodes.topic_names import is_legal_topic_name

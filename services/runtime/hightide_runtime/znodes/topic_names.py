@@ -1,4 +1,4 @@
-"""The allowed names of topics: a name becomes a path only in ZooKeeper, and is safe there."""
+"""The rule for the names of topics. An allowed name is safe as a part of a ZooKeeper path."""
 
 import re
 
@@ -8,7 +8,7 @@ _LEGAL = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 def is_legal_topic_name(name: str) -> bool:
     """Whether `name` is 1 to 249 characters of [a-zA-Z0-9._-] and neither `.` nor `..`.
 
-    The controller asks before it creates a topic, and for every child of /brokers/topics that it did
-    not write itself; every znode object of a topic asserts it.
+    The controller calls it before it creates a topic, and for each child of /brokers/topics that it did not
+    write. Each znode class of topics asserts it.
     """
     return _LEGAL.fullmatch(name) is not None and name not in (".", "..")
