@@ -34,7 +34,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         brokers=3,
         coordinators=1,
         session_timeout_ms=6_000,
-        replica_lag_time_max_ms=1_000,
     ) as running:
         yield running
 

@@ -30,7 +30,7 @@ TOPIC = "flights"
 PARTITIONS = 6
 SESSION_TIMEOUT_MS = 60_000
 """Of consumers that all come back, one after the other."""
-GIVEN_UP_MS = 8_000
+GIVEN_UP_MS = 12_000
 """Where one is to be given up that does not; the others have so long."""
 ANSWER_S = 20
 ALL = frozenset((TOPIC, number) for number in range(PARTITIONS))

@@ -37,7 +37,6 @@ def shared_hand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorsH
         tmp_path_factory.mktemp("diverged"),
         controllers=1,
         session_timeout_ms=6_000,
-        replica_lag_time_max_ms=3_000,
     ) as cluster:
         hand = OperatorsHand(cluster)
         yield hand

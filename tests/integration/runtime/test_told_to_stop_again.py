@@ -23,7 +23,14 @@ HANDS_OVER_MS = 600_000
 def cluster(tmp_path: Path) -> Iterator[LocalCluster]:
     """Its broker hands leadership over to a controller that does not answer."""
     hands_over = ("--controlled-shutdown-timeout-ms", str(HANDS_OVER_MS))
-    with LocalCluster(tmp_path, brokers=1, controllers=1, broker_arguments=hands_over) as cluster:
+    with LocalCluster(
+        tmp_path,
+        brokers=1,
+        controllers=1,
+        # Where the controller's session had ended, the broker would wait for nobody.
+        session_timeout_ms=120_000,
+        broker_arguments=hands_over,
+    ) as cluster:
         with hightide.Admin(cluster.bootstrap) as admin:
             admin.create_topic("flights", partitions=3, replication_factor=1)
         with hightide.Producer(cluster.bootstrap) as producer:
