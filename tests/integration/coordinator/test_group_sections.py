@@ -23,10 +23,10 @@ from integration.coordinator.raw_consumer import Manner, RawConsumer, RawGroups,
 
 pytestmark = pytest.mark.cluster
 
-SHORT_MS = 6_000
+SHORT_MS = 12_000
 """A third of it is what a consumer that answers at once has to be heard in, and so has a test that answers in
 its place; two busy cores may keep both waiting."""
-LONG_MS = 12_000
+LONG_MS = 20_000
 """So long a new coordinator waits for consumers to come back, and for one that there never was."""
 STORIES_S = 200
 FLIGHTS = [("flights", number) for number in range(4)]
@@ -133,11 +133,16 @@ async def answers_a_stop_at_the_second_attempt(groups: RawGroups) -> None:
     lost = [(each.topic, each.partition) for each in second.stop_fetcher.partitions]
     kept = {place: slow.owned[place] for place in lost}
     await slow.answer(first)
-    # The next one; when it is the turn of the one after it, the second order has expired, too.
+    # What follows from the late answer comes before the answer to this.
+    await groups.describe("slow")
     await heir.until_told("ping", heir.kinds.count("ping") + 1)
     assert heir.owned == {}, "the late answer completes nothing"
     slow.owned.update(kept)
-    await slow.answer(second)
+    # The second order may have expired, too, while this process stood still: then it is the next one.
+    slow.manners.clear()
+    for order in list(slow.held):
+        if order.WhichOneof("message") == "stop_fetcher":
+            await slow.answer(order)
     await heir.until_owns(*lost)
     await groups.until_group("slow", "stable", lambda group: group.state == pb.GROUP_STATE_STABLE)
 
@@ -225,11 +230,13 @@ def test_each_reason_for_a_rebalance_that_a_new_coordinator_finds_in_zookeeper(
             await come_back(again, members)
             after = {name: await again.until_group(name, "stable and owned", is_shared_out) for name in names}
             generations = {name: after[name].generation - before[name].generation for name in names}
-            # That nobody owns what is not there is written down without giving anybody anything.
-            assert generations.pop("one-too-many") in (0, 1)
+            # That nobody owns what is not there is written down without giving anybody anything, and once more
+            # where somebody came back while it was written.
+            assert generations.pop("one-too-many") <= 2
             assert generations == {"same": 0, "unowned": 1, "one-missing": 1, "other-owner": 1}
             assert [set(each.owned) for each in members["same"]] == kept["same"]
-            assert not any(set(each.kinds) - {"ping"} for each in members["same"])
+            undisturbed = [*members["same"], *members["one-too-many"]]
+            assert not any(set(each.kinds) - {"ping"} for each in undisturbed)
             # Only what was missing is given anew; the owners of the others go on.
             started = [
                 (each.topic, each.partition)
