@@ -13,6 +13,7 @@ from hightide.v1 import broker_service_pb2 as pb
 from hightide.v1.broker_service_pb2_grpc import BrokerServiceStub
 from hightide.v1.controller_service_pb2 import CreateTopicRequest
 from hightide.v1.controller_service_pb2_grpc import ControllerServiceStub
+from hightide.v1.metadata_pb2 import TopicMetadata
 from hightide_local.cluster import LocalCluster
 from hightide_local.histories.waiting import wait_until
 from hightide_local.traces.trace_lookup import SpanRecord, Trace, read_spans, traces_of
@@ -48,13 +49,22 @@ class Stage:
 
     def whole(self) -> None:
         """Wait until every replica of every topic is in sync: a controller that is to die of what comes next
-        must not die of a replica that comes back."""
+        must not die of a replica that comes back. And until the controller has read that, and told brokers:
+        else it decides by what was before, some of it twice."""
 
         def is_whole() -> bool:
-            described = [each for topic in self.admin.describe_topics() for each in topic.partitions]
-            return all(set(each.isr) == set(each.replicas) for each in described)
+            described = self.admin.describe_topics()
+            partitions = [each for topic in described for each in topic.partitions]
+            return all(set(each.isr) == set(each.replicas) for each in partitions) and all(
+                self.told_epochs(topic.name) == [each.partition_epoch for each in topic.partitions]
+                for topic in described
+            )
 
         wait_until("all replicas are in sync", is_whole, HEALED_S)
+
+    def told_epochs(self, topic: str) -> list[int]:
+        """The partition epochs that broker 2 was told of last."""
+        return [each.partition_epoch for each in self.told(2, topic).partitions]
 
     def note(self) -> None:
         """What is traced so far does not count."""
@@ -89,10 +99,14 @@ class Stage:
 
     def told_traceparent(self, broker_id: int, topic: str) -> str:
         """What a broker answers to clients about partition 0."""
+        return str(self.told(broker_id, topic).partitions[0].traceparent)
+
+    def told(self, broker_id: int, topic: str) -> TopicMetadata:
+        """What a broker answers to clients."""
         with grpc.insecure_channel(self.cluster.brokers[broker_id]) as channel:
             request = pb.GetMetadataRequest(topics=[topic])
             (told,) = BrokerServiceStub(channel).GetMetadata(request, timeout=30).topics
-        return str(told.partitions[0].traceparent)
+        return told
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from adversary.target import Target
 from damages import DAMAGES
 from e2e.command_line import hightide
 from hightide import Admin, Producer, RangeReader, TopicDescription
@@ -24,7 +25,7 @@ from hightide_local.histories.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 
-ROWS = 800
+ROWS, PORTION = 800, 100
 LEADER, FOLLOWER = "the leader", "a follower"
 
 
@@ -64,9 +65,20 @@ class Bench:
                 found += values
         return found
 
+    def all_end_at(self, offset: int) -> bool:
+        ends = [each.log_end_offset for each in self.admin.describe_replicas([self.topic.name]).replicas]
+        return ends == [offset] * len(self.cluster.brokers)
+
     def is_well(self) -> bool:
         described = self.admin.describe_cluster()
         return not described.complaints and described.under_replicated_partition_count == 0
+
+    def is_known(self) -> bool:
+        """Whether the controller has read what the leader wrote last, and so has told brokers of it. Else its
+        next election is refused by ZooKeeper, and the replica may be whole before it is decided again."""
+        told = Target.beside_others(self.cluster.bootstrap, self.topic.name).metadata.partitions[0]
+        described = self.admin.describe_topics([self.topic.name])[0].partitions[0]
+        return told.partition_epoch == described.partition_epoch
 
     def complaints(self, broker_id: int) -> int:
         """How often a controller has complained of the replica on this broker."""
@@ -88,8 +100,12 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
         Admin(cluster.bootstrap) as admin,
     ):
         topic = admin.create_topic("flights", 1, 3, configs={"segment.bytes": "20000"})
-        write(cluster, topic.name)
         bench = Bench(cluster, admin, topic)
+        # In portions that all replicas have before the next one comes: a follower writes what it fetches at
+        # once into one segment, and one that was held up would fetch all of it at once.
+        for first in range(0, ROWS, PORTION):
+            write(cluster, topic.name, range(first, first + PORTION))
+            wait_until("all have it", partial(bench.all_end_at, first + PORTION), HEALED_S)
         for broker_id in cluster.brokers:
             cluster.restart(f"broker-{broker_id}")
             wait_until("all are in sync", bench.is_well, HEALED_S)
@@ -98,8 +114,8 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
         yield bench
 
 
-def write(cluster: LocalCluster, topic: str) -> None:
-    values = pa.array([b"%-100d" % at for at in range(ROWS)], pa.binary())
+def write(cluster: LocalCluster, topic: str, numbers: range = range(ROWS)) -> None:
+    values = pa.array([b"%-100d" % at for at in numbers], pa.binary())
     with Producer(cluster.bootstrap, batch_bytes_max=1 << 12) as producer:
         producer.send_arrow(topic, pa.table({"value": values}), partition=0).result(60)
 
@@ -113,6 +129,7 @@ def holds(segment: Path, content: bytes) -> bool:
 def test_what_is_damaged_is_read_from_others_and_mended_by_itself(
     bench: Bench, whose: str, damage: str
 ) -> None:
+    wait_until("the controller knows who is in sync", bench.is_known, HEALED_S)
     leader, epoch = bench.leader(), bench.epoch()
     victim = leader if whose == LEADER else next(each for each in bench.cluster.brokers if each != leader)
     middle = bench.middle(victim)
