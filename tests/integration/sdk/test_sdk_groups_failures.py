@@ -7,7 +7,7 @@ whoever is not concerned is not disturbed.
 from collections.abc import Iterator
 
 import pytest
-from hightide import Admin, Consumer, TopicPartition
+from hightide import Admin, Consumer, GroupDescription, TopicPartition
 from hightide_local.cluster import LocalCluster
 from integration.coordinator.group_process import GroupProcess
 from integration.coordinator.group_reading import SESSION_TIMEOUT_MS, Reading, new_name, new_topic, send
@@ -84,6 +84,12 @@ def read_all(cluster: LocalCluster, group: Group, topic: str, numbers: range) ->
     group.reading.until(lambda: len(group.reading.numbers()) >= numbers.stop)
 
 
+def are_connected(described: GroupDescription, count: int) -> bool:
+    """Whether so many members are there, nothing is handed over between them, and each has its stream."""
+    streams = [each.is_connected for each in described.members]
+    return (described.state, streams) == ("stable", [True] * count)
+
+
 def commit_all(group: Group) -> None:
     for consumer in group.reading.consumers:
         consumer.commit()
@@ -101,10 +107,8 @@ def test_a_coordinator_that_is_killed_is_succeeded_and_nobody_is_disturbed(
     assert group.reading.times_read() == dict.fromkeys(range(1_800), 1)
     assert (group.generations(), group.disturbed) == (before, [])
     with Admin(cluster.bootstrap) as admin:
-        group.reading.until(lambda: admin.describe_group(group.name).state == "stable")
-        described = admin.describe_group(group.name)
-    assert all(member.is_connected for member in described.members)
-    assert len(described.members) == 3
+        # The successor knows who is a member before it has heard of each of them.
+        group.reading.until(lambda: are_connected(admin.describe_group(group.name), 3))
 
 
 @pytest.mark.parametrize("group", [PAUSED_MS], indirect=True)
@@ -119,12 +123,7 @@ def test_a_coordinator_that_stood_still_is_not_obeyed_when_it_wakes_up(
     cluster.resume(old)
     read_all(cluster, group, topic, range(600, 1_200))
     with Admin(cluster.bootstrap) as admin:
-        group.reading.until(
-            lambda: (
-                admin.describe_group(group.name).state == "stable"
-                and all(each.is_connected for each in admin.describe_group(group.name).members)
-            )
-        )
+        group.reading.until(lambda: are_connected(admin.describe_group(group.name), 3))
     read_all(cluster, group, topic, range(1_200, 1_800))
     group.reading.until(lambda: group.reading.is_shared(6))
     assert group.reading.numbers() == set(range(1_800))
