@@ -230,8 +230,8 @@ def test_each_reason_for_a_rebalance_that_a_new_coordinator_finds_in_zookeeper(
             await come_back(again, members)
             after = {name: await again.until_group(name, "stable and owned", is_shared_out) for name in names}
             generations = {name: after[name].generation - before[name].generation for name in names}
-            # That nobody owns what is not there is written down without giving anybody anything, and once more
-            # where somebody came back while it was written.
+            # That nobody owns what is not there is written down without giving anybody anything; and once
+            # more, where somebody came back while it was written.
             assert generations.pop("one-too-many") <= 2
             assert generations == {"same": 0, "unowned": 1, "one-missing": 1, "other-owner": 1}
             assert [set(each.owned) for each in members["same"]] == kept["same"]
