@@ -71,20 +71,32 @@ def test_with_asyncio_what_is_left_when_the_time_runs_out_is_counted_and_fails()
 def test_who_interrupts_a_closing_is_told_what_is_left() -> None:
     producer, delivery = with_a_record()
 
+    struck: list[int] = []
+
     def interrupted(number: int, frame: FrameType | None) -> None:
-        raise InterruptedByHandError
+        if not struck:
+            struck.append(number)
+            raise InterruptedByHandError
+
+    def is_struck() -> bool:
+        if not struck:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        return bool(struck)
 
     def interrupt() -> None:
-        # Closing hurries what is open, and then waits for it.
+        # Closing hurries what is open, and then waits for it. A signal that comes while it begins to wait
+        # does not wake it, so that another one has to follow.
         wait_until("the closing waits", lambda: delivery._batch.is_urgent, 60)
-        os.kill(os.getpid(), signal.SIGUSR1)
+        wait_until("the closing is interrupted", is_struck, 60)
 
     before = signal.signal(signal.SIGUSR1, interrupted)
+    interrupting = threading.Thread(target=interrupt)
     try:
-        threading.Thread(target=interrupt).start()
+        interrupting.start()
         with pytest.raises(UndeliveredError, match="closed with 1 records") as caught:
             producer.close()
     finally:
+        interrupting.join()
         signal.signal(signal.SIGUSR1, before)
     assert isinstance(caught.value.__context__, InterruptedByHandError)
 
