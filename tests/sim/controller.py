@@ -9,7 +9,7 @@ from hightide_broker.core.refusals import Refusal
 from hightide_controller.core import effects as fx
 from hightide_controller.core import events as ev
 from hightide_controller.core import invariants
-from hightide_controller.core.brokers.outbox import Delivery, Outbox
+from hightide_controller.core.brokers.outbox import BrokerDelivery, Outbox
 from hightide_controller.core.machine import step
 from hightide_controller.core.state.cluster_state import ClusterState, Role
 from hightide_controller.core.values.partition import LeaderAndIsr, TopicPartition
@@ -165,7 +165,7 @@ class SimController:
             self._lost()
             return
         states = {NAME: leader_and_isr(view.state)} if view.state is not None else {}
-        snapshot = ev.Snapshot(tuple(ev.Broker(*b) for b in view.brokers), (self.topic,), states)
+        snapshot = ev.ClusterSnapshot(tuple(ev.Broker(*b) for b in view.brokers), (self.topic,), states)
         self.feed(ev.Elected(epoch, view.controller_epoch_version, snapshot))
 
     def _store(self, effect: fx.StoreLeaderAndIsr) -> None:
@@ -236,7 +236,7 @@ class SimController:
         self.world.call(self.controller_id, broker_id, command, obeyed)
 
     def _obeyed(
-        self, broker_id: int, broker_epoch: int, outbox: Outbox, delivery: Delivery, body: Body
+        self, broker_id: int, broker_epoch: int, outbox: Outbox, delivery: BrokerDelivery, body: Body
     ) -> None:
         if self.outboxes.get(broker_id) is not outbox:
             self._send_on(broker_id)  # Resigned meanwhile, and perhaps elected again.

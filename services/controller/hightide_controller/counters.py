@@ -10,7 +10,7 @@ from hightide_runtime.telemetry.metric_declarations import Distribution
 from hightide_controller.core.events import Event, StoreCommitted
 from hightide_controller.core.state.cluster_state import ClusterState, StoreInFlight, TopicStoreInFlight
 from hightide_controller.core.values.partition import NO_LEADER, LeaderAndIsr, TopicPartition
-from hightide_controller.core.writes import Change
+from hightide_controller.core.writes import LeaderAndIsrWrite
 from hightide_controller.tracing.causes import reason_of
 
 __all__ = ["ELECTION_REASONS", "Counters"]
@@ -51,7 +51,7 @@ class Counters:
                 case StoreInFlight(changes=changes, cause=cause):
                     self._count(state, changes, reason_of(cause))
                 case TopicStoreInFlight(writes=writes):
-                    changes = tuple(each for each in writes if isinstance(each, Change))
+                    changes = tuple(each for each in writes if isinstance(each, LeaderAndIsrWrite))
                     self._count(state, changes, "reassignment")
                 case _:
                     return
@@ -60,7 +60,7 @@ class Counters:
         """Count a failover that is over."""
         self.failover_s.setdefault(reason, Distribution()).record(max(0.0, took_s))
 
-    def _count(self, state: ClusterState, changes: Iterable[Change], reason: str) -> None:
+    def _count(self, state: ClusterState, changes: Iterable[LeaderAndIsrWrite], reason: str) -> None:
         for change in changes:
             partition = state.partitions.get(change.name)
             known = None if partition is None else partition.leader_and_isr

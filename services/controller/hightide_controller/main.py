@@ -18,7 +18,7 @@ from hightide_controller.contract.convert import Identity
 from hightide_controller.metrics import METRICS, controller_readings
 from hightide_controller.servicer import ControllerServicer
 from hightide_controller.settings import ControllerSettings
-from hightide_controller.shell import CONTROLLER_SERVICE, Shell
+from hightide_controller.shell import CONTROLLER_SERVICE, ControllerShell
 
 __all__ = ["main"]
 
@@ -41,7 +41,7 @@ async def _serve(settings: ControllerSettings, process: ServiceProcess) -> None:
         "" if outside is None else outside.host,
         0 if outside is None else outside.port,
     )
-    shell = Shell(settings, identity, process.session, process.telemetry, SystemClock())
+    shell = ControllerShell(settings, identity, process.session, process.telemetry, SystemClock())
     process.metrics.report(
         METRICS,
         controller_readings(lambda: shell.state, shell.inbox, shell.counters, shell.longest_owed_ms),

@@ -11,7 +11,7 @@ from hightide_runtime.zookeeper.session import ZooKeeperError
 from hightide_controller.contract import convert, convert_requests
 from hightide_controller.core.effects import AnswerDone, AnswerElections, AnswerPartitions, AnswerTopic
 from hightide_controller.descriptions import described_topics, listed_reassignments, summary_of
-from hightide_controller.shell import Shell, zookeeper_unavailable
+from hightide_controller.shell import ControllerShell, zookeeper_unavailable
 
 __all__ = ["ControllerServicer"]
 
@@ -19,7 +19,7 @@ __all__ = ["ControllerServicer"]
 class ControllerServicer(controller_grpc.ControllerServiceServicer):
     """Served by every controller. Only the active one carries out requests; the others name it."""
 
-    def __init__(self, shell: Shell) -> None:
+    def __init__(self, shell: ControllerShell) -> None:
         self._shell = shell
 
     async def CreateTopic(

@@ -29,13 +29,13 @@ from hightide_runtime.zookeeper.candidates import Candidate
 from hightide_runtime.zookeeper.election import ElectedProcess
 from hightide_runtime.zookeeper.session import SessionExpired, ZooKeeperError, ZooKeeperSession
 
+from hightide_controller.brokers.broker_connections import BrokerConnections
 from hightide_controller.brokers.broker_link import LinkCallbacks
-from hightide_controller.brokers.fleet import Fleet
 from hightide_controller.contract import convert
 from hightide_controller.contract.convert import Identity
 from hightide_controller.core import effects as ef
 from hightide_controller.core import events as ev
-from hightide_controller.core.brokers.outbox import Delivery
+from hightide_controller.core.brokers.outbox import BrokerDelivery
 from hightide_controller.core.state.cluster_state import ClusterState, Role
 from hightide_controller.core.values.partition import TopicPartition
 from hightide_controller.core.values.requests import DeleteTopicRequested, ReassignmentsRequested
@@ -49,7 +49,7 @@ from hightide_controller.zookeeper.admin_reader import AdminRead, AdminReader
 from hightide_controller.zookeeper.store import ActiveController, ControllerStore
 from hightide_controller.zookeeper.watches import ZooKeeperWatches
 
-__all__ = ["Shell"]
+__all__ = ["ControllerShell"]
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ _LOOKED_AT_AGAIN_MAX: Final = 200
 A = TypeVar("A", bound=Answer)
 
 
-class Shell:
+class ControllerShell:
     """One for each controller process; belongs to the event loop's thread."""
 
     def __init__(
@@ -97,7 +97,7 @@ class Shell:
         self._traces = ControllerTraces(
             identity.cluster_id, settings.controller_id, telemetry, clock, self.counters.failed_over
         )
-        self._fleet = Fleet(
+        self._connections = BrokerConnections(
             LinkCallbacks(
                 leader_and_isr=self._leader_and_isr,
                 stop_replica=self._stop_replica,
@@ -134,7 +134,7 @@ class Shell:
 
     def longest_owed_ms(self) -> int:
         """How long at most a broker has acknowledged nothing of what it owes. Any thread; for metrics."""
-        return self._fleet.longest_owed_ms()
+        return self._connections.longest_owed_ms()
 
     def start(self) -> None:
         """Begin: read who is active, and campaign where nobody is. Called once the server listens."""
@@ -151,7 +151,7 @@ class Shell:
         await self._watches.close()
         if self._peer is not None:
             self._peer.close()
-        await self._fleet.close()
+        await self._connections.close()
         self._traces.finish_all()
 
     # ---- events in
@@ -174,7 +174,7 @@ class Shell:
         was_active = self.state.role is Role.ACTIVE
         self.counters.before(self.state, event)
         self.state, effects = self._traces.record(self.state, event, arrived_us)
-        self._fleet.reconcile(self.state.live_brokers(), self.state.dead_brokers())
+        self._connections.reconcile(self.state.live_brokers(), self.state.dead_brokers())
         if self.state.role is Role.ACTIVE and not was_active:
             _log.info(
                 "controller %d is active, controller epoch %d: %d brokers, %d topics, %d partitions",
@@ -199,7 +199,7 @@ class Shell:
 
     def _look_for_silence(self) -> None:
         """A broker is alive by its session; one that acknowledges nothing for as long is not fit to lead."""
-        for news in self._fleet.silences(self._settings.zookeeper_session_timeout_ms):
+        for news in self._connections.silences(self._settings.zookeeper_session_timeout_ms):
             if isinstance(news, ev.BrokerSilent):
                 news = replace(news, cause=self._traces.causes.new("broker_silent"))
             self.inbox.put(news)
@@ -242,7 +242,7 @@ class Shell:
     def _complain(self) -> None:
         """Bring to the core what the store could not understand, for the operators to see."""
         if complaints := self.store.take_complaints():
-            self.inbox.put(ev.AdminChanged(ev.Admin(complaints=complaints)))
+            self.inbox.put(ev.AdminChanged(ev.AdminZnodes(complaints=complaints)))
 
     def _broker_died(self, broker: ev.Broker, broke_at_us: int) -> None:
         cause = self._traces.failovers.expect("process_died", broke_at_us)
@@ -311,7 +311,7 @@ class Shell:
             case ef.StoreLeaderAndIsr():
                 self._store_leader_and_isr(effect)
             case ef.SendLeaderAndIsr() | ef.SendStopReplica() | ef.SendUpdateMetadata():
-                self._fleet.put(effect)
+                self._connections.put(effect)
             case StoreWrites():
                 self._spawn(self._store_writes(effect))
             case ef.ReadTopics():
@@ -330,7 +330,7 @@ class Shell:
                 self._unreadable_states.clear()
             case ef.StepDown():
                 self._spawn(self._step_down(effect))
-            case ef.Report():
+            case ef.LogWarning():
                 _log.warning("%s", effect.message)
             case (
                 ef.AnswerCreateTopic()
@@ -449,15 +449,15 @@ class Shell:
         await self._traces.failovers.elected(effect.cause, elected_at_us, snapshot, self.store)
         return ev.Elected(epoch.epoch, epoch.version, snapshot, effect.cause)
 
-    def _leader_and_isr(self, broker_epoch: int, delivery: Delivery) -> Any:
+    def _leader_and_isr(self, broker_epoch: int, delivery: BrokerDelivery) -> Any:
         return convert.leader_and_isr_out(
             self.state, self.identity, broker_epoch, delivery.decisions.values()
         )
 
-    def _stop_replica(self, broker_epoch: int, delivery: Delivery) -> Any:
+    def _stop_replica(self, broker_epoch: int, delivery: BrokerDelivery) -> Any:
         return convert.stop_replica_out(self.state, self.identity, broker_epoch, delivery.stops.values())
 
-    def _update_metadata(self, broker_epoch: int, delivery: Delivery) -> Any:
+    def _update_metadata(self, broker_epoch: int, delivery: BrokerDelivery) -> Any:
         names = None if delivery.full else delivery.metadata
         return convert.update_metadata_out(
             self.state, self.identity, broker_epoch, names, delivery.deleted_topic_ids

@@ -18,7 +18,7 @@ from hightide_coordinator.core.events import Endpoint
 from hightide_coordinator.metrics import METRICS, coordinator_readings
 from hightide_coordinator.servicer import CoordinatorServicer
 from hightide_coordinator.settings import CoordinatorSettings
-from hightide_coordinator.shell import Shell
+from hightide_coordinator.shell import CoordinatorShell
 from hightide_coordinator.zookeeper.peers import COORDINATOR_SERVICE
 from hightide_coordinator.zookeeper.shard_count import fix_shard_count
 
@@ -44,7 +44,7 @@ async def _serve(settings: CoordinatorSettings, process: ServiceProcess) -> None
         "" if outside is None else outside.host,
         0 if outside is None else outside.port,
     )
-    shell = Shell(settings, cluster_id, identity, session, process.telemetry, SystemClock())
+    shell = CoordinatorShell(settings, cluster_id, identity, session, process.telemetry, SystemClock())
     process.metrics.report(METRICS, coordinator_readings(shell))
     server = await serve(
         settings.listen,

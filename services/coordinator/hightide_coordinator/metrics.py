@@ -18,7 +18,7 @@ from hightide_coordinator.core.state.shard_state import Role
 from hightide_coordinator.core.values.rebalance_reason import RebalanceReason
 from hightide_coordinator.group_lag import GROUPS_MAX, PARTITIONS_MAX
 from hightide_coordinator.shard import Shard
-from hightide_coordinator.shell import Shell
+from hightide_coordinator.shell import CoordinatorShell
 
 __all__ = ["METRICS", "coordinator_readings"]
 
@@ -51,7 +51,7 @@ METRICS = (
 )  # fmt: skip
 
 
-def coordinator_readings(shell: Shell) -> Measure:
+def coordinator_readings(shell: CoordinatorShell) -> Measure:
     """The readings for `Metrics.report` with `METRICS`. A standby reports zeros."""
 
     def measure() -> Readings:

@@ -22,7 +22,7 @@ from hightide_runtime.serving.channels import open_channel
 
 from hightide_coordinator.core.effects import LookUpOffsets
 from hightide_coordinator.core.events import Endpoint, OffsetsLookedUp
-from hightide_coordinator.core.values.registration import Committed, OffsetReset
+from hightide_coordinator.core.values.registration import OffsetReset, StoredOffset
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 
 __all__ = ["StartOffsets"]
@@ -213,7 +213,7 @@ class StartOffsets:
             else:
                 # Not the leader's epoch, in which nothing may have been written. No log keeps such an epoch,
                 # and a consumer that names it later would get the error that it has read what is lost.
-                search.find(name, Committed(result.offset, result.epoch_before, led[name].topic_id))
+                search.find(name, StoredOffset(result.offset, result.epoch_before, led[name].topic_id))
 
     def _stub(self, broker: Endpoint) -> Any:
         address = HostPort(broker.host, broker.port)
@@ -233,7 +233,7 @@ class _Asked:
         """Answer it with the results for all."""
         if self.answer.done():
             return  # The caller is gone.
-        found: dict[TopicPartition, Committed] = {}
+        found: dict[TopicPartition, StoredOffset] = {}
         failed: dict[TopicPartition, str] = {}
         for name, reset in self.effect.wanted.items():
             where = searches[reset].found.get(name)
@@ -250,14 +250,14 @@ class _Search:
     def __init__(self, wanted: Mapping[TopicPartition, OffsetReset]) -> None:
         self.wanted = {name: reset for name, reset in wanted.items() if reset in _SPECS}
         self.missing = dict.fromkeys(sorted(self.wanted), "there was no time to ask")
-        self.found: dict[TopicPartition, Committed] = {}
+        self.found: dict[TopicPartition, StoredOffset] = {}
         self._never = {
             name: f"nothing is looked up where the offset reset is {reset.value}"
             for name, reset in wanted.items()
             if reset not in _SPECS
         }
 
-    def find(self, name: TopicPartition, committed: Committed) -> None:
+    def find(self, name: TopicPartition, committed: StoredOffset) -> None:
         self.found[name] = committed
         del self.missing[name]
 

@@ -10,7 +10,7 @@ from hightide.v1 import coordinator_service_pb2_grpc as coordinator_grpc
 from hightide_coordinator.contract import convert_requests as convert
 from hightide_coordinator.core.effects import AnswerCommit, AnswerDelete, AnswerDeleteOffsets, AnswerReset
 from hightide_coordinator.core.state.descriptions import committed_offsets, committed_page, describe_group
-from hightide_coordinator.shell import Shell
+from hightide_coordinator.shell import CoordinatorShell
 
 __all__ = ["CoordinatorServicer"]
 
@@ -18,7 +18,7 @@ __all__ = ["CoordinatorServicer"]
 class CoordinatorServicer(coordinator_grpc.CoordinatorServiceServicer):
     """Served by every coordinator. Those that are not active for a group's shard name the active one."""
 
-    def __init__(self, shell: Shell) -> None:
+    def __init__(self, shell: CoordinatorShell) -> None:
         self._shell = shell
 
     async def RegisterConsumer(self, requests: Any, context: Any) -> None:  # type: ignore[override]

@@ -37,7 +37,7 @@ from hightide_coordinator.pending_requests import Answer, PendingRequests, Reque
 from hightide_coordinator.streams.consumer_streams import ConsumerStream
 from hightide_coordinator.streams.unread_streams import UnreadStreams
 from hightide_coordinator.tracing.shard_traces import ShardTraces
-from hightide_coordinator.zookeeper.candidacy import Takeover
+from hightide_coordinator.zookeeper.candidacy import ShardTakeover
 from hightide_coordinator.zookeeper.store import CoordinatorStore
 
 __all__ = ["Shard", "ShardCallbacks"]
@@ -147,7 +147,7 @@ class Shard:
         self.unread_streams.log()
         self._traces.settle(self.state)
 
-    def elected(self, elected: ev.Elected, takeover: Takeover) -> None:
+    def elected(self, elected: ev.Elected, takeover: ShardTakeover) -> None:
         """This process coordinates the shard from now on."""
         self.take(elected)
         self._traces.taken_over(takeover, self.state)
@@ -255,7 +255,7 @@ class Shard:
 
     def _perform(self, effect: ef.Effect, event: ev.Event) -> None:
         match effect:
-            case ef.Ping():
+            case ef.SendPings():
                 template = convert.PingTemplate(effect.coordinator_epoch, effect.generation)
                 for connection_id, sequence, retry_count in effect.connections:
                     self._send(connection_id, template.ping(sequence, retry_count))
@@ -288,14 +288,14 @@ class Shard:
                 self.requests.refuse(effect.request_id, partial(self.error_of, refused))
             case ef.Resign():
                 self._resign(by_itself=not isinstance(event, ev.Deposed))
-            case ef.Report():
+            case ef.LogSentence():
                 self._report(effect)
 
     def _group_of(self, connection_id: int) -> str:
         member = self.state.connections.get(connection_id)
         return "" if member is None else member.group
 
-    def _report(self, effect: ef.Report) -> None:
+    def _report(self, effect: ef.LogSentence) -> None:
         _log.log(logging.WARNING if effect.is_warning else logging.INFO, "%s", effect.message)
         if begun := self.state.groups.get(effect.begun_group):
             self._traces.begun(begun)

@@ -27,13 +27,13 @@ from hightide_coordinator.group_lag import GroupLag
 from hightide_coordinator.offset_lookup import StartOffsets
 from hightide_coordinator.settings import CoordinatorSettings
 from hightide_coordinator.shard import Shard, ShardCallbacks
-from hightide_coordinator.streams.consumer_streams import ConsumerStream, Streams
+from hightide_coordinator.streams.consumer_streams import ConsumerStream, ConsumerStreams
 from hightide_coordinator.tracing.shard_traces import ShardTraces
-from hightide_coordinator.zookeeper.candidacy import Takeover
-from hightide_coordinator.zookeeper.isolation import Isolation
+from hightide_coordinator.zookeeper.candidacy import ShardTakeover
+from hightide_coordinator.zookeeper.isolation import IsolationCheck
 from hightide_coordinator.zookeeper.watches import CoordinatorWatches
 
-__all__ = ["Shell"]
+__all__ = ["CoordinatorShell"]
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ _LOOK_UP_S: Final = 2.0
 """How long a request waits for that."""
 
 
-class Shell:
+class CoordinatorShell:
     """The shell of one coordinator process; belongs to the event loop's thread."""
 
     def __init__(
@@ -65,7 +65,7 @@ class Shell:
         self.identity = identity
         self.failed = asyncio.Event()
         """Set if this coordinator cannot go on; main then ends the process."""
-        self.streams = Streams(int(settings.consumers_max * _STREAMS_PER_CONSUMER) + 1)
+        self.streams = ConsumerStreams(int(settings.consumers_max * _STREAMS_PER_CONSUMER) + 1)
         self._start_offsets = StartOffsets()
         self._watches = CoordinatorWatches(
             session,
@@ -82,7 +82,7 @@ class Shell:
             clock, lambda: (session.granted_timeout_ms or settings.zookeeper_session_timeout_ms) / 2
         )
         self._session = session
-        self._isolation = Isolation(identity, self._watches, self._start_offsets.coordinators)
+        self._isolation = IsolationCheck(identity, self._watches, self._start_offsets.coordinators)
         callbacks = ShardCallbacks(
             watch_topics=self._watches.watch_topics,
             look_for_standstill=self._look_for_standstill,
@@ -155,7 +155,7 @@ class Shell:
             )
             self._watches.stood_still()
 
-    def _elected(self, shard: int, elected: ev.Elected, takeover: Takeover) -> None:
+    def _elected(self, shard: int, elected: ev.Elected, takeover: ShardTakeover) -> None:
         _log.info(
             "shard %d: coordinator %d is active (%s), coordinator epoch %d: %d groups, %d topics",
             *(shard, self.identity.id, takeover.cause, elected.coordinator_epoch),
@@ -193,7 +193,7 @@ class Shell:
         """The shard that coordinates a group, here or elsewhere."""
         return self.shards[shard_of(group, len(self.shards))]
 
-    async def look_up_topics(self, shard: Shard, commits: Iterable[ev.Commit]) -> None:
+    async def look_up_topics(self, shard: Shard, commits: Iterable[ev.OffsetCommit]) -> None:
         """Before commits are fed to a shard, read topics that were created just before. Whatever the result,
         the core then judges by what it knows."""
         unknown = tuple(islice(not_known(shard.state, commits), _LOOKED_UP_MAX))

@@ -93,7 +93,7 @@ class Driver:
         assert epoch is not None
         snapshot = await self.store.read_snapshot(self.admin_reader)
         read_ms = (time.perf_counter() - began) * 1000
-        snapshot = ev.Snapshot(BROKERS, snapshot.topics, snapshot.states)
+        snapshot = ev.ClusterSnapshot(BROKERS, snapshot.topics, snapshot.states)
         rest_ms = await self.until_quiet(ev.Elected(epoch.epoch, epoch.version, snapshot))
         return read_ms, read_ms + rest_ms
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import hightide_controller.main as controller
 from hightide_controller.core import effects as ef
 from hightide_controller.core import events as ev
-from hightide_controller.shell import Shell
+from hightide_controller.shell import ControllerShell
 
 CRASH_PLAN = "HIGHTIDE_TEST_CRASH_PLAN"
 
@@ -33,7 +33,7 @@ def plan_crash(plan: Path, point: str) -> None:
     new.rename(plan)
 
 
-class CrashingShell(Shell):
+class CrashingShell(ControllerShell):
     """Counts what it comes by, and dies where the plan says so."""
 
     _seen = 0

@@ -17,7 +17,7 @@ from hightide_controller.core.state.topic_rules import (
     size_fault,
 )
 from hightide_controller.core.values.partition import LeaderAndIsr, TopicPartition
-from hightide_controller.core.writes import Change, MarkerCreated, StoreWrites, TopicWrite
+from hightide_controller.core.writes import LeaderAndIsrWrite, MarkerCreated, StoreWrites, TopicWrite
 from hightide_controller.descriptions import described_topics, listed_reassignments, summary_of
 from hightide_controller.zookeeper.admin_reader import AdminReader
 from hightide_controller.zookeeper.store import ControllerStore
@@ -230,7 +230,7 @@ def test_what_zookeeper_will_never_take_is_not_tried_in_a_hot_loop(zookeeper_hos
         await session.create("/brokers/topics/flights/0", b"", ephemeral=True)
         name = TopicPartition("flights", 0)
         await store.read_states([name])
-        change = Change(name, None, LeaderAndIsr(1, 0, (1, 2), 1, 0))
+        change = LeaderAndIsrWrite(name, None, LeaderAndIsr(1, 0, (1, 2), 1, 0))
         began_s = asyncio.get_running_loop().time()
         outcome = store.submit(StoreLeaderAndIsr(7, 0, (change,)), "")
         assert await outcome == ev.StoreUnknown(7)

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from hightide_coordinator.core.effects import StoreGroup
 from hightide_coordinator.core.events import Endpoint
-from hightide_coordinator.core.values.registration import Committed, Owner
+from hightide_coordinator.core.values.registration import PartitionOwner, StoredOffset
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 from hightide_coordinator.zookeeper.shard_count import fix_shard_count
 from hightide_coordinator.zookeeper.store import CoordinatorStore
@@ -58,20 +58,20 @@ async def put_topic(session: ZooKeeperSession, topic: str, partitions: int = 1) 
     await session.create(TopicIdZnode.path(FLIGHTS_ID), TopicIdZnode(topic).encode())
 
 
-def owner(member: str = "m-1", generation: int = 1) -> Owner:
+def owner(member: str = "m-1", generation: int = 1) -> PartitionOwner:
     """An owner."""
-    return Owner(member, f"c-{member}", "", 0, generation, FLIGHTS_ID, 2)
+    return PartitionOwner(member, f"c-{member}", "", 0, generation, FLIGHTS_ID, 2)
 
 
-def committed(offset: int) -> Committed:
+def committed(offset: int) -> StoredOffset:
     """A committed offset of the topic."""
-    return Committed(offset, 3, FLIGHTS_ID)
+    return StoredOffset(offset, 3, FLIGHTS_ID)
 
 
 def store_of(
     store: CoordinatorStore,
-    owners: dict[TopicPartition, Owner | None] | None = None,
-    offsets: dict[TopicPartition, Committed | None] | None = None,
+    owners: dict[TopicPartition, PartitionOwner | None] | None = None,
+    offsets: dict[TopicPartition, StoredOffset | None] | None = None,
     *,
     generation: int = 1,
     group: str = "readers",

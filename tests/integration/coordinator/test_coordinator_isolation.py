@@ -14,7 +14,7 @@ from hightide_coordinator.core.events import Endpoint
 from hightide_coordinator.core.state.descriptions import not_active
 from hightide_coordinator.core.state.shard_state import Role
 from hightide_coordinator.settings import CoordinatorSettings
-from hightide_coordinator.shell import Shell
+from hightide_coordinator.shell import CoordinatorShell
 from hightide_coordinator.zookeeper.isolation import successor_of
 from hightide_coordinator.zookeeper.shard_count import fix_shard_count
 from hightide_local.processes.embedded_zookeeper import EmbeddedZooKeeper
@@ -65,7 +65,7 @@ def test_a_coordinator_that_is_cut_off_goes_on_until_brokers_name_another(server
             znode = BrokerZnode(listening.address.host, listening.address.port, 0)
             await session.create(BrokerZnode.path(1), znode.encode(), ephemeral=True)
             await fix_shard_count(session, 1)
-            shell = Shell(
+            shell = CoordinatorShell(
                 settings, "cluster", ME, session, Telemetry.set_up("coordinator", "1"), SystemClock()
             )
             (shard,) = shell.shards

@@ -7,7 +7,7 @@ import asyncio
 from hightide_coordinator.core.events import Ticked
 from hightide_coordinator.core.state.shard_state import Role
 from hightide_coordinator.settings import CoordinatorSettings
-from hightide_coordinator.shell import Shell
+from hightide_coordinator.shell import CoordinatorShell
 from hightide_coordinator.zookeeper.shard_count import fix_shard_count
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry.tracing import Telemetry
@@ -36,7 +36,7 @@ def test_a_coordinator_that_stood_still_resigns_at_once_and_resumes_where_it_sti
             await fix_shard_count(session, 1)
             clock = JumpingClock()
             telemetry = Telemetry.set_up("coordinator", "1")
-            shell = Shell(settings, "cluster", me(), session, telemetry, clock)
+            shell = CoordinatorShell(settings, "cluster", me(), session, telemetry, clock)
             (shard,) = shell.shards
 
             async def is_active() -> bool:

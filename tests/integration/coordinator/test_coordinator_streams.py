@@ -11,7 +11,7 @@ from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 from hightide.v1 import coordinator_service_pb2 as pb
 from hightide.v1.errors_pb2 import ErrorCode
-from hightide_coordinator.streams.consumer_streams import QUEUE_MAX, ConsumerStream, Streams
+from hightide_coordinator.streams.consumer_streams import QUEUE_MAX, ConsumerStream, ConsumerStreams
 from hightide_coordinator.streams.unread_streams import UnreadStreams
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import ServiceError
@@ -29,7 +29,7 @@ class Rig:
     """Stands in for a shard: takes whatever comes, and does nothing by itself."""
 
     def __init__(self, streams_max: int, registration_timeout_s: float) -> None:
-        self.streams = Streams(streams_max, registration_timeout_s)
+        self.streams = ConsumerStreams(streams_max, registration_timeout_s)
         self.at_answer: Callable[[], object] = lambda: None
         self.registered: asyncio.Queue[ConsumerStream] = asyncio.Queue()
         self.heard: asyncio.Queue[str | None] = asyncio.Queue()

@@ -12,7 +12,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.effects import WatchTopics
 from hightide_coordinator.core.values.topic_partition import Topic, TopicPartition
-from hightide_coordinator.zookeeper.candidacy import Takeover
+from hightide_coordinator.zookeeper.candidacy import ShardTakeover
 from hightide_coordinator.zookeeper.shard_count import fix_shard_count
 from hightide_coordinator.zookeeper.store import CoordinatorStore
 from hightide_coordinator.zookeeper.watches import CoordinatorWatches
@@ -40,7 +40,7 @@ class Process:
         self.session = session
         self.identity = ev.Endpoint(number, "127.0.0.1", free_port())
         self.seen: dict[int, ev.Endpoint | None] = {}
-        self.elected: list[tuple[int, ev.Elected, Takeover]] = []
+        self.elected: list[tuple[int, ev.Elected, ShardTakeover]] = []
         self.deposed: list[int] = []
         self.topics: asyncio.Queue[ev.TopicsChanged] = asyncio.Queue()
         self.brokers: tuple[ev.Endpoint, ...] = ()
@@ -64,7 +64,7 @@ class Process:
         """What a SIGKILL looks like from outside: streams break, the port refuses, the session lives on."""
         await self.server.stop(grace_s=0)
 
-    async def is_elected(self, times: int = 1) -> tuple[ev.Elected, Takeover]:
+    async def is_elected(self, times: int = 1) -> tuple[ev.Elected, ShardTakeover]:
         async def look() -> bool:
             return len(self.elected) >= times
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hightide_coordinator.core import effects as ef
-from hightide_coordinator.core.values.registration import Committed, ConsumerPosition, Owner
+from hightide_coordinator.core.values.registration import ConsumerPosition, PartitionOwner, StoredOffset
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 from sim.checkers import Violation
 from sim.groups.logs import Log, Word, WordKind
@@ -110,7 +110,12 @@ class Checkers:
                 self._owner_written(multi.group, name, owner, generation, node.owners.get(name))
 
     def _owner_written(
-        self, group: str, name: TopicPartition, owner: Owner, generation: int, before: Owner | None
+        self,
+        group: str,
+        name: TopicPartition,
+        owner: PartitionOwner,
+        generation: int,
+        before: PartitionOwner | None,
     ) -> None:
         key = (name, owner.generation)
         known = self.group(group).owners.setdefault(key, owner.member_id)
@@ -122,7 +127,7 @@ class Checkers:
             self.violated("AcceptedOwner", f"{group} {name}: {before} is followed by {owner}")
 
     def _offset_written(
-        self, group: str, name: TopicPartition, node: GroupNode, committed: Committed | None
+        self, group: str, name: TopicPartition, node: GroupNode, committed: StoredOffset | None
     ) -> None:
         before = node.offsets.get(name)
         log_before = None if before is None else self._log_of(name, before)
@@ -152,7 +157,7 @@ class Checkers:
         history.highest_committed = max(history.highest_committed, committed.offset)
         history.applied.append(committed.leader_epoch)
 
-    def _taken_for_another(self, group: str, name: TopicPartition, committed: Committed) -> None:
+    def _taken_for_another(self, group: str, name: TopicPartition, committed: StoredOffset) -> None:
         """Who speaks of names only is taken at its word for whatever has the name."""
         log = self.world.log_called(name, committed.topic_id, committed.leader_epoch)
         history = self.group(group).log(log)
@@ -161,11 +166,11 @@ class Checkers:
         history.advance()
         history.applied.append(committed.leader_epoch)
 
-    def _log_of(self, name: TopicPartition, committed: Committed) -> Log | None:
+    def _log_of(self, name: TopicPartition, committed: StoredOffset) -> Log | None:
         log = self.world.log_numbered(committed.leader_epoch)
         return log if log and (log.name, log.topic_id) == (name, committed.topic_id) else None
 
-    def _is_member(self, group: str, owner: Owner) -> bool:
+    def _is_member(self, group: str, owner: PartitionOwner) -> bool:
         """Whether the owner still is one for the coordinator: that it is none is written down last."""
         active = self.world.active()
         known = None if active is None else active.state.groups.get(group)
@@ -176,7 +181,7 @@ class Checkers:
             other.name == log.name and other.number < log.number for other in self.world.all_logs.values()
         )
 
-    def _check_speaker(self, group: str, log: Log, word: Word, owner: Owner | None) -> None:
+    def _check_speaker(self, group: str, log: Log, word: Word, owner: PartitionOwner | None) -> None:
         if word.kind in OF_MEMBERS:
             if owner is None or (owner.member_id, owner.generation) != (word.member_id, word.generation):
                 self.violated("AcceptedOwner", f"{group} {log}: {word} is written down; the owner is {owner}")
@@ -291,7 +296,7 @@ class Checkers:
                 self.violated("DurableFirst", f"{request.group} {log}: {word} is acknowledged, not committed")
 
 
-def _sought(log: Log, before: Committed | None, word: Word, committed: Committed) -> bool:
+def _sought(log: Log, before: StoredOffset | None, word: Word, committed: StoredOffset) -> bool:
     """Whether the member sought back and then committed again, and both became one write."""
     since = 0 if before is None else before.leader_epoch - log.first_epoch + 1
     between = log.words[since : committed.leader_epoch - log.first_epoch]

@@ -228,7 +228,9 @@ class SimConsumer:
         self.state = ConsumerState.GONE
         self.ended_with = refusal
 
-    def _ordered(self, order: ef.SendRegistered | ef.Ping | ef.SendStopFetcher | ef.SendStartFetcher) -> None:
+    def _ordered(
+        self, order: ef.SendRegistered | ef.SendPings | ef.SendStopFetcher | ef.SendStartFetcher
+    ) -> None:
         if is_deposed(order.coordinator_epoch, self.coordinator_epoch):
             self._disconnect()
             return
@@ -237,7 +239,7 @@ class SimConsumer:
         match order:
             case ef.SendRegistered():
                 self._registered(order)
-            case ef.Ping():
+            case ef.SendPings():
                 self._pinged(order)
             case ef.SendStopFetcher():
                 self._stop(order)
@@ -254,7 +256,7 @@ class SimConsumer:
             if kept.get(name) != reading.generation:
                 del self.readings[name]
 
-    def _pinged(self, ping: ef.Ping) -> None:
+    def _pinged(self, ping: ef.SendPings) -> None:
         ((connection_id, sequence, _),) = ping.connections
         moved = [name for name, reading in self.readings.items() if reading.told != reading.settled]
         if self.state is not ConsumerState.LEAVING:
@@ -356,14 +358,14 @@ class SimConsumer:
         for stop in [stop for stop in self.stops if not self._unsettled(stop)]:
             self._answer_stop(stop)
 
-    def commit(self, name: TopicPartition, *, back_to: int | None = None) -> ev.Commit:
+    def commit(self, name: TopicPartition, *, back_to: int | None = None) -> ev.OffsetCommit:
         """What CommitOffsets says of a partition; `back_to`: the user has sought there."""
         reading = self.readings[name]
         if back_to is not None:
             reading.handed = reading.settled = back_to
         kind = WordKind.COMMIT if back_to is None else WordKind.SEEK
         epoch = self._word(kind, reading)
-        return ev.Commit(name, reading.generation, reading.settled, epoch, is_reset=back_to is not None)
+        return ev.OffsetCommit(name, reading.generation, reading.settled, epoch, is_reset=back_to is not None)
 
     def leave(self) -> None:
         """The user closes it: it says goodbye with its final positions."""

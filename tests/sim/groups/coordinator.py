@@ -15,7 +15,7 @@ from hightide_coordinator.core import invariants
 from hightide_coordinator.core.machine import new_state, next_deadline_ms, step
 from hightide_coordinator.core.state.shard_state import Role, ShardState
 from hightide_coordinator.core.values.limits import GroupLimits
-from hightide_coordinator.core.values.registration import Committed
+from hightide_coordinator.core.values.registration import StoredOffset
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 from sim.groups.connection import Connection
 from sim.groups.zookeeper import Multi, multis_of
@@ -162,9 +162,9 @@ class SimCoordinator:
 
     def _perform_one(self, effect: ef.Effect) -> None:
         match effect:
-            case ef.Ping():
+            case ef.SendPings():
                 for connection_id, sequence, retry_count in effect.connections:
-                    one = ef.Ping(
+                    one = ef.SendPings(
                         effect.coordinator_epoch,
                         effect.generation,
                         ((connection_id, sequence, retry_count),),
@@ -194,7 +194,7 @@ class SimCoordinator:
                 self.world.answer(self, effect)
             case ef.Resign():
                 self.resign()
-            case ef.Report():
+            case ef.LogSentence():
                 pass
 
     def _send(self, connection_id: int, message: Any) -> None:
@@ -246,7 +246,7 @@ class SimCoordinator:
     def found(self, look_up: LookUp, failing: float) -> None:
         """Brokers answer a look-up from what they have now; some partitions fail."""
         world, effect = self.world, look_up.effect
-        found: dict[TopicPartition, Committed] = {}
+        found: dict[TopicPartition, StoredOffset] = {}
         failed: dict[TopicPartition, str] = {}
         for name, reset in effect.wanted.items():
             log = world.topics.log(name)

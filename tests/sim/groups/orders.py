@@ -216,7 +216,7 @@ class GroupOrders(Groups):
         coordinator: SimCoordinator,
         make: Callable[[int], Any],
         group: str,
-        commits: Sequence[ev.Commit] = (),
+        commits: Sequence[ev.OffsetCommit] = (),
     ) -> Request:
         number = self.number()
         history = self.checkers.group(group)
@@ -241,7 +241,7 @@ class GroupOrders(Groups):
             return None
         kind = WordKind.COMMIT if member_id else WordKind.STRANGER
         epoch = log.say(Word(kind, group, offset, member_id, generation))
-        commits = (ev.Commit(log.name, generation, offset, epoch),)
+        commits = (ev.OffsetCommit(log.name, generation, offset, epoch),)
         return self._ask(
             coordinator, lambda number: ev.CommitRequested(number, group, member_id, commits), group, commits
         )
@@ -252,7 +252,7 @@ class GroupOrders(Groups):
         if coordinator is None:
             return None
         epoch = log.say(Word(WordKind.OPERATOR, group, offset))
-        commits = (ev.Commit(log.name, 0, offset, epoch, is_reset=True),)
+        commits = (ev.OffsetCommit(log.name, 0, offset, epoch, is_reset=True),)
         return self._ask(
             coordinator, lambda number: ev.ResetRequested(number, group, commits, validate_only), group
         )

@@ -16,7 +16,7 @@ from hightide_coordinator.core import effects as ef
 from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.values.limits import GroupLimits
 from hightide_coordinator.core.values.refusals import Refusal
-from hightide_coordinator.core.values.registration import Committed, OffsetReset
+from hightide_coordinator.core.values.registration import OffsetReset, StoredOffset
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 from sim.groups.checkers import Checkers
 from sim.groups.connection import Broken, Connection
@@ -151,11 +151,11 @@ class Groups:
         """Where a consumer begins that wants to be told that nothing is committed."""
         return log.start
 
-    def looked_up(self, group: str, log: Log, reset: OffsetReset) -> Committed:
+    def looked_up(self, group: str, log: Log, reset: OffsetReset) -> StoredOffset:
         """What a leader answers."""
         offset = log.end if reset is OffsetReset.LARGEST else log.start
         epoch = log.say(Word(WordKind.LOOK_UP, group, offset))
-        return Committed(offset, epoch, log.topic_id)
+        return StoredOffset(offset, epoch, log.topic_id)
 
     # ---- the network
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from hightide_coordinator.core.effects import StoreGroup
-from hightide_coordinator.core.values.registration import Committed, Owner, StoredGroup
+from hightide_coordinator.core.values.registration import PartitionOwner, StoredGroup, StoredOffset
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 
 __all__ = ["GroupNode", "Multi", "SimZooKeeper", "multis_of"]
@@ -25,8 +25,8 @@ class GroupNode:
 
     generation: int = 0
     session_timeout_ms: int = 0
-    owners: dict[TopicPartition, Owner] = field(default_factory=dict)
-    offsets: dict[TopicPartition, Committed] = field(default_factory=dict)
+    owners: dict[TopicPartition, PartitionOwner] = field(default_factory=dict)
+    offsets: dict[TopicPartition, StoredOffset] = field(default_factory=dict)
 
     def stored(self) -> StoredGroup:
         """As a coordinator reads it."""
@@ -42,8 +42,8 @@ class Multi:
     coordinator_epoch: int
     header: tuple[int, int] | None = None
     """Generation and session timeout."""
-    owners: Mapping[TopicPartition, Owner | None] = field(default_factory=dict)
-    offsets: Mapping[TopicPartition, Committed | None] = field(default_factory=dict)
+    owners: Mapping[TopicPartition, PartitionOwner | None] = field(default_factory=dict)
+    offsets: Mapping[TopicPartition, StoredOffset | None] = field(default_factory=dict)
     delete_group: bool = False
 
 

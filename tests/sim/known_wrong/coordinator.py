@@ -16,7 +16,7 @@ from hightide_coordinator.core.state import group_changes
 from hightide_coordinator.core.state.group import Group, GroupState, StoreInFlight
 from hightide_coordinator.core.state.member import Member
 from hightide_coordinator.core.state.shard_state import ShardState
-from hightide_coordinator.core.values.registration import Committed
+from hightide_coordinator.core.values.registration import StoredOffset
 from sim.groups import consumer, zookeeper
 from sim.known_wrong.replacing import Replacement, always
 
@@ -48,7 +48,7 @@ def _start_before_stored(state: ShardState, group: Group, store: StoreInFlight) 
             continue
         group.store = None
         set_owner(group, name, owner)
-        group.offsets.setdefault(name, Committed(0, -1, state.topics[name.topic].topic_id))
+        group.offsets.setdefault(name, StoredOffset(0, -1, state.topics[name.topic].topic_id))
         place(group, name)
         group.store = store
 

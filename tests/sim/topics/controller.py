@@ -11,15 +11,15 @@ from typing import Any, Protocol
 import grpc
 from hightide.v1 import broker_control_service_pb2 as control_pb2
 from hightide.v1 import controller_service_pb2 as controller_pb2
+from hightide_controller.brokers.broker_connections import BrokerConnections
 from hightide_controller.brokers.broker_link import BrokerLink
-from hightide_controller.brokers.fleet import Fleet
-from hightide_controller.brokers.knock import Knock
+from hightide_controller.brokers.revival_probe import RevivalProbe
 from hightide_controller.contract.convert import Identity
 from hightide_controller.core import events as ev
 from hightide_controller.core.state.cluster_state import ClusterState, Role
 from hightide_controller.servicer import ControllerServicer
 from hightide_controller.settings import ControllerSettings
-from hightide_controller.shell import Shell
+from hightide_controller.shell import ControllerShell
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.telemetry.tracing import Telemetry
@@ -71,8 +71,8 @@ class _NoWatcher:
     def close(self) -> None: ...
 
 
-class _Fleet(Fleet):
-    def __init__(self, real: Fleet, channel_to: Callable[[int], SimChannel]) -> None:
+class _SimConnections(BrokerConnections):
+    def __init__(self, real: BrokerConnections, channel_to: Callable[[int], SimChannel]) -> None:
         super().__init__(
             real._callbacks, real._on_death, real._on_revival, real._telemetry, real._clock, 5_000
         )
@@ -85,24 +85,24 @@ class _Fleet(Fleet):
         )
         self._watchers[broker.broker_id] = _NoWatcher()  # type: ignore[assignment]
 
-    def _knock(self, broker: ev.Broker) -> Knock:
-        knock = super()._knock(broker)
-        knock._is_answered = partial(self._is_answered, broker, knock)  # type: ignore[method-assign]
-        return knock
+    def _probe(self, broker: ev.Broker) -> RevivalProbe:
+        probe = super()._probe(broker)
+        probe._is_answered = partial(self._is_answered, broker, probe)  # type: ignore[method-assign]
+        return probe
 
-    async def _is_answered(self, broker: ev.Broker, knock: Knock) -> bool:
+    async def _is_answered(self, broker: ev.Broker, probe: RevivalProbe) -> bool:
         channel = self._channel_to(broker.broker_id)
         if not channel.is_open:
             return False
         update = channel.unary_unary("UpdateMetadata", control_pb2.UpdateMetadataRequest.SerializeToString)
         try:
-            await update(knock._message(), timeout=knock._timeout_s)
+            await update(probe._message(), timeout=probe._timeout_s)
         except grpc.aio.AioRpcError:
             return False
         return True
 
 
-class _Shell(Shell):
+class _Shell(ControllerShell):
     def __init__(self, world: Surroundings, controller_id: int, session: Any) -> None:
         settings = ControllerSettings.model_construct(
             **{name: field.default for name, field in ControllerSettings.model_fields.items()}
@@ -113,7 +113,9 @@ class _Shell(Shell):
         self.fault: Exception | None = None
         """Of ours: what the shell died of."""
         self.state = ClusterState(controller_id)
-        self._fleet = _Fleet(self._fleet, lambda broker_id: SimChannel(world, controller_id, broker_id))
+        self._connections = _SimConnections(
+            self._connections, lambda broker_id: SimChannel(world, controller_id, broker_id)
+        )
 
     def _watch_peer(self, address: HostPort, on_death: Callable[[int], None]) -> None:
         """Sessions of controllers end; nobody watches their processes."""

@@ -190,7 +190,7 @@ class World:
     def decisions_told_to(self, broker_id: int) -> list[ef.Decision]:
         return [d for sent in self.told if sent.broker_id == broker_id for d in sent.decisions]
 
-    def stops_told_to(self, broker_id: int) -> list[ef.Stop]:
+    def stops_told_to(self, broker_id: int) -> list[ef.ReplicaStop]:
         return [stop for sent in self.stops if sent.broker_id == broker_id for stop in sent.stops]
 
     def put_topic(self, by_hand: ev.Topic) -> None:
@@ -200,7 +200,7 @@ class World:
         assert found is not None
         self.send(ev.TopicsChanged(added=(found,)))
 
-    def write_admin(self, admin: ev.Admin, cause: str = "") -> None:
+    def write_admin(self, admin: ev.AdminZnodes, cause: str = "") -> None:
         """A hand creates or deletes znodes below /admin, and the watch tells."""
         for held, written in (
             (self.zk.moves, admin.reassignments),

@@ -21,8 +21,8 @@ def move(*target: int, name: TopicPartition = FLIGHTS, request_id: int = 1) -> r
     return rq.ReassignmentsRequested(request_id, (rq.Move(name, target),))
 
 
-def by_hand(*target: int, name: TopicPartition = FLIGHTS, version: int = 0) -> ev.Admin:
-    return ev.Admin(reassignments={name: ev.StoredReassignment(target, (), version)})
+def by_hand(*target: int, name: TopicPartition = FLIGHTS, version: int = 0) -> ev.AdminZnodes:
+    return ev.AdminZnodes(reassignments={name: ev.StoredReassignment(target, (), version)})
 
 
 def begun(world: World, *target: int, name: TopicPartition = FLIGHTS) -> World:

@@ -32,7 +32,7 @@ def kinds(world: World) -> list[type[ef.Effect]]:
 def test_it_stops_acting_before_its_place_is_free_and_answers_when_it_is() -> None:
     world = reigning(epoch=4)
     resign(world)
-    assert kinds(world) == [ef.Report, ef.Resign, ef.StepDown]
+    assert kinds(world) == [ef.LogWarning, ef.Resign, ef.StepDown]
     assert not is_active(world)
     assert not world.state.topics
     told = len(world.told)

@@ -106,7 +106,7 @@ def test_a_controller_whose_znode_is_gone_resigns_and_campaigns_again() -> None:
     world = World.elected(1, topics=(topic((1,)),))
     world.send(ev.ControllerSeen(None))
     assert [type(effect) for effect in world.others[-2:]] == [ef.Resign, ef.Campaign]
-    world.send(ev.Elected(2, 8, ev.Snapshot((broker(1),), (topic((1,)),), dict(world.zookeeper))))
+    world.send(ev.Elected(2, 8, ev.ClusterSnapshot((broker(1),), (topic((1,)),), dict(world.zookeeper))))
     assert world.state.controller_epoch == 2
 
 
@@ -132,7 +132,7 @@ def test_a_standby_refuses_requests_and_ignores_old_answers() -> None:
 def test_an_election_that_comes_after_the_session_was_lost_counts_for_nothing() -> None:
     state, _ = step(ClusterState(controller_id=1), ev.ControllerSeen(None))
     state, _ = step(state, ev.SessionLost())
-    state, effects = step(state, ev.Elected(1, 1, ev.Snapshot((), (), {})))
+    state, effects = step(state, ev.Elected(1, 1, ev.ClusterSnapshot((), (), {})))
     assert effects == ()
     assert state.role is Role.STANDBY
 

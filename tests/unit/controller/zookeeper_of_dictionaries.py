@@ -75,7 +75,7 @@ class ZooKeeper:
     def apply(self, write: wr.Write) -> None:
         """One operation of a multi."""
         match write:
-            case wr.Change(name, expected, decided):
+            case wr.LeaderAndIsrWrite(name, expected, decided):
                 held = self.states.get(name)
                 expect((None if held is None else held.partition_epoch) == expected)
                 expect(name.topic in self.topics)
@@ -168,9 +168,9 @@ class ZooKeeper:
         states = {name: self.states.get(name) for name in partitions}
         return ev.TopicsRead(topics, states, self.admin(asked.__contains__), leftovers, cause=cause)
 
-    def admin(self, about: Callable[[str], bool] = lambda _: True) -> ev.Admin:
+    def admin(self, about: Callable[[str], bool] = lambda _: True) -> ev.AdminZnodes:
         """What stands below /admin."""
-        return ev.Admin(
+        return ev.AdminZnodes(
             {name: znode for name, znode in self.moves.items() if about(name.topic)},
             {name: znode for name, znode in self.additions.items() if about(name.topic)},
             {name: znode for name, znode in self.removals.items() if about(name.topic)},
@@ -178,12 +178,12 @@ class ZooKeeper:
             self.throttle,
         )
 
-    def snapshot(self, *brokers: ev.Broker) -> ev.Snapshot:
+    def snapshot(self, *brokers: ev.Broker) -> ev.ClusterSnapshot:
         """Everything."""
         topics = [topic for name in self.topics if (topic := self.read_topic(name)) is not None]
         ids = {topic.topic_id for topic in topics}
         orphans = {topic_id: name for topic_id, name in self.markers.items() if topic_id not in ids}
-        return ev.Snapshot(brokers, tuple(topics), dict(self.states), self.admin(), orphans)
+        return ev.ClusterSnapshot(brokers, tuple(topics), dict(self.states), self.admin(), orphans)
 
 
 def expect(condition: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hightide_coordinator.core.state.group import Group
 from hightide_coordinator.core.values.rebalance_reason import RebalanceReason
-from hightide_coordinator.core.values.registration import Committed
+from hightide_coordinator.core.values.registration import StoredOffset
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 from hightide_coordinator.counters import Counters
 from hightide_coordinator.group_lag import GROUPS_MAX, PARTITIONS_MAX, chosen_offsets, lags_of
@@ -16,7 +16,7 @@ TIDES = [TopicPartition("tides", number) for number in range(3)]
 def group(name: str, *offsets: int) -> Group:
     """A group that has committed these, from partition 0 on."""
     committed = {
-        TopicPartition("tides", number): Committed(offset, 0, b"t" * 16)
+        TopicPartition("tides", number): StoredOffset(offset, 0, b"t" * 16)
         for number, offset in enumerate(offsets)
     }
     return Group(name, offsets=committed)

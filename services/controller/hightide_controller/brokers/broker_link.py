@@ -28,13 +28,13 @@ from hightide_runtime.telemetry.trace_context import traceparent_metadata
 from hightide_runtime.telemetry.tracing import Telemetry
 
 from hightide_controller.contract.convert import reason_of_failure
-from hightide_controller.core.brokers.outbox import Delivery, Outbox
+from hightide_controller.core.brokers.outbox import BrokerDelivery, Outbox
 from hightide_controller.core.effects import (
     Decision,
+    ReplicaStop,
     SendLeaderAndIsr,
     SendStopReplica,
     SendUpdateMetadata,
-    Stop,
 )
 from hightide_controller.core.events import Broker, BrokerAnswers, BrokerSilent
 from hightide_controller.core.values.partition import TopicPartition
@@ -73,10 +73,10 @@ _HARMLESS: Final = frozenset({ErrorCode.ERROR_CODE_UNSPECIFIED, ErrorCode.ERROR_
 class LinkCallbacks:
     """The callbacks of a link to its shell, all called on the loop."""
 
-    leader_and_isr: Callable[[int, Delivery], control_pb2.LeaderAndISRRequest]
+    leader_and_isr: Callable[[int, BrokerDelivery], control_pb2.LeaderAndISRRequest]
     """Makes the messages from the broker epoch and a delivery."""
-    stop_replica: Callable[[int, Delivery], control_pb2.StopReplicaRequest]
-    update_metadata: Callable[[int, Delivery], control_pb2.UpdateMetadataRequest]
+    stop_replica: Callable[[int, BrokerDelivery], control_pb2.StopReplicaRequest]
+    update_metadata: Callable[[int, BrokerDelivery], control_pb2.UpdateMetadataRequest]
     obeyed: Callable[[int, Iterable[Decision]], None]
     """The broker with this id has acted on a LeaderAndISR with these decisions."""
     acknowledged: Callable[[Broker, int], None]
@@ -110,7 +110,7 @@ class BrokerLink:
         self._timeout_s = timeout_ms / 1000
         self._clock = clock
         self._outbox = Outbox()
-        self._under_way: Delivery | None = None
+        self._under_way: BrokerDelivery | None = None
         self._owed_since_ms: int | None = None
         """The time since which the broker owes an acknowledgement, or of the last one it gave; None: it owes
         none."""
@@ -208,7 +208,7 @@ class BrokerLink:
             failures += 1
             await asyncio.sleep(_AGAIN.pause_s(failures))
 
-    async def _attempt(self, delivery: Delivery) -> bool:
+    async def _attempt(self, delivery: BrokerDelivery) -> bool:
         """Deliver once; False if some of it waits again."""
         parent = self._callbacks.traceparent_of(delivery.cause)
         span = self._telemetry.span(span_kinds.INFORM_BROKER, parent=parent) if parent else None
@@ -228,10 +228,10 @@ class BrokerLink:
         self._outbox.put_back(delivery)
         return False
 
-    async def _deliver(self, delivery: Delivery) -> bool:
+    async def _deliver(self, delivery: BrokerDelivery) -> bool:
         epoch = self.broker.broker_epoch
         repeated: dict[TopicPartition, None] = {}
-        unstopped: dict[tuple[str, int], Stop] = {}
+        unstopped: dict[tuple[str, int], ReplicaStop] = {}
         if delivery.decisions:
             request = self._callbacks.leader_and_isr(epoch, delivery)
             response = await self._stub.LeaderAndISR(
@@ -253,7 +253,7 @@ class BrokerLink:
         if not repeated and not unstopped:
             return True
         self._outbox.put_back(
-            Delivery(
+            BrokerDelivery(
                 decisions={name: delivery.decisions[name] for name in repeated},
                 stops=unstopped,
                 metadata={},
@@ -267,7 +267,7 @@ class BrokerLink:
         return False
 
     def _refused(
-        self, delivery: Delivery, response: control_pb2.LeaderAndISRResponse
+        self, delivery: BrokerDelivery, response: control_pb2.LeaderAndISRResponse
     ) -> dict[TopicPartition, None]:
         """The decisions to repeat. If a broker cannot obey one because its disk failed, it is decided
         anew."""
@@ -302,10 +302,10 @@ class BrokerLink:
         return repeated
 
     def _not_stopped(
-        self, delivery: Delivery, response: control_pb2.StopReplicaResponse
-    ) -> dict[tuple[str, int], Stop]:
+        self, delivery: BrokerDelivery, response: control_pb2.StopReplicaResponse
+    ) -> dict[tuple[str, int], ReplicaStop]:
         """The stops to repeat, without replicas that were assigned again since, or are on a failed disk."""
-        unstopped: dict[tuple[str, int], Stop] = {}
+        unstopped: dict[tuple[str, int], ReplicaStop] = {}
         for result in response.partitions:
             if result.error_code in _HARMLESS:
                 continue
@@ -335,7 +335,7 @@ class BrokerLink:
         )
 
 
-def _partitions_of(delivery: Delivery) -> Iterable[TopicPartition]:
+def _partitions_of(delivery: BrokerDelivery) -> Iterable[TopicPartition]:
     """The partitions in a delivery; if it only stops replicas, these."""
     if delivery.decisions:
         return delivery.decisions

@@ -17,7 +17,7 @@ from hightide_runtime.errors import DOMAIN, ServiceError
 from hightide_runtime.serving.listeners import address_told
 from hightide_runtime.znodes.cluster_znodes import CandidateZnode, ControllerZnode
 
-from hightide_controller.core.effects import Decision, Refusal, RefuseRequest, Stop
+from hightide_controller.core.effects import Decision, Refusal, RefuseRequest, ReplicaStop
 from hightide_controller.core.events import Broker, CreateTopicRequested, Topic
 from hightide_controller.core.state.cluster_state import ClusterState
 from hightide_controller.core.values.partition import NO_LEADER, LeaderAndIsr, TopicPartition
@@ -237,7 +237,7 @@ def leader_and_isr_out(
 
 
 def stop_replica_out(
-    state: ClusterState, identity: Identity, broker_epoch: int, stops: Iterable[Stop]
+    state: ClusterState, identity: Identity, broker_epoch: int, stops: Iterable[ReplicaStop]
 ) -> control_pb2.StopReplicaRequest:
     """StopReplica."""
     return control_pb2.StopReplicaRequest(

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from hightide_controller.core.effects import Effect
-from hightide_controller.core.events import Admin, AdminChanged
+from hightide_controller.core.events import AdminChanged, AdminZnodes
 from hightide_controller.core.moves.throttle import take_throttle
 from hightide_controller.core.state.cluster_state import ClusterState
 from hightide_controller.core.state.complaints import complain, withdraw
@@ -27,7 +27,7 @@ def on_admin_changed(state: ClusterState, event: AdminChanged) -> list[Effect]:
     return take_admin(state, event.admin, event.cause)
 
 
-def take_admin(state: ClusterState, admin: Admin, cause: str) -> list[Effect]:
+def take_admin(state: ClusterState, admin: AdminZnodes, cause: str) -> list[Effect]:
     """Remember what is given, and mark its topics as due."""
     effects: list[Effect] = []
     for subject, message in admin.complaints.items():

@@ -14,7 +14,7 @@ from typing import Final
 
 from hightide_controller.core.events import Topic
 from hightide_controller.core.values.partition import LeaderAndIsr, TopicPartition
-from hightide_controller.core.writes import Change, StoreWrites
+from hightide_controller.core.writes import LeaderAndIsrWrite, StoreWrites
 
 __all__ = [
     "ANY_LEADER_EPOCH",
@@ -26,22 +26,22 @@ __all__ = [
     "AnswerResigned",
     "AnswerTopic",
     "Campaign",
-    "Change",
     "Decision",
     "Effect",
     "ElectionOutcome",
+    "LeaderAndIsrWrite",
+    "LogWarning",
     "PartitionOutcome",
     "ReadStates",
     "ReadTopics",
     "Refusal",
     "RefuseRequest",
-    "Report",
+    "ReplicaStop",
     "Resign",
     "SendLeaderAndIsr",
     "SendStopReplica",
     "SendUpdateMetadata",
     "StepDown",
-    "Stop",
     "StoreLeaderAndIsr",
     "StoreTopic",
     "StoreWrites",
@@ -109,7 +109,7 @@ class StoreLeaderAndIsr:
 
     store_id: int
     controller_epoch_version: int
-    changes: tuple[Change, ...]
+    changes: tuple[LeaderAndIsrWrite, ...]
     cause: str = ""
 
 
@@ -151,7 +151,7 @@ ANY_LEADER_EPOCH: Final = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Stop:
+class ReplicaStop:
     """An order to stop one replica (V3's StopReplica, fenced as KIP-570 does). `delete`: its data goes too.
 
     `partition_epoch` is the one with which the replica was not assigned any more; None if the topic or the
@@ -179,7 +179,7 @@ class SendStopReplica:
     broker_id: int
     broker_epoch: int
     sequence: int
-    stops: tuple[Stop, ...]
+    stops: tuple[ReplicaStop, ...]
     cause: str = ""
 
 
@@ -330,7 +330,7 @@ class RefuseRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class LogWarning:
     """Log a warning for operators."""
 
     message: str
@@ -357,5 +357,5 @@ Effect = (
     | AnswerControlledShutdown
     | AnswerResigned
     | RefuseRequest
-    | Report
+    | LogWarning
 )

@@ -21,8 +21,8 @@ from hightide_controller.core.values.requests import (
 )
 
 __all__ = [
-    "Admin",
     "AdminChanged",
+    "AdminZnodes",
     "BalanceDue",
     "Broker",
     "BrokerAcknowledged",
@@ -32,6 +32,7 @@ __all__ = [
     "BrokerSilent",
     "BrokersChanged",
     "CampaignLost",
+    "ClusterSnapshot",
     "ConfigsChanged",
     "ControlledShutdownRequested",
     "ControllerSeen",
@@ -45,7 +46,6 @@ __all__ = [
     "ResignationRequested",
     "Rested",
     "SessionLost",
-    "Snapshot",
     "StatesRead",
     "SteppedDown",
     "StoreCommitted",
@@ -152,7 +152,7 @@ class StoredThrottle:
 
 
 @dataclass(frozen=True, slots=True)
-class Admin:
+class AdminZnodes:
     """The znodes below /admin, or some of them; None: the znode is gone.
 
     At a takeover it has all of them; in AdminChanged those that changed. `complaints`: path → the reason why
@@ -172,7 +172,7 @@ class Admin:
 class AdminChanged:
     """Znodes below /admin, or /config/reassignment, were created, changed or deleted, and read again."""
 
-    admin: Admin
+    admin: AdminZnodes
     cause: str = ""
 
 
@@ -200,7 +200,7 @@ class TopicsRead:
 
     topics: dict[str, Topic | None]
     states: dict[TopicPartition, LeaderAndIsr | None]
-    admin: Admin
+    admin: AdminZnodes
     leftovers: dict[TopicPartition, int | None] = field(default_factory=dict)
     unreadable: tuple[str, ...] = ()
     cause: str = ""
@@ -259,7 +259,7 @@ class BalanceDue:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class ClusterSnapshot:
     """Everything that a new controller reads from ZooKeeper (V3 D.3); a NEW partition has no state.
 
     What cannot be decoded is left out, and complained about in `admin.complaints`. A topic of which only the
@@ -269,7 +269,7 @@ class Snapshot:
     brokers: tuple[Broker, ...]
     topics: tuple[Topic, ...]
     states: dict[TopicPartition, LeaderAndIsr]
-    admin: Admin = field(default_factory=Admin)
+    admin: AdminZnodes = field(default_factory=AdminZnodes)
     orphan_markers: dict[str, str] = field(default_factory=dict)
     """Topic id → name, of markers whose topic is gone because an operator deleted its znode."""
 
@@ -294,7 +294,7 @@ class Elected:
 
     controller_epoch: int
     controller_epoch_version: int
-    snapshot: Snapshot
+    snapshot: ClusterSnapshot
     cause: str = ""
 
 

@@ -9,7 +9,7 @@ from hightide_controller.core.state.cluster_state import (
     Role,
     StoreInFlight,
     TopicStoreInFlight,
-    Waiter,
+    WaitingRequest,
 )
 from hightide_controller.core.state.request_purposes import (
     AltersTopic,
@@ -135,7 +135,7 @@ def _check_work(state: ClusterState) -> None:
     assert set(state.elections) <= state.storing | state.rereading, "an election waits for nothing"
 
 
-def _is_worked_on(state: ClusterState, waiter: Waiter) -> bool:
+def _is_worked_on(state: ClusterState, waiter: WaitingRequest) -> bool:
     purpose = waiter.purpose
     if waiter.request_id in state.throttle_work.requested_changes:
         return True

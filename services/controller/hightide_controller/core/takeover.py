@@ -10,18 +10,18 @@ from hightide_controller.core.effects import (
     AnswerResigned,
     Campaign,
     Effect,
+    LogWarning,
     Refusal,
     RefuseRequest,
-    Report,
     Resign,
     StepDown,
 )
 from hightide_controller.core.elections.stores import reconsider, send_decisions
 from hightide_controller.core.events import (
+    ClusterSnapshot,
     ControllerSeen,
     Elected,
     ResignationRequested,
-    Snapshot,
     SteppedDown,
 )
 from hightide_controller.core.state.cluster_state import ClusterState, Role
@@ -97,7 +97,7 @@ def on_elected(state: ClusterState, event: Elected) -> list[Effect]:
     return effects + acts
 
 
-def _take_in(state: ClusterState, snapshot: Snapshot, cause: str) -> list[Effect]:
+def _take_in(state: ClusterState, snapshot: ClusterSnapshot, cause: str) -> list[Effect]:
     assert not state.topics
     assert not state.brokers
     state.brokers = {broker.broker_id: broker for broker in snapshot.brokers}
@@ -145,7 +145,7 @@ def resign(state: ClusterState, reason: str) -> list[Effect]:
     was_active = state.role is Role.ACTIVE
     effects: list[Effect] = []
     if was_active:
-        effects += [Report(f"resigning as controller: {reason}"), Resign(reason)]
+        effects += [LogWarning(f"resigning as controller: {reason}"), Resign(reason)]
     effects += [
         RefuseRequest(
             request_id,

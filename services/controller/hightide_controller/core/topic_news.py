@@ -12,7 +12,7 @@ from typing import assert_never
 
 from hightide_controller.core.admin import clear_admin, take_admin
 from hightide_controller.core.brokers.stops import send_stops
-from hightide_controller.core.effects import Effect, Refusal, Stop
+from hightide_controller.core.effects import Effect, Refusal, ReplicaStop
 from hightide_controller.core.elections.stores import (
     decide_again,
     on_states_read,
@@ -28,7 +28,7 @@ from hightide_controller.core.events import (
     Topic,
     TopicsRead,
 )
-from hightide_controller.core.state.cluster_state import Alteration, ClusterState, TopicStoreInFlight
+from hightide_controller.core.state.cluster_state import AlteredTopic, ClusterState, TopicStoreInFlight
 from hightide_controller.core.state.complaints import withdraw
 from hightide_controller.core.state.topic_work import TopicWork
 from hightide_controller.core.topics.deletion import tell_deleted
@@ -37,10 +37,10 @@ from hightide_controller.core.topics.topics import add_topics
 from hightide_controller.core.values.partition import LeaderAndIsr, TopicPartition
 from hightide_controller.core.writes import (
     AdditionDone,
-    Change,
     ConfigWrite,
     DeletionAdopted,
     DeletionDone,
+    LeaderAndIsrWrite,
     MarkerCreated,
     MarkerRaised,
     MarkerRemoved,
@@ -67,7 +67,7 @@ class _News:
     cause: str
     decided: dict[TopicPartition, None] = field(default_factory=dict)
     """Partitions of which brokers get a LeaderAndISR, if they have a leaderAndISR."""
-    altered: Alteration = field(default_factory=Alteration)
+    altered: AlteredTopic = field(default_factory=AlteredTopic)
     effects: list[Effect] = field(default_factory=list)
     """Effects that are not sent with the rest."""
 
@@ -112,7 +112,7 @@ def _take_write(state: ClusterState, topic_name: str, work: TopicWork, write: Wr
             pass  # Only leaders use its version.
         case MarkerCreated():
             _take_marker(state, topic_name, work, news)
-        case Change(name, _, decided):
+        case LeaderAndIsrWrite(name, _, decided):
             state.record(name, decided)
             news.decided[name] = None
         case ConfigWrite(_, configs, expected_version):
@@ -179,7 +179,7 @@ def _take_admin_write(work: TopicWork, write: Write) -> None:
             TopicWrite()
             | MarkerCreated()
             | MarkerRaised()
-            | Change()
+            | LeaderAndIsrWrite()
             | ConfigWrite()
             | PartitionRemoved()
             | TopicRemoved()
@@ -202,21 +202,21 @@ def _told(state: ClusterState, topic_name: str, news: _News) -> list[Effect]:
     return effects + send_metadata(state, (*present, *gone), news.cause)
 
 
-def _stops_of(state: ClusterState, topic_name: str, altered: Alteration) -> dict[int, list[Stop]]:
+def _stops_of(state: ClusterState, topic_name: str, altered: AlteredTopic) -> dict[int, list[ReplicaStop]]:
     topic = state.topics.get(topic_name)
-    stops: dict[int, list[Stop]] = {}
+    stops: dict[int, list[ReplicaStop]] = {}
     if topic is None:
         return stops
     for name, left in altered.moved.items():
         known = state.partitions[name].leader_and_isr
         for broker_id in left:
             epochs = (0, None) if known is None else (known.leader_epoch, known.partition_epoch)
-            stop = Stop(topic.name, topic.topic_id, name.partition, *epochs)
+            stop = ReplicaStop(topic.name, topic.topic_id, name.partition, *epochs)
             stops.setdefault(broker_id, []).append(stop)
     for partition in altered.removed:
         # Its last epoch is one less than the epoch with which it would begin if it came back.
         next_epoch = topic.first_leader_epochs.get(partition.name.partition, 1)
-        stop = Stop(topic.name, topic.topic_id, partition.name.partition, max(0, next_epoch - 1), None)
+        stop = ReplicaStop(topic.name, topic.topic_id, partition.name.partition, max(0, next_epoch - 1), None)
         for broker_id in partition.replicas:
             stops.setdefault(broker_id, []).append(stop)
     return stops

@@ -27,7 +27,7 @@ from hightide_controller.core.topics.deletion import heed_intent, intent_complai
 from hightide_controller.core.topics.partition_changes import plan_additions, plan_removals
 from hightide_controller.core.topics.topic_settings import plan_settings
 from hightide_controller.core.writes import (
-    Change,
+    LeaderAndIsrWrite,
     MarkerCreated,
     MarkerRemoved,
     PartitionRemoved,
@@ -96,7 +96,7 @@ def _store(state: ClusterState, work: TopicWork, plan: TopicPlan, writes: tuple[
     partitions = tuple(
         write.name
         for write in writes
-        if isinstance(write, Change | PartitionRemoved) and write.name in state.partitions
+        if isinstance(write, LeaderAndIsrWrite | PartitionRemoved) and write.name in state.partitions
     )
     partitions = tuple(dict.fromkeys((*partitions, *plan.held)))
     for name in partitions:

@@ -14,10 +14,10 @@ from hightide_controller.core.values.partition import LeaderAndIsr, TopicPartiti
 
 __all__ = [
     "AdditionDone",
-    "Change",
     "ConfigWrite",
     "DeletionAdopted",
     "DeletionDone",
+    "LeaderAndIsrWrite",
     "MarkerCreated",
     "MarkerRaised",
     "MarkerRemoved",
@@ -34,7 +34,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class LeaderAndIsrWrite:
     """One conditional write of a leaderAndISR znode.
 
     `expected_partition_epoch` None: the znode (and its parent) is created, and must not exist.
@@ -192,7 +192,7 @@ class StoreWrites:
 
 
 Write = (
-    Change
+    LeaderAndIsrWrite
     | TopicWrite
     | TopicRemoved
     | MarkerCreated

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import Final
 
-__all__ = ["Causes", "cause_within", "reason_of", "traceparent_within"]
+__all__ = ["CauseNames", "cause_within", "reason_of", "traceparent_within"]
 
 _WITHIN: Final = "within "
 """Begins the cause of what belongs to a trace that no request waits for; the root of the trace stands
 behind."""
 
 
-class Causes:
+class CauseNames:
     """One for each shell: numbers them, so that no two events have the same."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Causes:
 
 
 def reason_of(cause: str) -> str:
-    """The reason with which `Causes.new` made it; anything else of a cause that was made otherwise."""
+    """The reason with which `CauseNames.new` made it; anything else of a cause that was made otherwise."""
     return cause.rpartition("-")[0]
 
 

@@ -14,9 +14,9 @@ from typing import Final
 from hightide_runtime.telemetry.tracing import Attribute, Telemetry
 
 from hightide_controller.core.effects import (
-    Change,
     Decision,
     Effect,
+    LeaderAndIsrWrite,
     ReadStates,
     ReadTopics,
     SendLeaderAndIsr,
@@ -34,8 +34,8 @@ from hightide_controller.tracing.span_table import (
     PAST,
     READS,
     WRITES,
-    Mark,
-    Stretch,
+    SpanOfMarks,
+    TraceMark,
 )
 
 __all__ = ["SAMPLE", "ControlTrace", "Life", "sample_of"]
@@ -59,7 +59,7 @@ class _Write:
     name: str
     began_us: int
     attributes: dict[str, Attribute]
-    changes: tuple[Change, ...] = ()
+    changes: tuple[LeaderAndIsrWrite, ...] = ()
 
 
 class ControlTrace:
@@ -69,7 +69,7 @@ class ControlTrace:
         self,
         kind: str,
         traceparent: str,
-        marks: Mapping[Mark, int],
+        marks: Mapping[TraceMark, int],
         telemetry: Telemetry,
         attributes: Mapping[str, Attribute],
         *,
@@ -87,13 +87,13 @@ class ControlTrace:
         self._lost = lost
         self._partitions = partition_count
         self._is_carried_on = is_carried_on
-        self._root = telemetry.root(kind, traceparent, start_time_us=marks[Mark.BEGAN])
+        self._root = telemetry.root(kind, traceparent, start_time_us=marks[TraceMark.BEGAN])
         self.traceparent = self._root.traceparent
         self.is_awaited = False
         """Whether a request waits for it, so that it goes on though nothing is under way."""
         self.is_finished = False
         self._leader_epoch = -1
-        self._sample: list[Change] = []
+        self._sample: list[LeaderAndIsrWrite] = []
         """What was decided first."""
         self._leaderless = set(leaderless) if telemetry.enabled else set[TopicPartition]()
         """What the lost brokers led, until a new leader has acknowledged that it leads it."""
@@ -104,8 +104,8 @@ class ControlTrace:
         """The sequences whose acknowledgement ends a broker's part."""
         self._worked_us: list[tuple[int, int]] = []
         """When ZooKeeper worked, from and to; these may overlap."""
-        if Mark.ELECTED in marks:
-            self._worked_us.append((marks[Mark.NOTICED], marks[Mark.TOLD]))
+        if TraceMark.ELECTED in marks:
+            self._worked_us.append((marks[TraceMark.NOTICED], marks[TraceMark.TOLD]))
         self._write_spans(PAST.get((kind, is_carried_on), ()), self._marks)
 
     @property
@@ -116,7 +116,7 @@ class ControlTrace:
     @property
     def began_us(self) -> int:
         """When it broke, or the request came."""
-        return self._marks[Mark.BEGAN]
+        return self._marks[TraceMark.BEGAN]
 
     @property
     def is_electing(self) -> bool:
@@ -125,7 +125,7 @@ class ControlTrace:
 
     def join(
         self,
-        marks: Mapping[Mark, int],
+        marks: Mapping[TraceMark, int],
         reason: str,
         lost: tuple[Life, ...],
         leaderless: Iterable[TopicPartition],
@@ -140,7 +140,7 @@ class ControlTrace:
 
     def decided(self, at_us: int) -> None:
         """The core has taken an event of the trace's cause."""
-        self._marks.setdefault(Mark.DECIDED, at_us)
+        self._marks.setdefault(TraceMark.DECIDED, at_us)
 
     def wants(self, effect: Effect, at_us: int) -> None:
         """The core wants something of the trace's cause done, which begins now."""
@@ -150,7 +150,7 @@ class ControlTrace:
             case ReadStates() | ReadTopics() if isinstance(effect, READS[self.kind]):
                 self._reads_began_us.append(at_us)
             case SendLeaderAndIsr() | SendStopReplica() if isinstance(effect, INFORMS[self.kind]):
-                self._marks.setdefault(Mark.SENT, at_us)
+                self._marks.setdefault(TraceMark.SENT, at_us)
                 self._awaited[effect.broker_id, effect.broker_epoch] = effect.sequence
             case _:
                 pass
@@ -182,7 +182,7 @@ class ControlTrace:
         if write is None:
             return
         self._span(write.name, write.began_us, at_us, {**write.attributes, "outcome": outcome})
-        self._marks[Mark.STORED] = at_us
+        self._marks[TraceMark.STORED] = at_us
         self._worked_us.append((write.began_us, at_us))
         if outcome == StoreCommitted.__name__ and write.changes:
             self._count(write)
@@ -209,7 +209,7 @@ class ControlTrace:
         """A broker has everything up to a sequence."""
         if self._awaited.get(life, sequence + 1) <= sequence:
             del self._awaited[life]
-            self._marks[Mark.INFORMED] = at_us
+            self._marks[TraceMark.INFORMED] = at_us
 
     def obeyed(self, broker_id: int, decisions: Iterable[Decision], at_us: int) -> None:
         """A broker has acknowledged these decisions; those that it leads by are led now."""
@@ -218,7 +218,7 @@ class ControlTrace:
         left = len(self._leaderless)
         self._leaderless.difference_update(each.name for each in decisions if each.state.leader == broker_id)
         if len(self._leaderless) < left:
-            self._marks[Mark.LED] = at_us
+            self._marks[TraceMark.LED] = at_us
 
     def forget_gone(self, is_live: Callable[[Life], bool]) -> None:
         """Wait no more for brokers that are not live any more."""
@@ -249,18 +249,22 @@ class ControlTrace:
                 self._attributes[stretch.name] = (marks[stretch.ends] - marks[stretch.begins]) / 1000
         for name, value in self._attributes.items():
             self._root.set(name, value)
-        ends = [marks[mark] for mark in (Mark.STORED, Mark.SENT, Mark.INFORMED) if mark in marks]
+        ends = [
+            marks[mark] for mark in (TraceMark.STORED, TraceMark.SENT, TraceMark.INFORMED) if mark in marks
+        ]
         self._root.end(max(ends, default=at_us))
 
-    def _last_marks(self) -> dict[Mark, int]:
+    def _last_marks(self) -> dict[TraceMark, int]:
         """The moments, as they are told: what a failover did not need was done when the step before was."""
         marks = dict(self._marks)
         if self.reason:
-            stored_us = marks.setdefault(Mark.STORED, marks.get(Mark.DECIDED, marks[Mark.TOLD]))
+            stored_us = marks.setdefault(
+                TraceMark.STORED, marks.get(TraceMark.DECIDED, marks[TraceMark.TOLD])
+            )
             # Else brokers hear of the first multi while later ones are still under way.
-            marks.setdefault(Mark.SENT, stored_us)
-        if Mark.SENT in marks:
-            marks[Mark.INFORMED] = max(marks.get(Mark.INFORMED, 0), marks[Mark.SENT])
+            marks.setdefault(TraceMark.SENT, stored_us)
+        if TraceMark.SENT in marks:
+            marks[TraceMark.INFORMED] = max(marks.get(TraceMark.INFORMED, 0), marks[TraceMark.SENT])
         return marks
 
     def _counted(self) -> dict[str, Attribute]:
@@ -288,7 +292,7 @@ class ControlTrace:
         return told
 
     def _write_spans(
-        self, stretches: Iterable[Stretch], marks: Mapping[Mark, int], **attributes: Attribute
+        self, stretches: Iterable[SpanOfMarks], marks: Mapping[TraceMark, int], **attributes: Attribute
     ) -> None:
         known = self._attributes | attributes
         for stretch in stretches:

@@ -20,15 +20,15 @@ from hightide_runtime.zookeeper.session import ZooKeeperError
 
 from hightide_controller.core import events as ev
 from hightide_controller.core.state.cluster_state import ClusterState, Role
-from hightide_controller.tracing.causes import Causes
+from hightide_controller.tracing.causes import CauseNames
 from hightide_controller.tracing.control_trace import ControlTrace
 from hightide_controller.tracing.open_traces import OpenTraces
-from hightide_controller.tracing.span_table import Mark
+from hightide_controller.tracing.span_table import TraceMark
 from hightide_controller.zookeeper.store import ActiveController, ControllerStore
 from hightide_controller.zookeeper.unfinished_work import (
     LEAVES,
     LOST,
-    Unfinished,
+    UnfinishedTrace,
     broker_parts,
     unfinished_work,
 )
@@ -54,9 +54,13 @@ class _Loss:
     controller: tuple[int, int] | None
     """The id and the epoch of the controller that is lost, where one is."""
 
-    def marks(self, told_us: int) -> dict[Mark, int]:
+    def marks(self, told_us: int) -> dict[TraceMark, int]:
         """With which a trace begins whose core is told then."""
-        return {Mark.BEGAN: self.broke_at_us, Mark.NOTICED: self.noticed_at_us, Mark.TOLD: told_us}
+        return {
+            TraceMark.BEGAN: self.broke_at_us,
+            TraceMark.NOTICED: self.noticed_at_us,
+            TraceMark.TOLD: told_us,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +77,7 @@ class _Election:
 
     cause: str
     elected_at_us: int
-    unfinished: tuple[Unfinished, ...]
+    unfinished: tuple[UnfinishedTrace, ...]
 
 
 class FailoverTraces:
@@ -85,7 +89,7 @@ class FailoverTraces:
         controller_id: int,
         telemetry: Telemetry,
         clock: Clock,
-        causes: Causes,
+        causes: CauseNames,
         open_traces: OpenTraces,
         on_failed_over: Callable[[str, float], None],
     ) -> None:
@@ -122,15 +126,15 @@ class FailoverTraces:
         return self.expect("controller_failover", broke_at_us, lost)
 
     async def elected(
-        self, cause: str, elected_at_us: int, snapshot: ev.Snapshot, store: ControllerStore
+        self, cause: str, elected_at_us: int, snapshot: ev.ClusterSnapshot, store: ControllerStore
     ) -> None:
         """This controller was elected, and has read everything; Elected follows. Finds what the one before
         left undone, as far as ZooKeeper tells."""
         self._won = _Election(cause, elected_at_us, await self._left_undone(cause, snapshot, store))
 
     async def _left_undone(
-        self, cause: str, snapshot: ev.Snapshot, store: ControllerStore
-    ) -> tuple[Unfinished, ...]:
+        self, cause: str, snapshot: ev.ClusterSnapshot, store: ControllerStore
+    ) -> tuple[UnfinishedTrace, ...]:
         loss = self._expected.get(cause)
         if loss is None or loss.controller is None or not self._telemetry.enabled:
             return ()
@@ -234,7 +238,7 @@ class FailoverTraces:
         takeover = ControlTrace(
             span_kinds.CONTROLLER_FAILOVER,
             root_traceparent(span_kinds.CONTROLLER_FAILOVER, self._cluster_id, lost_epoch),
-            {**loss.marks(at_us), Mark.ELECTED: elected_us},
+            {**loss.marks(at_us), TraceMark.ELECTED: elected_us},
             self._telemetry,
             {
                 **_attributes(loss.reason, event.controller_epoch),
@@ -248,7 +252,9 @@ class FailoverTraces:
         carried_on = [self._carry_on(work, marks, event.controller_epoch) for work in failovers_first]
         self._open.add(event.cause, *carried_on, takeover)
 
-    def _carry_on(self, work: Unfinished, marks: dict[Mark, int], controller_epoch: int) -> ControlTrace:
+    def _carry_on(
+        self, work: UnfinishedTrace, marks: dict[TraceMark, int], controller_epoch: int
+    ) -> ControlTrace:
         """Join the trace of what the controller before had in hand, or had yet to begin. `marks`: of its own
         loss."""
         attributes: dict[str, Attribute] = {"topic": work.topic, "topic_id": work.topic_id}

@@ -16,7 +16,7 @@ from hightide_controller.core.effects import Effect, StoreTopic
 from hightide_controller.core.writes import DeletionAdopted, StoreWrites
 from hightide_controller.tracing.control_trace import ControlTrace
 from hightide_controller.tracing.open_traces import OpenTraces
-from hightide_controller.tracing.span_table import Mark
+from hightide_controller.tracing.span_table import TraceMark
 
 __all__ = ["RequestTraces"]
 
@@ -80,7 +80,7 @@ class RequestTraces:
         trace = ControlTrace(
             request.kind,
             root_traceparent(request.kind, self._cluster_id, topic_id),
-            {Mark.BEGAN: request.began_us},
+            {TraceMark.BEGAN: request.began_us},
             self._telemetry,
             {"topic": topic, "topic_id": topic_id},
         )

@@ -26,10 +26,10 @@ from hightide_controller.core.effects import (
 )
 from hightide_controller.core.writes import StoreWrites
 
-__all__ = ["AHEAD", "DURATIONS", "INFORMS", "PAST", "READS", "WRITES", "Mark", "Stretch"]
+__all__ = ["AHEAD", "DURATIONS", "INFORMS", "PAST", "READS", "WRITES", "SpanOfMarks", "TraceMark"]
 
 
-class Mark(Enum):
+class TraceMark(Enum):
     """A moment of a trace."""
 
     BEGAN = auto()
@@ -52,12 +52,12 @@ class Mark(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class SpanOfMarks:
     """A span between two moments; there is none where one of them did not come."""
 
     name: str
-    begins: Mark
-    ends: Mark
+    begins: TraceMark
+    ends: TraceMark
     attributes: tuple[str, ...] = ()
     """Those that it has in common with the root."""
 
@@ -88,47 +88,49 @@ READS: Final[Mapping[str, type[ReadStates | ReadTopics]]] = {
 }
 """What the core has to have read before a trace of a kind ends."""
 
-PAST: Final[Mapping[tuple[str, bool], tuple[Stretch, ...]]] = {
+PAST: Final[Mapping[tuple[str, bool], tuple[SpanOfMarks, ...]]] = {
     (kinds.FAILOVER, False): (
-        Stretch(kinds.BROKER_DOWN, Mark.BEGAN, Mark.NOTICED, ("reason",)),
-        Stretch(kinds.BROKER_WATCHER_TRIGGERED, Mark.NOTICED, Mark.TOLD),
+        SpanOfMarks(kinds.BROKER_DOWN, TraceMark.BEGAN, TraceMark.NOTICED, ("reason",)),
+        SpanOfMarks(kinds.BROKER_WATCHER_TRIGGERED, TraceMark.NOTICED, TraceMark.TOLD),
     ),
-    (kinds.FAILOVER, True): (Stretch(kinds.CONTROLLER_REPLACED, Mark.BEGAN, Mark.TOLD),),
+    (kinds.FAILOVER, True): (SpanOfMarks(kinds.CONTROLLER_REPLACED, TraceMark.BEGAN, TraceMark.TOLD),),
     (kinds.CONTROLLER_FAILOVER, False): (
-        Stretch(kinds.CONTROLLER_DETECTION, Mark.BEGAN, Mark.NOTICED),
-        Stretch(kinds.CONTROLLER_ELECTION, Mark.NOTICED, Mark.ELECTED),
-        Stretch(kinds.CONTROLLER_LOAD, Mark.ELECTED, Mark.TOLD),
+        SpanOfMarks(kinds.CONTROLLER_DETECTION, TraceMark.BEGAN, TraceMark.NOTICED),
+        SpanOfMarks(kinds.CONTROLLER_ELECTION, TraceMark.NOTICED, TraceMark.ELECTED),
+        SpanOfMarks(kinds.CONTROLLER_LOAD, TraceMark.ELECTED, TraceMark.TOLD),
     ),
 }
 """By kind of trace, and whether another controller began it."""
 
-AHEAD: Final[Mapping[str, tuple[Stretch, ...]]] = {
+AHEAD: Final[Mapping[str, tuple[SpanOfMarks, ...]]] = {
     kinds.FAILOVER: (
-        Stretch(kinds.LEADERSHIP_CHANGE, Mark.TOLD, Mark.STORED, ("controller_epoch", "partition_count")),
+        SpanOfMarks(
+            kinds.LEADERSHIP_CHANGE, TraceMark.TOLD, TraceMark.STORED, ("controller_epoch", "partition_count")
+        ),
     ),
     kinds.CONTROLLER_FAILOVER: (
-        Stretch(kinds.CONTROLLER_ADOPT, Mark.TOLD, Mark.STORED, ("partition_count",)),
-        Stretch(kinds.CONTROLLER_FAN_OUT, Mark.SENT, Mark.INFORMED),
+        SpanOfMarks(kinds.CONTROLLER_ADOPT, TraceMark.TOLD, TraceMark.STORED, ("partition_count",)),
+        SpanOfMarks(kinds.CONTROLLER_FAN_OUT, TraceMark.SENT, TraceMark.INFORMED),
     ),
-    kinds.TOPIC_DELETION: (Stretch(kinds.DELETION_STOP, Mark.SENT, Mark.INFORMED),),
+    kinds.TOPIC_DELETION: (SpanOfMarks(kinds.DELETION_STOP, TraceMark.SENT, TraceMark.INFORMED),),
 }
 """By kind of trace."""
 
-_FAN_OUT: Final = Stretch("fan_out_ms", Mark.SENT, Mark.INFORMED)
-DURATIONS: Final[Mapping[tuple[str, bool], tuple[Stretch, ...]]] = {
+_FAN_OUT: Final = SpanOfMarks("fan_out_ms", TraceMark.SENT, TraceMark.INFORMED)
+DURATIONS: Final[Mapping[tuple[str, bool], tuple[SpanOfMarks, ...]]] = {
     (kinds.FAILOVER, False): (
-        Stretch("detect_ms", Mark.BEGAN, Mark.TOLD),
-        Stretch("elect_ms", Mark.TOLD, Mark.STORED),
+        SpanOfMarks("detect_ms", TraceMark.BEGAN, TraceMark.TOLD),
+        SpanOfMarks("elect_ms", TraceMark.TOLD, TraceMark.STORED),
         _FAN_OUT,
-        Stretch("all_led_ms", Mark.TOLD, Mark.LED),
+        SpanOfMarks("all_led_ms", TraceMark.TOLD, TraceMark.LED),
     ),
     # What the controller that was lost knows better, its own root says, if it came to that.
-    (kinds.FAILOVER, True): (_FAN_OUT, Stretch("all_led_ms", Mark.TOLD, Mark.LED)),
+    (kinds.FAILOVER, True): (_FAN_OUT, SpanOfMarks("all_led_ms", TraceMark.TOLD, TraceMark.LED)),
     (kinds.CONTROLLER_FAILOVER, False): (
-        Stretch("detect_ms", Mark.BEGAN, Mark.NOTICED),
-        Stretch("elect_ms", Mark.NOTICED, Mark.STORED),
+        SpanOfMarks("detect_ms", TraceMark.BEGAN, TraceMark.NOTICED),
+        SpanOfMarks("elect_ms", TraceMark.NOTICED, TraceMark.STORED),
         _FAN_OUT,
-        Stretch("takeover_ms", Mark.NOTICED, Mark.INFORMED),
+        SpanOfMarks("takeover_ms", TraceMark.NOTICED, TraceMark.INFORMED),
     ),
 }
 """As PAST. `zookeeper_ms` is no stretch: it is the time in which any read or write was under way."""

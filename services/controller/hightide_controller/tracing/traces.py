@@ -27,7 +27,7 @@ from hightide_controller.core.effects import (
 from hightide_controller.core.machine import step
 from hightide_controller.core.state.cluster_state import ClusterState
 from hightide_controller.core.writes import StoreWrites
-from hightide_controller.tracing.causes import Causes
+from hightide_controller.tracing.causes import CauseNames
 from hightide_controller.tracing.control_trace import Life
 from hightide_controller.tracing.failovers_begun import FailoverTraces
 from hightide_controller.tracing.move_traces import MoveTraces
@@ -53,7 +53,7 @@ class ControllerTraces:
         self._clock = clock
         self._open = OpenTraces(clock)
         self._requests = RequestTraces(cluster_id, telemetry, clock, self._open)
-        self.causes = Causes()
+        self.causes = CauseNames()
         self.failovers = FailoverTraces(
             cluster_id, controller_id, telemetry, clock, self.causes, self._open, on_failed_over
         )

@@ -49,7 +49,7 @@ _NAME_CHARACTERS: Final = 260
 class AdminRead:
     """The result of a read: the part about /admin, and settings of topics; None: they are gone."""
 
-    admin: ev.Admin = field(default_factory=ev.Admin)
+    admin: ev.AdminZnodes = field(default_factory=ev.AdminZnodes)
     configs: dict[str, tuple[dict[str, str], int] | None] = field(default_factory=dict)
 
 
@@ -123,7 +123,7 @@ class AdminReader:
                 read.admin.complaints[path] = None
         admin = read.admin
         return AdminRead(
-            ev.Admin(
+            ev.AdminZnodes(
                 admin.reassignments,
                 admin.additions,
                 admin.removals,

@@ -50,11 +50,11 @@ from hightide_runtime.zookeeper.session import (
 
 from hightide_controller.core.effects import StoreLeaderAndIsr, StoreTopic
 from hightide_controller.core.events import (
-    Admin,
+    AdminZnodes,
     Broker,
+    ClusterSnapshot,
     Event,
     Fenced,
-    Snapshot,
     StoreCommitted,
     StoreRefused,
     StoreUnknown,
@@ -143,7 +143,7 @@ class ControllerStore:
         is none."""
         await self._election.abdicate()
 
-    async def read_snapshot(self, admin: AdminReader) -> Snapshot:
+    async def read_snapshot(self, admin: AdminReader) -> ClusterSnapshot:
         """Read everything (V3 D.3), in as few round trips as there are thousands of znodes."""
         brokers = await self.read_brokers()
         # Before the topics: a marker without a topic then belongs to a topic that is gone.
@@ -163,7 +163,7 @@ class ControllerStore:
         finally:
             self._notes_writes = False
         unreadable = {name.topic for name in names if name not in states}
-        return Snapshot(
+        return ClusterSnapshot(
             brokers,
             tuple(topic for topic in topics if topic.name not in unreadable),
             {name: state for name, state in states.items() if state is not None},
@@ -363,7 +363,7 @@ class ControllerStore:
         complaints, self._complaints = self._complaints, {}
         return complaints
 
-    def _with_complaints(self, admin: Admin) -> Admin:
+    def _with_complaints(self, admin: AdminZnodes) -> AdminZnodes:
         """The content read below /admin, and complaints about other znodes meanwhile."""
         return replace(admin, complaints={**admin.complaints, **self.take_complaints()})
 

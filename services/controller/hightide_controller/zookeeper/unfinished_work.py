@@ -15,10 +15,10 @@ from typing import Final
 from hightide_runtime.telemetry.span_kinds import FAILOVER, TOPIC_CREATION, TOPIC_DELETION
 from hightide_runtime.telemetry.trace_context import root_traceparent, trace_id_of
 
-from hightide_controller.core.events import Broker, Snapshot
+from hightide_controller.core.events import Broker, ClusterSnapshot
 from hightide_controller.core.values.partition import NO_LEADER, TopicPartition
 
-__all__ = ["LEAVES", "LOST", "RECENT_MS", "LastWrite", "Unfinished", "broker_parts", "unfinished_work"]
+__all__ = ["LEAVES", "LOST", "RECENT_MS", "LastWrite", "UnfinishedTrace", "broker_parts", "unfinished_work"]
 
 LOST: Final = "lost"
 LEAVES: Final = "leaves"
@@ -43,7 +43,7 @@ class LastWrite:
 
 
 @dataclass(frozen=True, slots=True)
-class Unfinished:
+class UnfinishedTrace:
     """One trace to continue."""
 
     kind: str
@@ -67,12 +67,12 @@ def broker_parts(broker: Broker, how: str) -> tuple[str | int, ...]:
 
 def unfinished_work(
     cluster_id: str,
-    snapshot: Snapshot,
+    snapshot: ClusterSnapshot,
     incarnations: Mapping[int, int],
     last_writes: Iterable[LastWrite],
     lost_epoch: int,
     broke_at_ms: int,
-) -> tuple[Unfinished, ...]:
+) -> tuple[UnfinishedTrace, ...]:
     """All unfinished work that can be found. `incarnations`: of registered and other brokers, as last
     counted."""
     recent = {
@@ -88,8 +88,8 @@ def unfinished_work(
 
 
 def _failovers(
-    cluster_id: str, snapshot: Snapshot, incarnations: Mapping[int, int], recent: set[str]
-) -> Iterator[Unfinished]:
+    cluster_id: str, snapshot: ClusterSnapshot, incarnations: Mapping[int, int], recent: set[str]
+) -> Iterator[UnfinishedTrace]:
     registered = {broker.broker_id for broker in snapshot.brokers}
     led: dict[int, list[TopicPartition]] = {}
     for name, state in snapshot.states.items():
@@ -104,15 +104,15 @@ def _failovers(
             traceparent = root_traceparent(FAILOVER, cluster_id, broker_id, incarnation, again, how)
             if trace_id_of(traceparent) in recent:
                 lost = tuple(led.pop(broker_id, ()))
-                yield Unfinished(FAILOVER, traceparent, broker_id, incarnation, led=lost)
+                yield UnfinishedTrace(FAILOVER, traceparent, broker_id, incarnation, led=lost)
                 break
         else:
             if broker_id in led:
                 traceparent = root_traceparent(FAILOVER, cluster_id, broker_id, last, 0, LOST)
-                yield Unfinished(FAILOVER, traceparent, broker_id, last, led=tuple(led[broker_id]))
+                yield UnfinishedTrace(FAILOVER, traceparent, broker_id, last, led=tuple(led[broker_id]))
 
 
-def _topics(cluster_id: str, snapshot: Snapshot, recent: set[str]) -> Iterator[Unfinished]:
+def _topics(cluster_id: str, snapshot: ClusterSnapshot, recent: set[str]) -> Iterator[UnfinishedTrace]:
     created = deleted = 0
     for topic in snapshot.topics:
         if topic.is_bare or created >= _KIND_MAX:
@@ -122,11 +122,11 @@ def _topics(cluster_id: str, snapshot: Snapshot, recent: set[str]) -> Iterator[U
         is_new = TopicPartition(topic.name, 0) not in snapshot.states
         if is_new or (recent and trace_id_of(traceparent) in recent):
             created += 1
-            yield Unfinished(
+            yield UnfinishedTrace(
                 TOPIC_CREATION, traceparent, topic=topic.name, topic_id=topic.topic_id, partition_count=count
             )
     for name, znode in snapshot.admin.deletions.items():
         if znode is not None and znode.topic_id and deleted < _KIND_MAX:
             deleted += 1
             traceparent = root_traceparent(TOPIC_DELETION, cluster_id, znode.topic_id)
-            yield Unfinished(TOPIC_DELETION, traceparent, topic=name, topic_id=znode.topic_id)
+            yield UnfinishedTrace(TOPIC_DELETION, traceparent, topic=name, topic_id=znode.topic_id)

@@ -25,10 +25,10 @@ from hightide_controller.core.events import Topic
 from hightide_controller.core.values.partition import TopicPartition
 from hightide_controller.core.writes import (
     AdditionDone,
-    Change,
     ConfigWrite,
     DeletionAdopted,
     DeletionDone,
+    LeaderAndIsrWrite,
     MarkerCreated,
     MarkerRaised,
     MarkerRemoved,
@@ -46,7 +46,7 @@ __all__ = ["change_operations", "operations_of", "topic_znode"]
 
 
 def change_operations(
-    change: Change, traceparent: str, standing_parents: Collection[TopicPartition]
+    change: LeaderAndIsrWrite, traceparent: str, standing_parents: Collection[TopicPartition]
 ) -> list[Operation]:
     """The operations of one leaderAndISR write. `standing_parents`: partitions without one whose parent
     exists."""
@@ -74,7 +74,7 @@ def operations_of(
 ) -> list[Operation]:
     """The operations of one write."""
     match write:
-        case Change():
+        case LeaderAndIsrWrite():
             return change_operations(write, traceparent, standing_parents)
         case TopicWrite(topic=topic, expected_version=version):
             return [SetData(TopicZnode.path(topic.name), topic_znode(topic).encode(), version)]

@@ -21,7 +21,7 @@ from hightide_coordinator.core.state.descriptions import (
     OffsetPage,
 )
 from hightide_coordinator.core.state.group import GroupState
-from hightide_coordinator.core.values.registration import Committed
+from hightide_coordinator.core.values.registration import StoredOffset
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 
 __all__ = [
@@ -85,8 +85,8 @@ def page_out(page: OffsetPage) -> pb.FetchOffsetsResponse:
     return pb.FetchOffsetsResponse(offsets=committed_out(page.offsets), next_cursor=next_cursor)
 
 
-def _offset_in(commit: pb.OffsetCommit) -> ev.Commit:
-    return ev.Commit(
+def _offset_in(commit: pb.OffsetCommit) -> ev.OffsetCommit:
+    return ev.OffsetCommit(
         TopicPartition(commit.topic, commit.partition),
         commit.generation,
         commit.offset,
@@ -130,7 +130,7 @@ def _code_of(outcome: ef.ItemOutcome) -> ErrorCode.ValueType:
 
 
 def committed_out(
-    offsets: Mapping[TopicPartition, Committed], *, with_metadata: bool = True
+    offsets: Mapping[TopicPartition, StoredOffset], *, with_metadata: bool = True
 ) -> list[pb.CommittedOffset]:
     """Committed offsets, sorted by topic and partition."""
     return [

@@ -12,7 +12,12 @@ from typing import TypeAlias
 
 from hightide_coordinator.core.events import Endpoint
 from hightide_coordinator.core.values.refusals import Refusal
-from hightide_coordinator.core.values.registration import Committed, OffsetReset, OwnedPartition, Owner
+from hightide_coordinator.core.values.registration import (
+    OffsetReset,
+    OwnedPartition,
+    PartitionOwner,
+    StoredOffset,
+)
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 
 __all__ = [
@@ -23,12 +28,12 @@ __all__ = [
     "CloseConnection",
     "Effect",
     "ItemOutcome",
+    "LogSentence",
     "LookUpOffsets",
-    "Ping",
     "ReadGroup",
     "RefuseRequest",
-    "Report",
     "Resign",
+    "SendPings",
     "SendRegistered",
     "SendStartFetcher",
     "SendStopFetcher",
@@ -56,7 +61,7 @@ class SendRegistered:
 
 
 @dataclass(frozen=True, slots=True)
-class Ping:
+class SendPings:
     """Pings for many consumers of one group, which differ only in `sequences`.
 
     `connections` are (connection id, sequence, retry count).
@@ -131,9 +136,9 @@ class StoreGroup:
     coordinator_epoch: int
     generation: int
     session_timeout_ms: int
-    owners: Mapping[TopicPartition, Owner | None] = field(default_factory=dict)
+    owners: Mapping[TopicPartition, PartitionOwner | None] = field(default_factory=dict)
     """None: nobody's any more."""
-    offsets: Mapping[TopicPartition, Committed | None] = field(default_factory=dict)
+    offsets: Mapping[TopicPartition, StoredOffset | None] = field(default_factory=dict)
     """None: deleted."""
     delete_group: bool = False
     """Delete the group with everything below it; `owners` and `offsets` are empty."""
@@ -225,7 +230,7 @@ class Resign:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class LogSentence:
     """Log a sentence for operators: the cause of a rebalance, its end, members that were declared dead."""
 
     message: str
@@ -238,7 +243,7 @@ class Report:
 
 Effect: TypeAlias = (
     SendRegistered
-    | Ping
+    | SendPings
     | SendStopFetcher
     | SendStartFetcher
     | CloseConnection
@@ -252,5 +257,5 @@ Effect: TypeAlias = (
     | AnswerDeleteOffsets
     | RefuseRequest
     | Resign
-    | Report
+    | LogSentence
 )

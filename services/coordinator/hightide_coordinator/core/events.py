@@ -13,16 +13,15 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from hightide_coordinator.core.values.registration import (
-    Committed,
     ConsumerPosition,
     Registration,
     StoredGroup,
+    StoredOffset,
 )
 from hightide_coordinator.core.values.topic_partition import Topic, TopicPartition
 
 __all__ = [
     "BrokersChanged",
-    "Commit",
     "CommitRequested",
     "ConnectionLost",
     "ConsumerLeft",
@@ -37,6 +36,7 @@ __all__ = [
     "FetchersStarted",
     "FetchersStopped",
     "GroupRead",
+    "OffsetCommit",
     "OffsetsLookedUp",
     "PingAnswered",
     "ResetRequested",
@@ -172,7 +172,7 @@ class ConnectionLost:
 
 
 @dataclass(frozen=True, slots=True)
-class Commit:
+class OffsetCommit:
     """One offset of a CommitOffsets or ResetOffsets request."""
 
     name: TopicPartition
@@ -190,7 +190,7 @@ class CommitRequested:
     request_id: int
     group: str
     member_id: str
-    commits: tuple[Commit, ...]
+    commits: tuple[OffsetCommit, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ class ResetRequested:
 
     request_id: int
     group: str
-    commits: tuple[Commit, ...]
+    commits: tuple[OffsetCommit, ...]
     validate_only: bool = False
 
 
@@ -268,7 +268,7 @@ class OffsetsLookedUp:
     found."""
 
     look_up_id: int
-    found: Mapping[TopicPartition, Committed] = field(default_factory=dict)
+    found: Mapping[TopicPartition, StoredOffset] = field(default_factory=dict)
     failed: Mapping[TopicPartition, str] = field(default_factory=dict)
 
 

@@ -7,7 +7,7 @@ from hightide_coordinator.core.placement.placement import heir_of
 from hightide_coordinator.core.state.group import Group, GroupState
 from hightide_coordinator.core.state.member import OrderKind
 from hightide_coordinator.core.state.shard_state import Role, ShardState
-from hightide_coordinator.core.values.registration import Committed
+from hightide_coordinator.core.values.registration import StoredOffset
 from hightide_coordinator.core.values.timer_wheel import NeverDue
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 
@@ -95,7 +95,7 @@ def _check_partitions(state: ShardState, group: Group) -> None:
         _check_forward(group, name, committed)
 
 
-def _check_forward(group: Group, name: TopicPartition, committed: Committed) -> None:
+def _check_forward(group: Group, name: TopicPartition, committed: StoredOffset) -> None:
     told = group.positions.get(name)
     under_way = None if group.store is None else group.store.offsets.get(name)
     if told is not None and not group.is_reading:

@@ -7,7 +7,7 @@ from typing import Final
 from hightide_runtime.znodes.topic_names import is_legal_topic_name
 
 from hightide_coordinator.core.assignors import ASSIGNORS
-from hightide_coordinator.core.events import Commit
+from hightide_coordinator.core.events import OffsetCommit
 from hightide_coordinator.core.state.descriptions import QuestionRefused
 from hightide_coordinator.core.values.limits import GroupLimits
 from hightide_coordinator.core.values.refusals import Refusal
@@ -102,7 +102,9 @@ def check_positions(positions: tuple[ConsumerPosition, ...]) -> str:
     return ""
 
 
-def check_commits(limits: GroupLimits, group: str, commits: tuple[Commit, ...]) -> QuestionRefused | None:
+def check_commits(
+    limits: GroupLimits, group: str, commits: tuple[OffsetCommit, ...]
+) -> QuestionRefused | None:
     """The reason why a CommitOffsets or ResetOffsets is refused as a whole; None: its items are checked."""
     metadata = {"group": group[:250]}
     if not is_legal_topic_name(group):

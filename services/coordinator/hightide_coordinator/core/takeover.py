@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hightide_coordinator.core.commits.stored_groups import valid_offsets, valid_owners
-from hightide_coordinator.core.effects import Report, Resign
+from hightide_coordinator.core.effects import LogSentence, Resign
 from hightide_coordinator.core.events import CoordinatorSeen, Deposed, Elected
 from hightide_coordinator.core.membership.departures import add_member
 from hightide_coordinator.core.placement.placement import place, set_owner, start_reading
@@ -13,7 +13,7 @@ from hightide_coordinator.core.state.group import Group, GroupState
 from hightide_coordinator.core.state.member import Member, identity_of
 from hightide_coordinator.core.state.shard_state import NEVER_RETURNED_MS, Role, ShardState
 from hightide_coordinator.core.values.rebalance_reason import RebalanceReason
-from hightide_coordinator.core.values.registration import Owner, Registration, StoredGroup
+from hightide_coordinator.core.values.registration import PartitionOwner, Registration, StoredGroup
 
 __all__ = ["on_coordinator_seen", "on_deposed", "on_elected", "resign"]
 
@@ -35,7 +35,7 @@ def on_elected(state: ShardState, event: Elected) -> None:
         _load(state, name, stored)
     waiting = sum(1 for group in state.groups.values() if group.state is GroupState.RECOVERING)
     state.do(
-        Report(
+        LogSentence(
             f"active in coordinator epoch {event.coordinator_epoch}: {len(state.groups)} groups, of which "
             f"{waiting} wait for {state.member_count} members"
         )
@@ -69,10 +69,10 @@ def _load(state: ShardState, name: str, stored: StoredGroup) -> None:
     state.look_at(group)
 
 
-def _latest_owners(group: Group) -> list[Owner]:
+def _latest_owners(group: Group) -> list[PartitionOwner]:
     """One owner for each consumer. If two members have one identity, a store was interrupted while one
     replaced the other; the one of the later generation is alive."""
-    latest: dict[str, Owner] = {}
+    latest: dict[str, PartitionOwner] = {}
     for owner in group.owners.values():
         identity = identity_of(owner.consumer_id, owner.instance_id)
         known = latest.get(identity)
@@ -83,7 +83,7 @@ def _latest_owners(group: Group) -> list[Owner]:
     return list(by_member.values())
 
 
-def _expect(state: ShardState, group: Group, owner: Owner, timeout_ms: int) -> None:
+def _expect(state: ShardState, group: Group, owner: PartitionOwner, timeout_ms: int) -> None:
     """Wait for an owner: it has its session timeout to report."""
     member = Member(
         group=group.name,
@@ -115,7 +115,7 @@ def on_deposed(state: ShardState, event: Deposed) -> None:
 def resign(state: ShardState, why: str) -> None:
     """Forget everything; writes that are still on their way to ZooKeeper are fenced there (C5)."""
     if state.role is Role.ACTIVE:
-        state.do(Report(f"resigned from coordinator epoch {state.coordinator_epoch}: {why}"))
+        state.do(LogSentence(f"resigned from coordinator epoch {state.coordinator_epoch}: {why}"))
         state.do(Resign())
     _forget(state)
 

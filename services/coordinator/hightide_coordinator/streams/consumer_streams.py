@@ -20,7 +20,7 @@ from hightide_runtime.serving.listeners import current_listener
 
 from hightide_coordinator.contract.convert import message_in, peer_in
 
-__all__ = ["QUEUE_MAX", "ConsumerStream", "Streams"]
+__all__ = ["QUEUE_MAX", "ConsumerStream", "ConsumerStreams"]
 
 _log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ _DRAIN_S: Final = 2.0
 """The time that a consumer has to read the messages sent before the end of its stream."""
 
 
-class Receiver(Protocol):
+class StreamReceiver(Protocol):
     """Takes the messages of a registered consumer after its first one. The shell of a shard implements it."""
 
     def answered(self, stream: ConsumerStream, message: pb.RegisterConsumerRequest) -> None:
@@ -69,7 +69,7 @@ class ConsumerStream:
     )
 
     def __init__(self, connection_id: int, context: Context) -> None:
-        """`Streams.serve` makes it, in the task of the call."""
+        """`ConsumerStreams.serve` makes it, in the task of the call."""
         task = asyncio.current_task()
         assert task is not None
         self.connection_id = connection_id
@@ -84,7 +84,7 @@ class ConsumerStream:
         it."""
         self._context = context
         self._task = task
-        self._receiver: Receiver | None = None
+        self._receiver: StreamReceiver | None = None
         self._error: ServiceError | None = None
         # A list, since it is nearly always empty and never long, and an empty deque takes 600 bytes.
         self._pending: list[bytes] = []
@@ -210,10 +210,10 @@ class ConsumerStream:
 
 #: Takes the first message of a stream, and returns the receiver of the later ones. Raises ServiceError, which
 #: ends the stream.
-Registrar: TypeAlias = Callable[[ConsumerStream, pb.RegisterConsumerRequest], Receiver]
+Registrar: TypeAlias = Callable[[ConsumerStream, pb.RegisterConsumerRequest], StreamReceiver]
 
 
-class Streams:
+class ConsumerStreams:
     """All streams of a coordinator, by connection id. Only the event loop's thread uses it."""
 
     def __init__(self, streams_max: int, registration_timeout_s: float = REGISTRATION_TIMEOUT_S) -> None:

@@ -10,7 +10,7 @@ from hightide_coordinator.core.state.group import Group
 from hightide_coordinator.core.state.shard_state import ShardState
 from hightide_coordinator.tracing.rebalance_trace import RebalanceTraces
 from hightide_coordinator.tracing.takeover_trace import TakeoverTrace
-from hightide_coordinator.zookeeper.candidacy import Takeover
+from hightide_coordinator.zookeeper.candidacy import ShardTakeover
 
 __all__ = ["ShardTraces"]
 
@@ -26,7 +26,7 @@ class ShardTraces:
         self._takeover: TakeoverTrace | None = None
         """The trace of the takeover that is under way."""
 
-    def taken_over(self, takeover: Takeover, state: ShardState) -> None:
+    def taken_over(self, takeover: ShardTakeover, state: ShardState) -> None:
         """Begin the trace of a takeover, when the core has taken Elected and only the recovery is left. The
         first election of a shard has no such trace."""
         self._end_takeover()

@@ -19,7 +19,7 @@ from hightide_runtime.telemetry.tracing import Span, Telemetry
 from hightide_coordinator.core.events import Endpoint
 from hightide_coordinator.core.state.group import Group, GroupState
 from hightide_coordinator.core.state.shard_state import ShardState
-from hightide_coordinator.zookeeper.candidacy import Takeover
+from hightide_coordinator.zookeeper.candidacy import ShardTakeover
 
 __all__ = ["TakeoverTrace"]
 
@@ -32,7 +32,7 @@ class TakeoverTrace:
         self,
         cluster_id: str,
         shard: int,
-        takeover: Takeover,
+        takeover: ShardTakeover,
         previous: Endpoint,
         state: ShardState,
         telemetry: Telemetry,

@@ -19,10 +19,10 @@ from hightide_runtime.zookeeper.election import UNKNOWN_ID, ActiveProcess, Elect
 from hightide_runtime.zookeeper.znode_reader import Reader
 
 from hightide_coordinator.core.events import Elected, Endpoint
-from hightide_coordinator.zookeeper.peers import Peers
+from hightide_coordinator.zookeeper.peers import PeerWatch
 from hightide_coordinator.zookeeper.store import CoordinatorStore
 
-__all__ = ["Candidacy", "CandidacyCallbacks", "Takeover"]
+__all__ = ["Candidacy", "CandidacyCallbacks", "ShardTakeover"]
 
 _log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ _AGAIN_S: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class Takeover:
+class ShardTakeover:
     """How this process came to be elected, for the failover trace. Wall-clock times in microseconds."""
 
     cause: str
@@ -65,7 +65,7 @@ class CandidacyCallbacks:
 
     seen: Callable[[int, Endpoint | None], None]
     """Called if another process coordinates the shard, or if none does (None)."""
-    elected: Callable[[int, Elected, Takeover], None]
+    elected: Callable[[int, Elected, ShardTakeover], None]
     """Called when this process coordinates the shard and has loaded everything."""
     deposed: Callable[[int], None]
     """Called when this process no longer coordinates the shard."""
@@ -80,7 +80,7 @@ class Candidacy:
         identity: Endpoint,
         clock: Clock,
         connected: asyncio.Event,
-        peers: Peers,
+        peers: PeerWatch,
         callbacks: CandidacyCallbacks,
     ) -> None:
         self._store = store
@@ -249,7 +249,7 @@ class Candidacy:
         self._callbacks.elected(
             self.shard,
             loaded,
-            Takeover(
+            ShardTakeover(
                 noticed.cause,
                 noticed.previous,
                 noticed.broke_at_us,

@@ -17,7 +17,7 @@ from hightide_runtime.znodes.group_znodes import (
 from hightide_runtime.znodes.topic_names import is_legal_topic_name
 from hightide_runtime.zookeeper.session import Znode, ZooKeeperSession
 
-from hightide_coordinator.core.values.registration import Committed, Owner, StoredGroup
+from hightide_coordinator.core.values.registration import PartitionOwner, StoredGroup, StoredOffset
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 from hightide_coordinator.zookeeper.cluster_reader import ClusterReader
 from hightide_coordinator.zookeeper.complaints import Complaints
@@ -38,8 +38,8 @@ class GroupFound:
 class _Parts:
     layout: GroupLayout
     group: GroupZnode | None
-    owners: dict[TopicPartition, Owner] = field(default_factory=dict)
-    offsets: dict[TopicPartition, Committed] = field(default_factory=dict)
+    owners: dict[TopicPartition, PartitionOwner] = field(default_factory=dict)
+    offsets: dict[TopicPartition, StoredOffset] = field(default_factory=dict)
     withheld: set[str] = field(default_factory=set)
 
 
@@ -160,8 +160,8 @@ def _stored(parts: _Parts) -> StoredGroup:
     return StoredGroup(generation, timeout_ms, parts.owners, parts.offsets, frozenset(parts.withheld))
 
 
-def _owner_of(znode: OwnerZnode) -> Owner:
-    return Owner(
+def _owner_of(znode: OwnerZnode) -> PartitionOwner:
+    return PartitionOwner(
         member_id=znode.member_id,
         consumer_id=znode.consumer_id,
         instance_id=znode.instance_id,
@@ -172,5 +172,5 @@ def _owner_of(znode: OwnerZnode) -> Owner:
     )
 
 
-def _committed_of(znode: OffsetZnode) -> Committed:
-    return Committed(znode.offset, znode.leader_epoch, znode.topic_id, znode.metadata)
+def _committed_of(znode: OffsetZnode) -> StoredOffset:
+    return StoredOffset(znode.offset, znode.leader_epoch, znode.topic_id, znode.metadata)

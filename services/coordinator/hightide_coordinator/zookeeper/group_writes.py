@@ -14,7 +14,7 @@ from hightide_runtime.znodes.group_znodes import GroupZnode, OffsetZnode, OwnerZ
 from hightide_runtime.zookeeper.session import Check, Create, Delete, Operation, SetData, multis_of
 
 from hightide_coordinator.core.effects import StoreGroup
-from hightide_coordinator.core.values.registration import Committed, Owner
+from hightide_coordinator.core.values.registration import PartitionOwner, StoredOffset
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 from hightide_coordinator.zookeeper.group_layout import GroupLayout
 
@@ -121,7 +121,7 @@ def _write(
     yield made
 
 
-def _owner_znode(owner: Owner) -> OwnerZnode:
+def _owner_znode(owner: PartitionOwner) -> OwnerZnode:
     return OwnerZnode(
         member_id=owner.member_id,
         consumer_id=owner.consumer_id,
@@ -133,5 +133,5 @@ def _owner_znode(owner: Owner) -> OwnerZnode:
     )
 
 
-def _offset_znode(committed: Committed) -> OffsetZnode:
+def _offset_znode(committed: StoredOffset) -> OffsetZnode:
     return OffsetZnode(committed.offset, committed.leader_epoch, committed.topic_id, committed.metadata)

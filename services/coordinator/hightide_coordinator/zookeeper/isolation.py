@@ -17,13 +17,13 @@ from typing import Final
 from hightide_coordinator.core.events import Endpoint
 from hightide_coordinator.zookeeper.watches import CoordinatorWatches
 
-__all__ = ["Isolation", "successor_of"]
+__all__ = ["IsolationCheck", "successor_of"]
 
 _CHECK_S: Final = 1.0
 """The interval in which the connection is checked, and brokers are asked while there is none."""
 
 
-class Isolation:
+class IsolationCheck:
     """Checks for isolation, and ends the coordination of shards that another process has. One for each
     process."""
 

@@ -9,12 +9,12 @@ from hightide_runtime.addresses import HostPort
 from hightide_runtime.clock import Clock
 from hightide_runtime.process.process_watcher import ProcessWatcher
 
-__all__ = ["COORDINATOR_SERVICE", "Peers"]
+__all__ = ["COORDINATOR_SERVICE", "PeerWatch"]
 
 COORDINATOR_SERVICE: Final = "hightide.v1.CoordinatorService"
 
 
-class Peers:
+class PeerWatch:
     """The watches of other coordinators. One for each process. ProcessWatcher says when a process counts as
     dead."""
 

@@ -24,10 +24,10 @@ from hightide_runtime.zookeeper.znode_reader import Reader
 
 from hightide_coordinator.core.effects import WatchTopics
 from hightide_coordinator.core.events import BrokersChanged, Elected, Endpoint, TopicsChanged
-from hightide_coordinator.zookeeper.candidacy import Candidacy, CandidacyCallbacks, Takeover
+from hightide_coordinator.zookeeper.candidacy import Candidacy, CandidacyCallbacks, ShardTakeover
 from hightide_coordinator.zookeeper.cluster_reader import ClusterReader
 from hightide_coordinator.zookeeper.complaints import Complaints
-from hightide_coordinator.zookeeper.peers import Peers
+from hightide_coordinator.zookeeper.peers import PeerWatch
 from hightide_coordinator.zookeeper.store import CoordinatorStore, seat_of
 from hightide_coordinator.zookeeper.topic_watches import TopicWatches
 
@@ -49,7 +49,7 @@ class CoordinatorWatches:
         clock: Clock,
         *,
         on_seen: Callable[[int, Endpoint | None], None],
-        on_elected: Callable[[int, Elected, Takeover], None],
+        on_elected: Callable[[int, Elected, ShardTakeover], None],
         on_deposed: Callable[[int], None],
         on_topics: Callable[[TopicsChanged], None],
         on_brokers: Callable[[BrokersChanged], None],
@@ -67,7 +67,7 @@ class CoordinatorWatches:
         )
         """The stores, by shard."""
         callbacks = CandidacyCallbacks(on_seen, self._elected, self._deposed)
-        peers = Peers(clock)
+        peers = PeerWatch(clock)
         self.candidacies = tuple(
             Candidacy(store, identity, clock, self.connected, peers, callbacks) for store in self.stores
         )
@@ -144,7 +144,7 @@ class CoordinatorWatches:
         """Carry out the effect Resign of this shard's core, unless it follows from `on_deposed`."""
         self.candidacies[shard].resigned()
 
-    def _elected(self, shard: int, elected: Elected, takeover: Takeover) -> None:
+    def _elected(self, shard: int, elected: Elected, takeover: ShardTakeover) -> None:
         self._unwatch(self._wanted.pop(shard, ()))
         self._on_elected(shard, elected, takeover)
         self._topics.activate(elected.topics)

@@ -39,7 +39,7 @@ def told(world: World, broker_id: int, epoch: int, end_offset: int) -> None:
 
 
 def reports(world: World) -> list[str]:
-    return [effect.message for effect in world.others if isinstance(effect, ef.Report)]
+    return [effect.message for effect in world.others if isinstance(effect, ef.LogWarning)]
 
 
 def test_a_partition_that_waits_for_one_that_has_not_told_is_complained_about() -> None:

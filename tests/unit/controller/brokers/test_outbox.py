@@ -8,10 +8,10 @@ import pytest
 from hightide_controller.core.brokers.outbox import STOPS_MAX, Outbox
 from hightide_controller.core.effects import (
     Decision,
+    ReplicaStop,
     SendLeaderAndIsr,
     SendStopReplica,
     SendUpdateMetadata,
-    Stop,
 )
 from hightide_controller.core.values.partition import LeaderAndIsr, TopicPartition
 
@@ -48,7 +48,7 @@ def test_what_failed_is_sent_again_but_never_over_something_newer() -> None:
 
 def test_a_stop_that_was_not_delivered_does_not_follow_a_later_decision() -> None:
     outbox = Outbox()
-    stop = Stop("flights", "0" * 32, 0, 1, 1)
+    stop = ReplicaStop("flights", "0" * 32, 0, 1, 1)
     outbox.put(SendStopReplica(1, 101, 1, (stop,)))
     outbox.put(sent(2, decision(0, 2)))
     delivery = outbox.take()
@@ -76,7 +76,7 @@ def test_the_list_of_brokers_alone_is_something_to_send() -> None:
 
 
 def stopped(sequence: int, *partitions: int) -> SendStopReplica:
-    stops = tuple(Stop("flights", "0" * 32, partition, 3, None) for partition in partitions)
+    stops = tuple(ReplicaStop("flights", "0" * 32, partition, 3, None) for partition in partitions)
     return SendStopReplica(1, 101, sequence, stops)
 
 
@@ -131,7 +131,7 @@ def test_the_broker_knows_everything_only_with_the_last_part_and_hears_of_all_el
     outbox = Outbox()
     outbox.put(SendUpdateMetadata(((1, 101),), 1, full=True))
     outbox.put(sent(2, *(decision(partition, 1) for partition in range(3))))
-    outbox.put(SendStopReplica(1, 101, 3, (Stop("gone", "1" * 32, 0, 4, 7),)))
+    outbox.put(SendStopReplica(1, 101, 3, (ReplicaStop("gone", "1" * 32, 0, 4, 7),)))
     first, last = outbox.take(2), outbox.take(2)
     assert (first.sequence, first.has_metadata, first.stops) == (0, False, {})
     assert (last.sequence, last.full, len(last.stops)) == (3, True, 1)
@@ -146,7 +146,7 @@ def test_a_part_that_failed_waits_again_with_the_others() -> None:
 
 def test_thousands_of_stops_go_out_in_parts_so_that_what_is_decided_meanwhile_need_not_wait_for_all() -> None:
     outbox = Outbox()
-    stops = tuple(Stop("old", "1" * 32, number, 0, None) for number in range(STOPS_MAX + 1))
+    stops = tuple(ReplicaStop("old", "1" * 32, number, 0, None) for number in range(STOPS_MAX + 1))
     outbox.put(SendStopReplica(1, 101, 1, stops))
     outbox.put(SendUpdateMetadata(((1, 101),), 2, (), ("1" * 32,)))
     first = outbox.take()

@@ -93,7 +93,7 @@ def test_it_is_complained_about_until_it_answers() -> None:
     world.send(silent(1, (FLIGHTS, 0)))
     assert SUBJECT in world.state.complaints
     world.send(silent(1, (FLIGHTS, 0)))
-    reports = [each for each in world.others if isinstance(each, ef.Report) and SUBJECT in each.message]
+    reports = [each for each in world.others if isinstance(each, ef.LogWarning) and SUBJECT in each.message]
     assert len(reports) == 1, "once, however long it lasts"
     world.settle()
     world.send(answers(1))

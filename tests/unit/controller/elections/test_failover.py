@@ -185,7 +185,9 @@ def test_an_unclean_election_is_reported_with_what_is_lost() -> None:
     world.registered(broker(2))
     world.settle()
     assert world.zookeeper[FLIGHTS].isr == (2,)
-    assert any("unclean election of flights-0" in e.message for e in world.others if isinstance(e, ef.Report))
+    assert any(
+        "unclean election of flights-0" in e.message for e in world.others if isinstance(e, ef.LogWarning)
+    )
 
 
 def test_a_broker_that_bounced_between_two_looks_does_not_lead_on_its_old_word() -> None:

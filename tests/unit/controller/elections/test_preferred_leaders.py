@@ -232,7 +232,7 @@ def test_an_unclean_election_takes_the_first_live_replica_and_tells_what_may_be_
     assert (held.leader, held.isr, held.leader_epoch) == (2, (2,), before.leader_epoch + 1)
     (election,) = elections(world)
     assert (election.outcome.refusal, election.leader, election.previous_isr) == (None, 2, (1,))
-    (report,) = [each for each in world.others if isinstance(each, ef.Report)]
+    (report,) = [each for each in world.others if isinstance(each, ef.LogWarning)]
     assert "unclean election of flights-0" in report.message
 
 

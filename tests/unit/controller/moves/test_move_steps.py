@@ -6,9 +6,9 @@ import pytest
 from hightide_controller.core import events as ev
 from hightide_controller.core.moves.move_steps import (
     MoveBlocked,
+    MoveConditions,
+    MoveStep,
     MoveWaits,
-    Step,
-    Surroundings,
     step_back,
     step_forward,
     union,
@@ -20,9 +20,9 @@ from unit.controller.controller_world import FLIGHTS, led
 UNDER_WAY = ev.StoredReassignment((3, 4), (1, 2), 0)
 
 
-def around(*live: int) -> Surroundings:
+def around(*live: int) -> MoveConditions:
     alive = frozenset(live)
-    return Surroundings(Candidates(alive), alive, frozenset({1, 2, 3, 4, 5}), 7)
+    return MoveConditions(Candidates(alive), alive, frozenset({1, 2, 3, 4, 5}), 7)
 
 
 def partition(*replicas: int, known: LeaderAndIsr | None) -> Partition:
@@ -40,19 +40,19 @@ def test_original_replicas_come_first_while_a_move_is_under_way() -> None:
 def test_taking_back_never_costs_a_partition_its_leader() -> None:
     led_by_new = partition(1, 2, 3, 4, known=led(3, 3, 1))
     assert isinstance(step_back(led_by_new, UNDER_WAY, around(3, 4)), MoveBlocked)
-    assert isinstance(step_back(led_by_new, UNDER_WAY, around(1, 3, 4)), Step)
+    assert isinstance(step_back(led_by_new, UNDER_WAY, around(1, 3, 4)), MoveStep)
 
 
 def test_an_end_never_costs_a_partition_its_leader() -> None:
     in_sync = partition(1, 2, 3, 4, known=led(1, 1, 3, 4))
     assert step_forward(in_sync, UNDER_WAY, (3, 4), around(1, 2)) == MoveWaits((3, 4))
-    assert isinstance(step_forward(in_sync, UNDER_WAY, (3, 4), around(1, 4)), Step)
+    assert isinstance(step_forward(in_sync, UNDER_WAY, (3, 4), around(1, 4)), MoveStep)
 
 
 def test_the_preferred_one_of_the_new_replicas_leads_where_it_may() -> None:
     in_sync = partition(1, 2, 3, 4, known=led(1, 1, 4, 3))
     step = step_forward(in_sync, UNDER_WAY, (3, 4), around(1, 2, 3, 4))
-    assert isinstance(step, Step)
+    assert isinstance(step, MoveStep)
     assert step.decided is not None
     assert step.decided.leader == 3
 
@@ -67,7 +67,7 @@ def test_a_move_waits_for_all_of_its_new_replicas(isr: tuple[int, ...]) -> None:
 def test_a_partition_shrinks_at_once_only_to_replicas_that_are_all_in_sync(target: tuple[int, ...]) -> None:
     behind = partition(1, 2, 3, known=led(1, 1, 2))
     step = step_forward(behind, None, target, around(1, 2, 3, 4))
-    assert isinstance(step, Step)
+    assert isinstance(step, MoveStep)
     assert step.replicas == union((1, 2, 3), target)
     assert step.original == (1, 2, 3)
 
@@ -81,7 +81,7 @@ def test_a_partition_that_loses_its_znode_on_the_way_is_not_moved_blindly() -> N
 def test_a_step_is_the_same_however_often_it_is_asked_for() -> None:
     fresh = partition(1, 2, known=led(1, 1, 2))
     first = step_forward(fresh, None, (3, 4), around(1, 2, 3, 4))
-    assert isinstance(first, Step)
+    assert isinstance(first, MoveStep)
     assert step_forward(fresh, None, (3, 4), around(1, 2, 3, 4)) == first
     wide = partition(*first.replicas, known=first.decided)
     znode = ev.StoredReassignment((3, 4), first.original, 0)

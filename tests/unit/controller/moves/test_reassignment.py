@@ -43,7 +43,11 @@ def test_what_belongs_to_the_beginning_of_a_move_is_one_multi() -> None:
     world.send(move(3, 4))
     world.settle()
     (effect,) = world.writes
-    assert [type(write) for write in effect.writes] == [wr.TopicWrite, wr.Change, wr.ReassignmentWrite]
+    assert [type(write) for write in effect.writes] == [
+        wr.TopicWrite,
+        wr.LeaderAndIsrWrite,
+        wr.ReassignmentWrite,
+    ]
 
 
 def test_the_leader_stays_in_its_epoch_and_hears_whom_it_shall_not_feed_too_fast() -> None:
@@ -136,7 +140,11 @@ def test_what_belongs_to_the_end_of_a_move_is_one_multi() -> None:
     world.writes.clear()
     catch_up(world, 1, 2, 3, 4)
     (effect,) = world.writes
-    assert [type(write) for write in effect.writes] == [wr.TopicWrite, wr.Change, wr.ReassignmentDone]
+    assert [type(write) for write in effect.writes] == [
+        wr.TopicWrite,
+        wr.LeaderAndIsrWrite,
+        wr.ReassignmentDone,
+    ]
 
 
 def test_the_leader_stays_where_it_may() -> None:

@@ -50,7 +50,7 @@ def test_nonsense_by_hand_is_complained_about_and_harms_nothing(target: tuple[in
     world.settle()
     assert list(world.state.complaints) == [PATH]
     assert (world.topics["flights"], world.zookeeper[FLIGHTS]) == before
-    world.write_admin(ev.Admin(reassignments={FLIGHTS: None}))
+    world.write_admin(ev.AdminZnodes(reassignments={FLIGHTS: None}))
     world.settle()
     assert world.state.complaints == {}
 
@@ -80,7 +80,7 @@ def test_a_move_by_hand_to_a_broker_that_is_not_there_begins_when_it_comes() -> 
 
 def test_a_hand_takes_a_move_back_by_taking_its_znode_away() -> None:
     world = begun(world_of((1, 2)), 3, 4)
-    world.write_admin(ev.Admin(reassignments={FLIGHTS: None}))
+    world.write_admin(ev.AdminZnodes(reassignments={FLIGHTS: None}))
     world.settle()
     assert replicas(world) == (1, 2)
     assert len(world.stops_told_to(3)) == 1
@@ -92,10 +92,10 @@ def test_a_znode_that_is_taken_away_when_nobody_else_has_the_records_leaves_all_
     world.registered(broker(3), broker(4))
     world.settle()
     world.others.clear()
-    world.write_admin(ev.Admin(reassignments={FLIGHTS: None}))
+    world.write_admin(ev.AdminZnodes(reassignments={FLIGHTS: None}))
     world.settle()
     assert replicas(world) == (1, 2, 3, 4)
-    assert any(isinstance(each, ef.Report) and "taken away" in each.message for each in world.others)
+    assert any(isinstance(each, ef.LogWarning) and "taken away" in each.message for each in world.others)
 
 
 def test_a_request_overrides_nonsense_by_hand() -> None:
@@ -110,7 +110,7 @@ def test_a_request_overrides_nonsense_by_hand() -> None:
 
 def test_an_original_that_a_hand_made_up_is_not_believed() -> None:
     world = world_of((1, 2))
-    world.write_admin(ev.Admin(reassignments={FLIGHTS: ev.StoredReassignment((3, 4), (4, 5), 0)}))
+    world.write_admin(ev.AdminZnodes(reassignments={FLIGHTS: ev.StoredReassignment((3, 4), (4, 5), 0)}))
     world.settle()
     assert world.zk.moves[FLIGHTS].original == (1, 2)
 
@@ -126,7 +126,7 @@ def test_a_hand_gives_a_move_under_way_another_goal() -> None:
 
 def test_a_move_is_refused_where_nonsense_stands_at_its_path_and_holds_up_nothing_else() -> None:
     world = world_of((1, 2))
-    world.send(ev.AdminChanged(ev.Admin(complaints={PATH: "not JSON; correct it or take it away"})))
+    world.send(ev.AdminChanged(ev.AdminZnodes(complaints={PATH: "not JSON; correct it or take it away"})))
     world.send(move(3, 4))
     world.settle()
     (outcome,) = outcomes(world)
@@ -134,7 +134,7 @@ def test_a_move_is_refused_where_nonsense_stands_at_its_path_and_holds_up_nothin
     assert PATH in outcome.message
     assert world.writes == []
     world.answers.clear()
-    world.send(ev.AdminChanged(ev.Admin(complaints={PATH: None})))
+    world.send(ev.AdminChanged(ev.AdminZnodes(complaints={PATH: None})))
     world.send(move(3, 4, request_id=2))
     world.settle()
     assert outcomes(world)[0].refusal is None
@@ -147,8 +147,8 @@ def test_what_is_read_again_and_makes_no_sense_still_is_complained_about_once() 
     complaint = world.state.complaints[PATH]
     world.others.clear()
     again = by_hand(99)
-    world.send(ev.AdminChanged(ev.Admin(again.reassignments, complaints={PATH: None})))
+    world.send(ev.AdminChanged(ev.AdminZnodes(again.reassignments, complaints={PATH: None})))
     assert world.state.complaints[PATH] == complaint
     assert world.others == []
-    world.write_admin(ev.Admin({FLIGHTS: None}, complaints={PATH: None}))
+    world.write_admin(ev.AdminZnodes({FLIGHTS: None}, complaints={PATH: None}))
     assert world.state.complaints == {}

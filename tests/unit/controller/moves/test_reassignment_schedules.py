@@ -57,7 +57,7 @@ class Moves(Schedule):
         name = self.any_name()
         held = self.world.zk.moves.get(name)
         if held is not None and self.dice.random() < 0.5:
-            self.world.write_admin(ev.Admin(reassignments={name: None}))
+            self.world.write_admin(ev.AdminZnodes(reassignments={name: None}))
         else:
             version = 0 if held is None else held.version + 1
             self.world.write_admin(by_hand(*self.any_target(), name=name, version=version))

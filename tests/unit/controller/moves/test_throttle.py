@@ -44,9 +44,9 @@ def test_a_limit_that_holds_already_is_not_written_again() -> None:
 def test_a_limit_by_hand_is_told_to_all_brokers() -> None:
     world = world_of((1, 2))
     world.metadata.clear()
-    world.send(ev.AdminChanged(ev.Admin(throttle=ev.StoredThrottle(500, 0))))
+    world.send(ev.AdminChanged(ev.AdminZnodes(throttle=ev.StoredThrottle(500, 0))))
     assert len(world.metadata) == 1
-    world.send(ev.AdminChanged(ev.Admin(throttle=ev.StoredThrottle(500, 0))))
+    world.send(ev.AdminChanged(ev.AdminZnodes(throttle=ev.StoredThrottle(500, 0))))
     assert len(world.metadata) == 1
 
 
@@ -66,7 +66,7 @@ def test_a_limit_that_a_hand_has_written_meanwhile_is_written_over_when_that_is_
     world.send(limit(1000))
     world.settle()
     assert written(world) == 77
-    world.send(ev.AdminChanged(ev.Admin(throttle=world.zk.throttle)))
+    world.send(ev.AdminChanged(ev.AdminZnodes(throttle=world.zk.throttle)))
     world.settle()
     assert written(world) == 1000
 
@@ -80,7 +80,7 @@ def test_a_limit_whose_answer_was_lost_is_seen_to_with_the_next_tick_or_by_the_w
     for world in lost_answers(begin):
         world.send(ev.Ticked())
         world.settle()
-        world.send(ev.AdminChanged(ev.Admin(throttle=world.zk.throttle)))
+        world.send(ev.AdminChanged(ev.AdminZnodes(throttle=world.zk.throttle)))
         world.settle()
         world.acknowledge_all()
         assert written(world) == 1000

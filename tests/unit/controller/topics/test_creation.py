@@ -85,7 +85,7 @@ def test_a_topic_by_hand_that_makes_no_sense_is_reported_and_left_alone(by_hand:
     world.send(ev.TopicsChanged(added=(by_hand,)))
     world.settle()
     assert world.state.topics == {}
-    assert [type(effect) for effect in world.others if not isinstance(effect, ef.Campaign)] == [ef.Report]
+    assert [type(effect) for effect in world.others if not isinstance(effect, ef.Campaign)] == [ef.LogWarning]
 
 
 def test_a_topic_whose_znode_is_gone_is_forgotten() -> None:

@@ -27,7 +27,7 @@ Begin = Callable[[], World]
 DELETE = rq.DeleteTopicRequested(1, "flights")
 OTHER_ID = "0" * 31 + "2"
 NAMESAKE = replace(topic((2, 1)), topic_id=OTHER_ID)
-BY_HAND = ev.Admin(deletions={"flights": ev.StoredDeletion("", 0)})
+BY_HAND = ev.AdminZnodes(deletions={"flights": ev.StoredDeletion("", 0)})
 INTENT_PATH = "/admin/delete_topics/flights"
 
 
@@ -60,7 +60,7 @@ def test_a_deleted_topic_leaves_nothing_and_its_brokers_stop() -> None:
     assert nothing_is_left(world)
     for broker_id in (1, 2):
         assert world.stops_told_to(broker_id) == [
-            ef.Stop("flights", TOPIC_ID, number, ANY_LEADER_EPOCH, None) for number in (0, 1)
+            ef.ReplicaStop("flights", TOPIC_ID, number, ANY_LEADER_EPOCH, None) for number in (0, 1)
         ]
     assert world.metadata[-1].deleted_topic_ids == (TOPIC_ID,)
 
@@ -176,7 +176,7 @@ def test_an_intent_that_is_taken_away_half_way_is_written_again() -> None:
     world = asked()
     world.perform(world.pending.pop(0))
     world.perform(world.pending.pop(0))
-    world.write_admin(ev.Admin(deletions={"flights": None}))
+    world.write_admin(ev.AdminZnodes(deletions={"flights": None}))
     world.settle()
     assert nothing_is_left(world)
 
@@ -193,7 +193,7 @@ def test_a_large_topic_goes_in_chunks() -> None:
 def test_what_an_operator_wanted_of_the_topic_goes_with_it() -> None:
     world = flights()
     world.write_admin(
-        ev.Admin(
+        ev.AdminZnodes(
             reassignments={TopicPartition("flights", 1): ev.StoredReassignment((3,), (), 0)},
             additions={TopicPartition("flights", 9): ev.StoredAddition((1,), 4)},
             removals={FLIGHTS: ev.StoredRemoval(2)},
@@ -279,16 +279,16 @@ def test_an_intent_without_a_topic_is_complained_about_once_and_left_alone() -> 
     assert list(world.state.complaints) == [INTENT_PATH]
     world.registered(broker(1), broker(2))
     world.settle()
-    assert len([effect for effect in world.others if isinstance(effect, ef.Report)]) == 1
+    assert len([effect for effect in world.others if isinstance(effect, ef.LogWarning)]) == 1
     assert world.writes == []
-    world.write_admin(ev.Admin(deletions={"flights": None}))
+    world.write_admin(ev.AdminZnodes(deletions={"flights": None}))
     assert world.state.complaints == {}
     assert world.state.work == {}
 
 
 def test_an_intent_about_an_earlier_topic_harms_its_namesake_not() -> None:
     world = flights()
-    world.write_admin(ev.Admin(deletions={"flights": ev.StoredDeletion(OTHER_ID, 3)}))
+    world.write_admin(ev.AdminZnodes(deletions={"flights": ev.StoredDeletion(OTHER_ID, 3)}))
     world.settle()
     assert list(world.state.complaints) == [INTENT_PATH]
     assert world.writes == []
@@ -308,7 +308,7 @@ def test_a_topic_is_not_created_where_an_intent_would_delete_it_at_once() -> Non
 
 def test_an_intent_that_was_begun_and_whose_topic_is_gone_is_cleared_away() -> None:
     world = World.elected(1)
-    world.write_admin(ev.Admin(deletions={"flights": ev.StoredDeletion(TOPIC_ID, 1)}))
+    world.write_admin(ev.AdminZnodes(deletions={"flights": ev.StoredDeletion(TOPIC_ID, 1)}))
     world.settle()
     assert nothing_is_left(world)
 

@@ -35,15 +35,15 @@ def world_of(*assignment: tuple[int, ...], **configs: str) -> World:
     return World.elected(1, 2, 3, topics=(topic(*assignment, **configs),))
 
 
-def added(**numbers: tuple[int, ...]) -> ev.Admin:
+def added(**numbers: tuple[int, ...]) -> ev.AdminZnodes:
     """Znodes below /admin/partitions_add, by a hand: `added(p2=(1, 2))`."""
-    return ev.Admin(
+    return ev.AdminZnodes(
         additions={flights(int(key[1:])): ev.StoredAddition(replicas, 0) for key, replicas in numbers.items()}
     )
 
 
-def removed(*numbers: int) -> ev.Admin:
-    return ev.Admin(removals={flights(number): ev.StoredRemoval(0) for number in numbers})
+def removed(*numbers: int) -> ev.AdminZnodes:
+    return ev.AdminZnodes(removals={flights(number): ev.StoredRemoval(0) for number in numbers})
 
 
 def assigned(world: World) -> list[tuple[int, ...]]:
@@ -187,7 +187,7 @@ def test_a_topic_shrinks_from_the_top_and_its_brokers_stop() -> None:
     world.settle()
     assert world.topics["flights"].assignment == ((1, 2),)
     assert set(world.zookeeper) == {FLIGHTS}
-    assert world.stops_told_to(2) == [ef.Stop("flights", TOPIC_ID, 1, 0, None)]
+    assert world.stops_told_to(2) == [ef.ReplicaStop("flights", TOPIC_ID, 1, 0, None)]
     assert {stop.partition for stop in world.stops_told_to(3)} == {1, 2}
     assert set(world.metadata[-1].names) == {flights(1), flights(2)}
     assert world.answers == []
@@ -346,7 +346,7 @@ def test_a_failover_and_a_removal_of_the_same_partition_wait_for_each_other() ->
     ],
 )
 def test_nonsense_by_hand_is_complained_about_once_and_harms_nothing(
-    nonsense: ev.Admin, paths: list[str]
+    nonsense: ev.AdminZnodes, paths: list[str]
 ) -> None:
     world = world_of((1, 2), (2, 3), (3, 1))
     before = dict(world.zookeeper)
@@ -356,8 +356,10 @@ def test_nonsense_by_hand_is_complained_about_once_and_harms_nothing(
     world.settle()
     assert sorted(world.state.complaints) == paths
     assert (world.zookeeper, world.writes) == (before, [])
-    assert len([effect for effect in world.others if isinstance(effect, ef.Report)]) == len(paths)
-    gone = ev.Admin(additions=dict.fromkeys(nonsense.additions), removals=dict.fromkeys(nonsense.removals))
+    assert len([effect for effect in world.others if isinstance(effect, ef.LogWarning)]) == len(paths)
+    gone = ev.AdminZnodes(
+        additions=dict.fromkeys(nonsense.additions), removals=dict.fromkeys(nonsense.removals)
+    )
     world.write_admin(gone)
     assert world.state.complaints == {}
     assert world.state.work == {}
@@ -402,7 +404,7 @@ def test_partitions_of_a_topic_that_comes_later_are_added_then() -> None:
 
 def test_a_partition_that_is_being_moved_is_not_removed() -> None:
     world = world_of((1, 2), (2, 3))
-    world.write_admin(ev.Admin(reassignments={flights(1): ev.StoredReassignment((3, 1), (), 0)}))
+    world.write_admin(ev.AdminZnodes(reassignments={flights(1): ev.StoredReassignment((3, 1), (), 0)}))
     world.settle()
     world.zk.removals[flights(1)] = ev.StoredRemoval(0)
     world.send(SHRINK)
@@ -449,5 +451,5 @@ def test_no_more_than_a_thousand_complaints_are_kept_however_much_nonsense_there
     world = world_of((1, 2))
     world.write_admin(removed(*range(1_000, 3_000)))
     assert len(world.state.complaints) == COMPLAINTS_MAX
-    world.write_admin(ev.Admin(removals={flights(number): None for number in range(1_000, 3_000)}))
+    world.write_admin(ev.AdminZnodes(removals={flights(number): None for number in range(1_000, 3_000)}))
     assert world.state.complaints == {}

@@ -23,7 +23,7 @@ NAMES = ("flights", "trains")
 class Watches:
     """What the shell has read of ZooKeeper before: each look brings what is new since the last one."""
 
-    admin: ev.Admin = field(default_factory=ev.Admin)
+    admin: ev.AdminZnodes = field(default_factory=ev.AdminZnodes)
     configs: dict[str, Any] = field(default_factory=dict)
     topics: dict[str, int] = field(default_factory=dict)
 
@@ -48,7 +48,7 @@ class Watches:
         self.admin, self.configs, self.topics = admin, dict(world.zk.configs), topics
         events: list[ev.Event] = []
         if any(changed.values()):
-            events.append(ev.AdminChanged(ev.Admin(**changed)))
+            events.append(ev.AdminChanged(ev.AdminZnodes(**changed)))
         if configs:
             events.append(ev.ConfigsChanged(configs))
         if read or gone:

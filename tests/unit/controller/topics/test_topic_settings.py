@@ -132,7 +132,7 @@ def test_an_offline_partition_is_led_at_once_where_unclean_elections_are_switche
     world.settle()
     assert world.zookeeper[FLIGHTS].leader == 1
     assert any(
-        "unclean election" in effect.message for effect in world.others if isinstance(effect, ef.Report)
+        "unclean election" in effect.message for effect in world.others if isinstance(effect, ef.LogWarning)
     )
 
 

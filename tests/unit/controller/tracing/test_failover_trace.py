@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from hand_clock import HandClock
 from hightide_controller.core.effects import (
-    Change,
     Decision,
+    LeaderAndIsrWrite,
     ReadStates,
     SendLeaderAndIsr,
     StoreLeaderAndIsr,
 )
 from hightide_controller.core.values.partition import LeaderAndIsr, TopicPartition
 from hightide_controller.tracing.control_trace import ControlTrace
-from hightide_controller.tracing.span_table import Mark
+from hightide_controller.tracing.span_table import TraceMark
 from hightide_local.traces.span_files import read_spans
 from hightide_local.traces.trace_lookup import FailoverSummary, failovers, summarise_failover
 from hightide_runtime.telemetry.exporters import TRACE_DIRECTORY_VARIABLE
@@ -44,14 +44,16 @@ def telemetry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Telem
 
 def begin(clock: HandClock, telemetry: Telemetry) -> ControlTrace:
     """A process that broke at 0 ms and was noticed at 2 ms; the core is told now."""
-    marks = {Mark.BEGAN: 1_000_000, Mark.NOTICED: 1_002_000, Mark.TOLD: clock.now_us}
+    marks = {TraceMark.BEGAN: 1_000_000, TraceMark.NOTICED: 1_002_000, TraceMark.TOLD: clock.now_us}
     attributes: dict[str, Attribute] = {"reason": "process_died", "controller_epoch": 7}
     return ControlTrace(FAILOVER, ROOT, marks, telemetry, attributes, lost=((1, 10),), leaderless=LED)
 
 
 def multi(store_id: int, *names: TopicPartition) -> StoreLeaderAndIsr:
     decided = LeaderAndIsr(2, 1, (2, 3), 7, 1)
-    return StoreLeaderAndIsr(store_id, 0, tuple(Change(name, 0, decided) for name in names), "cause")
+    return StoreLeaderAndIsr(
+        store_id, 0, tuple(LeaderAndIsrWrite(name, 0, decided) for name in names), "cause"
+    )
 
 
 def decision(name: TopicPartition, leader: int) -> Decision:
@@ -109,7 +111,9 @@ def test_the_deletion_of_a_topic_names_its_partitions(
 ) -> None:
     traceparent = root_traceparent(TOPIC_DELETION, "cluster", "ab")
     told = {"topic": "t", "topic_id": "ab"}
-    trace = ControlTrace(TOPIC_DELETION, traceparent, {Mark.BEGAN: 0}, telemetry, told, partition_count=12)
+    trace = ControlTrace(
+        TOPIC_DELETION, traceparent, {TraceMark.BEGAN: 0}, telemetry, told, partition_count=12
+    )
     trace.finish(1)
     (span,) = read_spans(tmp_path)
     assert span.attributes["partition_count"] == 12
@@ -142,7 +146,12 @@ def test_where_no_partition_was_led_none_has_to_be_led_again(
 def test_a_takeover_counts_from_detection_and_has_read_everything_by_then(
     clock: HandClock, telemetry: Telemetry, tmp_path: Path
 ) -> None:
-    marks = {Mark.BEGAN: 1_000_000, Mark.NOTICED: 1_002_000, Mark.ELECTED: 1_050_000, Mark.TOLD: 1_102_000}
+    marks = {
+        TraceMark.BEGAN: 1_000_000,
+        TraceMark.NOTICED: 1_002_000,
+        TraceMark.ELECTED: 1_050_000,
+        TraceMark.TOLD: 1_102_000,
+    }
     told: dict[str, Attribute] = {"reason": "controller_failover", "controller_id": 2, "controller_epoch": 11}
     trace = ControlTrace(CONTROLLER_FAILOVER, ROOT, marks, telemetry, told)
     trace.wants(SendLeaderAndIsr(2, 50, 1, ()), 1_102_000)

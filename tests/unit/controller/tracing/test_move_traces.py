@@ -39,7 +39,7 @@ def traces(telemetry: Telemetry) -> MoveTraces:
 def elect(traces: MoveTraces) -> None:
     campaigning = ClusterState(1)
     campaigning.role = Role.CAMPAIGNING
-    traces.before(campaigning, ev.Elected(7, 7, ev.Snapshot((), (), {})))
+    traces.before(campaigning, ev.Elected(7, 7, ev.ClusterSnapshot((), (), {})))
 
 
 def begin(traces: MoveTraces, store_id: int, *names: TopicPartition) -> StoreWrites:

@@ -7,7 +7,7 @@ from hand_clock import HandClock
 from hightide_controller.core.effects import SendLeaderAndIsr
 from hightide_controller.tracing.control_trace import ControlTrace
 from hightide_controller.tracing.open_traces import CAUSES_MAX, PATIENCE_MS, OpenTraces
-from hightide_controller.tracing.span_table import Mark
+from hightide_controller.tracing.span_table import TraceMark
 from hightide_runtime.telemetry.span_kinds import TOPIC_CREATION
 from hightide_runtime.telemetry.trace_context import root_traceparent
 from hightide_runtime.telemetry.tracing import Telemetry
@@ -29,7 +29,7 @@ LIFE = 2, 50
 
 def begun() -> ControlTrace:
     root = root_traceparent(TOPIC_CREATION, "cluster", 1)
-    return ControlTrace(TOPIC_CREATION, root, {Mark.BEGAN: 0}, Telemetry.off(), {})
+    return ControlTrace(TOPIC_CREATION, root, {TraceMark.BEGAN: 0}, Telemetry.off(), {})
 
 
 def test_a_trace_goes_on_while_something_is_under_way_for_it(traces: OpenTraces, clock: HandClock) -> None:

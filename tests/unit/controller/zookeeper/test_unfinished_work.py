@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from hightide_controller.core.events import Admin, Broker, Snapshot, StoredDeletion, Topic
+from hightide_controller.core.events import AdminZnodes, Broker, ClusterSnapshot, StoredDeletion, Topic
 from hightide_controller.core.values.partition import LeaderAndIsr, TopicPartition
 from hightide_controller.zookeeper.unfinished_work import (
     LEAVES,
     LOST,
     RECENT_MS,
     LastWrite,
-    Unfinished,
+    UnfinishedTrace,
     broker_parts,
     unfinished_work,
 )
@@ -21,17 +21,17 @@ CLUSTER, LOST_EPOCH, BROKE_AT_MS = "the-cluster", 7, 1_000_000
 TOPIC = Topic("flights", "ab" * 16, ((1, 2), (2, 1)))
 
 
-def snapshot(*live: int, leader: int = 2) -> Snapshot:
+def snapshot(*live: int, leader: int = 2) -> ClusterSnapshot:
     state = LeaderAndIsr(leader, 3, (1, 2), LOST_EPOCH, 4)
     states = {TopicPartition("flights", number): state for number in range(2)}
-    return Snapshot(tuple(Broker(each, 100 + each) for each in live), (TOPIC,), states)
+    return ClusterSnapshot(tuple(Broker(each, 100 + each) for each in live), (TOPIC,), states)
 
 
 def failover_of(broker_id: int, incarnation: int, registered_before: int = 0, how: str = LOST) -> str:
     return root_traceparent(FAILOVER, CLUSTER, broker_id, incarnation, registered_before, how)
 
 
-def found(read: Snapshot, *writes: LastWrite) -> tuple[Unfinished, ...]:
+def found(read: ClusterSnapshot, *writes: LastWrite) -> tuple[UnfinishedTrace, ...]:
     return unfinished_work(CLUSTER, read, {1: 5, 2: 9}, writes, LOST_EPOCH, BROKE_AT_MS)
 
 
@@ -70,7 +70,7 @@ def test_a_topic_without_leaders_is_being_created_and_one_with_an_intent_deleted
     fresh = Topic("fresh", "cd" * 16, ((1,),))
     deletions: dict[str, StoredDeletion | None] = {"flights": StoredDeletion("ab" * 16, 0)}
     read = snapshot(1, 2)
-    read = Snapshot(read.brokers, (TOPIC, fresh), read.states, Admin(deletions=deletions))
+    read = ClusterSnapshot(read.brokers, (TOPIC, fresh), read.states, AdminZnodes(deletions=deletions))
     created, deleted = found(read)
     assert created.traceparent == root_traceparent(TOPIC_CREATION, CLUSTER, "cd" * 16)
     assert (created.topic, created.partition_count) == ("fresh", 1)

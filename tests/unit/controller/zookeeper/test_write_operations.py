@@ -23,7 +23,7 @@ def versions(write: wr.Write) -> list[int]:
 @pytest.mark.parametrize(
     "write",
     [
-        wr.Change(NAME, 5, DECIDED),
+        wr.LeaderAndIsrWrite(NAME, 5, DECIDED),
         wr.TopicWrite(topic((1, 2)), 5),
         wr.ReassignmentDone(NAME, 5),
         wr.AdditionDone(NAME, 5),
@@ -39,7 +39,7 @@ def test_a_write_builds_on_the_version_that_was_read(write: wr.Write) -> None:
 
 
 def test_a_first_decision_creates_its_znode_and_overwrites_none() -> None:
-    (operation,) = operations_of(wr.Change(NAME, None, DECIDED), "", {NAME})
+    (operation,) = operations_of(wr.LeaderAndIsrWrite(NAME, None, DECIDED), "", {NAME})
     assert isinstance(operation, Create)
     assert operation.path == LeaderAndIsrZnode.path(*NAME)
 

@@ -13,10 +13,10 @@ from hightide_coordinator.core.state.descriptions import GroupDescription, Membe
 from hightide_coordinator.core.state.group import GroupState
 from hightide_coordinator.core.values.refusals import Refusal
 from hightide_coordinator.core.values.registration import (
-    Committed,
     ConsumerPosition,
     OffsetReset,
     OwnedPartition,
+    StoredOffset,
 )
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 from hightide_runtime.errors import CATALOGUE, ServiceError
@@ -156,7 +156,7 @@ def test_a_group_is_described_with_its_members_and_offsets() -> None:
         generation=7,
         assignor="sticky",
         members=(member,),
-        offsets={FLIGHTS_3: Committed(42, 2, b"i" * 16, "note")},
+        offsets={FLIGHTS_3: StoredOffset(42, 2, b"i" * 16, "note")},
         topics=("flights",),
         coordinator_epoch=5,
         rebalance_count=1,
@@ -169,7 +169,7 @@ def test_a_group_is_described_with_its_members_and_offsets() -> None:
 
 
 def test_the_next_page_begins_at_the_cursor_that_the_page_before_it_told() -> None:
-    page = page_out(OffsetPage({FLIGHTS_3: Committed(42, 3, b"i" * 16, "mine")}, FLIGHTS_3))
+    page = page_out(OffsetPage({FLIGHTS_3: StoredOffset(42, 3, b"i" * 16, "mine")}, FLIGHTS_3))
     assert cursor_in(pb.FetchOffsetsRequest(cursor=page.next_cursor)) == FLIGHTS_3
     assert cursor_in(pb.FetchOffsetsRequest()) is None
     assert not page_out(OffsetPage({})).HasField("next_cursor")

@@ -17,13 +17,13 @@ from hightide_coordinator.core.state.shard_state import Role, ShardState
 from hightide_coordinator.core.values.limits import GroupLimits
 from hightide_coordinator.core.values.refusals import Refusal
 from hightide_coordinator.core.values.registration import (
-    Committed,
     ConsumerPosition,
     OffsetReset,
     OwnedPartition,
-    Owner,
+    PartitionOwner,
     Registration,
     StoredGroup,
+    StoredOffset,
 )
 from hightide_coordinator.core.values.topic_partition import Topic, TopicPartition
 
@@ -101,7 +101,7 @@ class Consumer:
         self.world.feed(ev.ConsumerLeft(self.connection_id, self.told(*self.reading)))
 
     def commit(self, name: TopicPartition, offset: int, *, is_reset: bool = False) -> ef.ItemOutcome:
-        commit = ev.Commit(name, self.reading[name].generation, offset, is_reset=is_reset)
+        commit = ev.OffsetCommit(name, self.reading[name].generation, offset, is_reset=is_reset)
         return self.world.commit(commit, member_id=self.member_id)[0]
 
 
@@ -130,8 +130,8 @@ class World:
         self.state = new_state(limits or GroupLimits())
         self.now_ms = 1_000_000
         self.epoch = 1
-        self.owners: dict[str, dict[TopicPartition, Owner]] = {}
-        self.offsets: dict[str, dict[TopicPartition, Committed]] = {}
+        self.owners: dict[str, dict[TopicPartition, PartitionOwner]] = {}
+        self.offsets: dict[str, dict[TopicPartition, StoredOffset]] = {}
         self.generations: dict[str, tuple[int, int]] = {}
         self.consumers: dict[int, Consumer] = {}
         self.log: list[ef.Effect] = []
@@ -219,7 +219,7 @@ class World:
     def lose(self, consumer: Consumer) -> None:
         self.feed(ev.ConnectionLost(consumer.connection_id))
 
-    def commit(self, *commits: ev.Commit, member_id: str = "") -> tuple[ef.ItemOutcome, ...]:
+    def commit(self, *commits: ev.OffsetCommit, member_id: str = "") -> tuple[ef.ItemOutcome, ...]:
         self._ids += 1
         self.feed(ev.CommitRequested(self._ids, GROUP, member_id, commits))
         return self.the(ef.AnswerCommit, lambda answer: answer.request_id == self._ids).outcomes
@@ -265,7 +265,7 @@ class World:
                 self.reads.append(effect)
                 if self.stores_answer:
                     self.read()
-            case ef.Ping():
+            case ef.SendPings():
                 for connection_id, sequence, retry_count in effect.connections:
                     consumer = self.consumers[connection_id]
                     consumer.pings.append((sequence, retry_count))
@@ -323,7 +323,7 @@ class World:
             if name.topic in self.topics:
                 end = self.ends.get(name, 100)
                 offset = 0 if reset is OffsetReset.SMALLEST else end
-                found[name] = Committed(offset, -1, self.topics[name.topic].topic_id)
+                found[name] = StoredOffset(offset, -1, self.topics[name.topic].topic_id)
         self.feed(ev.OffsetsLookedUp(look_up.look_up_id, found))
 
     # ---- what is seen

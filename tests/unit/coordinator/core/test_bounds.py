@@ -15,7 +15,7 @@ from hightide_coordinator.core.state.descriptions import (
 )
 from hightide_coordinator.core.values.limits import GroupLimits
 from hightide_coordinator.core.values.refusals import Refusal
-from hightide_coordinator.core.values.registration import Committed, OffsetReset, Registration, StoredGroup
+from hightide_coordinator.core.values.registration import OffsetReset, Registration, StoredGroup, StoredOffset
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 from unit.coordinator.core.group_world import World, topic, tp
 
@@ -27,7 +27,7 @@ def refusals(world: World) -> list[Refusal]:
 def test_offsets_do_not_pile_up_in_few_requests_while_zookeeper_is_away() -> None:
     world = World(topic(partitions=3), limits=GroupLimits(offsets_waiting_max=5))
     world.stores_answer = False
-    commits = tuple(ev.Commit(tp(number), 0, 5) for number in range(3))
+    commits = tuple(ev.OffsetCommit(tp(number), 0, 5) for number in range(3))
     world.feed(ev.CommitRequested(91, "g", "", commits))
     world.feed(ev.CommitRequested(92, "g", "", commits))
     assert refusals(world) == [Refusal.OVERLOADED]
@@ -41,7 +41,7 @@ def test_commits_of_all_groups_together_take_bounded_memory_while_zookeeper_is_a
     world = World(topic(partitions=1), limits=GroupLimits(commit_bytes_waiting_max=6_000))
     world.stores_answer = False
     for number in range(3):
-        commits = (ev.Commit(tp(0), 0, 5, metadata="x" * 2_000),)
+        commits = (ev.OffsetCommit(tp(0), 0, 5, metadata="x" * 2_000),)
         world.feed(ev.CommitRequested(90 + number, f"g{number}", "", commits))
     assert refusals(world) == [Refusal.OVERLOADED]
     assert set(world.state.groups) == {"g0", "g1"}
@@ -49,7 +49,7 @@ def test_commits_of_all_groups_together_take_bounded_memory_while_zookeeper_is_a
 
 def test_deletions_do_not_pile_up_while_zookeeper_is_away() -> None:
     world = World(topic(partitions=1), limits=GroupLimits(deletes_waiting_max=2))
-    world.commit(ev.Commit(tp(0), 0, 5))
+    world.commit(ev.OffsetCommit(tp(0), 0, 5))
     world.stores_answer = False
     for number in range(4):
         world.feed(ev.DeleteGroupRequested(90 + number, "g"))
@@ -66,13 +66,13 @@ def test_resets_that_are_checked_at_the_same_time_are_few() -> None:
     world = World(topic(partitions=1), limits=GroupLimits(resets_checked_max=1))
     world.look_ups_answer = False
     for number in range(2):
-        world.feed(ev.ResetRequested(90 + number, "g", (ev.Commit(tp(0), 0, 5),), False))
+        world.feed(ev.ResetRequested(90 + number, "g", (ev.OffsetCommit(tp(0), 0, 5),), False))
     assert refusals(world) == [Refusal.OVERLOADED]
 
 
 def test_a_request_holds_bounded_metadata_however_many_offsets_it_has() -> None:
     world = World(topic(partitions=300))
-    commits = tuple(ev.Commit(tp(number), 0, 5, metadata="x" * 4_096) for number in range(257))
+    commits = tuple(ev.OffsetCommit(tp(number), 0, 5, metadata="x" * 4_096) for number in range(257))
     world.feed(ev.CommitRequested(91, "g", "", commits))
     assert refusals(world) == [Refusal.LIMIT_EXCEEDED]
     world.feed(ev.CommitRequested(92, "g", "", commits[:256]))
@@ -80,7 +80,7 @@ def test_a_request_holds_bounded_metadata_however_many_offsets_it_has() -> None:
 
 
 def test_more_offsets_than_an_answer_may_hold_are_asked_for_in_parts() -> None:
-    kept = {tp(number): Committed(5, -1, b"i" * 16, "x" * 4_096) for number in range(3_000)}
+    kept = {tp(number): StoredOffset(5, -1, b"i" * 16, "x" * 4_096) for number in range(3_000)}
     world = World(topic(partitions=3_000), groups={"g": StoredGroup(1, 10_000, {}, kept)})
     refused = committed_offsets(world.state, "g")
     assert isinstance(refused, QuestionRefused)
@@ -96,7 +96,7 @@ def test_page_by_page_all_offsets_are_told_within_what_an_answer_may_hold(
     metadata = "x" * metadata_bytes
     topics = [topic(f"topic-{number:03}", 1_000) for number in range(partition_count // 1_000)]
     kept = {
-        TopicPartition(each.name, number): Committed(number, -1, each.topic_id, metadata)
+        TopicPartition(each.name, number): StoredOffset(number, -1, each.topic_id, metadata)
         for number in range(1_000)
         for each in topics
     }
@@ -113,7 +113,7 @@ def test_page_by_page_all_offsets_are_told_within_what_an_answer_may_hold(
 
 
 def test_a_page_of_named_partitions_goes_on_behind_one_whose_offset_was_deleted_meanwhile() -> None:
-    kept = {tp(number): Committed(number, -1, b"i" * 16, "") for number in (0, 2, 4)}
+    kept = {tp(number): StoredOffset(number, -1, b"i" * 16, "") for number in (0, 2, 4)}
     world = World(topic(partitions=6), groups={"g": StoredGroup(1, 10_000, {}, kept)})
     named = tuple(tp(number) for number in range(6))
     page = committed_page(world.state, "g", named, offsets_max=2, cursor=tp(1))
@@ -126,7 +126,7 @@ def test_a_page_of_named_partitions_goes_on_behind_one_whose_offset_was_deleted_
 
 def test_a_deletion_that_comes_while_the_group_is_deleted_is_answered_too() -> None:
     world = World(topic(partitions=1))
-    world.commit(ev.Commit(tp(0), 0, 5))
+    world.commit(ev.OffsetCommit(tp(0), 0, 5))
     world.stores_answer = False
     for number in range(2):
         world.feed(ev.DeleteGroupRequested(90 + number, "g"))

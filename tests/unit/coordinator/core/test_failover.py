@@ -7,7 +7,7 @@ from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.machine import next_deadline_ms
 from hightide_coordinator.core.state.group import GroupState
 from hightide_coordinator.core.values.refusals import Refusal
-from hightide_coordinator.core.values.registration import Committed, Owner, StoredGroup
+from hightide_coordinator.core.values.registration import PartitionOwner, StoredGroup, StoredOffset
 from sim.known_wrong import without
 from unit.coordinator.core.group_world import Consumer, World, topic, tp
 
@@ -146,7 +146,7 @@ def test_members_commit_while_the_group_recovers() -> None:
     after = world.fail_over()
     name = min(first.reading)
     generation = world.owners["g"][name].generation
-    commit = ev.Commit(name, generation, 7)
+    commit = ev.OffsetCommit(name, generation, 7)
     (outcome,) = after.commit(commit, member_id=first.member_id)
     assert outcome.refusal is None
     assert after.committed(name.partition) == 7
@@ -171,20 +171,20 @@ def test_a_consumer_with_the_id_of_one_that_may_come_back_is_refused() -> None:
 
 
 def test_what_is_owned_of_a_topic_that_is_gone_or_another_one_now_is_deleted() -> None:
-    owner = Owner("m", "c", "", 0, 3, b"o" * 16)
+    owner = PartitionOwner("m", "c", "", 0, 3, b"o" * 16)
     stored = StoredGroup(
         generation=3,
         session_timeout_ms=3_000,
         owners={tp(0): owner, tp(0, "gone"): owner, tp(9): owner},
         offsets={
-            tp(0): Committed(5, 0, b"o" * 16),
-            tp(1): Committed(6, 0, ID),
-            tp(0, "gone"): Committed(7, 0, ID),
+            tp(0): StoredOffset(5, 0, b"o" * 16),
+            tp(1): StoredOffset(6, 0, ID),
+            tp(0, "gone"): StoredOffset(7, 0, ID),
         },
     )
     world = World(topic(partitions=4), groups={"g": stored})
     assert world.owners["g"] == {}
-    assert world.offsets["g"] == {tp(1): Committed(6, 0, ID)}
+    assert world.offsets["g"] == {tp(1): StoredOffset(6, 0, ID)}
     assert world.group_state() is GroupState.EMPTY
     # What was owned in generation 3 was of topics that are no more: nothing of it may be said in its name.
     assert world.generations["g"][0] == 4
@@ -193,14 +193,14 @@ def test_what_is_owned_of_a_topic_that_is_gone_or_another_one_now_is_deleted() -
 def test_an_offset_of_before_the_partitions_number_was_used_again_is_deleted() -> None:
     reused = topic(partitions=1)
     reused.first_leader_epochs[0] = 4
-    stored = StoredGroup(1, 3_000, {}, {tp(0): Committed(5, 3, ID)})
+    stored = StoredGroup(1, 3_000, {}, {tp(0): StoredOffset(5, 3, ID)})
     world = World(reused, groups={"g": stored})
     assert world.offsets["g"] == {}
 
 
 def test_a_replacement_that_was_cut_off_halfway_is_finished() -> None:
-    old, new = Owner("m1", "c", "i", 0, 1), Owner("m2", "c", "i", 0, 2)
-    offsets = {tp(number): Committed(0, -1, ID) for number in range(2)}
+    old, new = PartitionOwner("m1", "c", "i", 0, 1), PartitionOwner("m2", "c", "i", 0, 2)
+    offsets = {tp(number): StoredOffset(0, -1, ID) for number in range(2)}
     stored = StoredGroup(2, 3_000, {tp(0): old, tp(1): new}, offsets)
     world = World(topic(partitions=2), groups={"g": stored})
     consumer = world.join("c", instance_id="i", member_id="m2")
@@ -246,7 +246,7 @@ def test_answers_to_stores_of_an_earlier_term_change_nothing() -> None:
 
 
 def test_a_group_of_which_nobody_owns_anything_is_empty_and_keeps_its_offsets() -> None:
-    stored = StoredGroup(7, 3_000, {}, {tp(0): Committed(5, 0, ID)})
+    stored = StoredGroup(7, 3_000, {}, {tp(0): StoredOffset(5, 0, ID)})
     world = World(groups={"g": stored})
     assert world.group_state() is GroupState.EMPTY
     consumer = world.join()

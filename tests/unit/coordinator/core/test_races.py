@@ -6,7 +6,12 @@ import pytest
 from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.machine import next_deadline_ms
 from hightide_coordinator.core.values.limits import GroupLimits
-from hightide_coordinator.core.values.registration import Committed, OffsetReset, Owner, StoredGroup
+from hightide_coordinator.core.values.registration import (
+    OffsetReset,
+    PartitionOwner,
+    StoredGroup,
+    StoredOffset,
+)
 from hightide_coordinator.core.values.topic_partition import Topic
 from unit.coordinator.core.group_world import World, topic, tp
 
@@ -39,7 +44,7 @@ def test_where_a_partition_starts_is_not_asked_again_and_again_when_its_topic_is
 
 
 def test_an_owner_does_not_outlive_its_topic_though_no_offset_tells_which_it_was() -> None:
-    owner = Owner("m", "c", "", 0, 3, topic_id=OTHER_ID)
+    owner = PartitionOwner("m", "c", "", 0, 3, topic_id=OTHER_ID)
     world = World(topic(), groups={"g": StoredGroup(3, 3_000, {tp(0): owner})})
     assert world.owners["g"] == {}
 
@@ -126,11 +131,11 @@ def test_an_offset_that_was_committed_before_its_partition_was_known_to_be_a_new
     world = World()
     consumer = world.join("a")
     world.run(200)
-    commit = ev.Commit(tp(3), consumer.reading[tp(3)].generation, 5, leader_epoch=9)
+    commit = ev.OffsetCommit(tp(3), consumer.reading[tp(3)].generation, 5, leader_epoch=9)
     world.commit(commit, member_id=consumer.member_id)
     world.change_topics(Topic("t", ID, 4, {3: 8}))
     world.run(1_000)
-    assert world.offsets["g"][tp(3)] == Committed(5, 9, ID)
+    assert world.offsets["g"][tp(3)] == StoredOffset(5, 9, ID)
     assert consumer.partitions == {0, 1, 2, 3}
 
 
@@ -185,7 +190,7 @@ def test_a_goodbye_that_says_what_was_just_committed_is_not_lost_with_that_commi
     consumer = world.join("a")
     world.run(200)
     world.stores_answer = False
-    commit = ev.Commit(tp(0), consumer.reading[tp(0)].generation, 6, is_reset=is_reset)
+    commit = ev.OffsetCommit(tp(0), consumer.reading[tp(0)].generation, 6, is_reset=is_reset)
     world.feed(ev.CommitRequested(99, "g", consumer.member_id, (commit,)))
     consumer.positions[tp(0)] = 6
     consumer.leave()

@@ -15,7 +15,7 @@ from hightide_coordinator.core.state.shard_state import ShardState
 from hightide_coordinator.core.values.limits import GroupLimits
 from hightide_coordinator.tracing import rebalance_trace
 from hightide_coordinator.tracing.shard_traces import ShardTraces
-from hightide_coordinator.zookeeper.candidacy import Takeover
+from hightide_coordinator.zookeeper.candidacy import ShardTakeover
 from hightide_local.traces.span_files import read_spans
 from hightide_runtime.telemetry.span_kinds import (
     COORDINATOR_FAILOVER,
@@ -63,7 +63,7 @@ def shard_of(count: int, state: GroupState) -> ShardState:
 
 
 def take_over(traces: ShardTraces, shard: ShardState) -> None:
-    traces.taken_over(Takeover("process_died", BEFORE, 100, 200, 300, 400), shard)
+    traces.taken_over(ShardTakeover("process_died", BEFORE, 100, 200, 300, 400), shard)
 
 
 def about(shard: ShardState, *names: str) -> ShardState:

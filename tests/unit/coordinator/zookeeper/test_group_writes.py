@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from hightide_coordinator.core.effects import StoreGroup
-from hightide_coordinator.core.values.registration import Committed, Owner
+from hightide_coordinator.core.values.registration import PartitionOwner, StoredOffset
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 from hightide_coordinator.zookeeper.group_layout import GroupLayout
 from hightide_coordinator.zookeeper.group_writes import deletion_of, multis_for, tidying_of
@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 FENCE = Check(CoordinatorEpochZnode.path(0, 1), 3)
 GROUP = GroupZnode.path("readers")
-OWNER = Owner("m", "c", "", 0, 1)
-COMMITTED = Committed(5, 0, bytes(16))
+OWNER = PartitionOwner("m", "c", "", 0, 1)
+COMMITTED = StoredOffset(5, 0, bytes(16))
 
 names = st.builds(TopicPartition, st.sampled_from(["flights", "weather"]), st.integers(0, 2))
 stores = st.builds(
@@ -81,8 +81,8 @@ def carry_out(stored: Stored, layout: GroupLayout, multis: Sequence[Sequence[Ope
 
 
 def store_of(
-    owners: dict[TopicPartition, Owner | None] | None = None,
-    offsets: dict[TopicPartition, Committed | None] | None = None,
+    owners: dict[TopicPartition, PartitionOwner | None] | None = None,
+    offsets: dict[TopicPartition, StoredOffset | None] | None = None,
     generation: int = 1,
 ) -> StoreGroup:
     return StoreGroup(7, "readers", 1, generation, 10_000, owners or {}, offsets or {})
@@ -115,7 +115,7 @@ def test_whatever_is_stored_one_after_the_other_stands_there(effects: list[Store
 
 
 def test_every_multi_begins_with_the_coordinator_epoch() -> None:
-    offsets: dict[TopicPartition, Committed | None] = {
+    offsets: dict[TopicPartition, StoredOffset | None] = {
         TopicPartition("flights", number): COMMITTED for number in range(2_500)
     }
     for layout in (GroupLayout(GROUP), standing(offsets)):
@@ -125,7 +125,7 @@ def test_every_multi_begins_with_the_coordinator_epoch() -> None:
     assert multis_for(store_of(), GroupLayout(GROUP), FENCE)[0][0] == FENCE
 
 
-def standing(offsets: dict[TopicPartition, Committed | None]) -> GroupLayout:
+def standing(offsets: dict[TopicPartition, StoredOffset | None]) -> GroupLayout:
     """A group that has committed all of these."""
     layout = GroupLayout(GROUP)
     carry_out(Stored(), layout, multis_for(store_of(offsets=offsets), layout, FENCE))
@@ -143,7 +143,7 @@ def test_offsets_are_written_before_owners() -> None:
 
 
 def test_a_multi_fails_where_the_one_before_it_has_failed() -> None:
-    offsets: dict[TopicPartition, Committed | None] = {
+    offsets: dict[TopicPartition, StoredOffset | None] = {
         TopicPartition("flights", number): COMMITTED for number in range(2_500)
     }
     for failing in range(3):

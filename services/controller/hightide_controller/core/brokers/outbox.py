@@ -12,14 +12,14 @@ from typing import Final
 
 from hightide_controller.core.effects import (
     Decision,
+    ReplicaStop,
     SendLeaderAndIsr,
     SendStopReplica,
     SendUpdateMetadata,
-    Stop,
 )
 from hightide_controller.core.values.partition import TopicPartition
 
-__all__ = ["DECISIONS_MAX", "STOPS_MAX", "Delivery", "Outbox"]
+__all__ = ["DECISIONS_MAX", "STOPS_MAX", "BrokerDelivery", "Outbox"]
 
 
 DECISIONS_MAX: Final = 2_000
@@ -29,12 +29,12 @@ STOPS_MAX: Final = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
+class BrokerDelivery:
     """The next messages: LeaderAndISR first, because clients wait for leaders, then StopReplica, then
     UpdateMetadata."""
 
     decisions: dict[TopicPartition, Decision]
-    stops: dict[tuple[str, int], Stop]
+    stops: dict[tuple[str, int], ReplicaStop]
     """By topic id and partition: a topic of the same name may follow at once."""
     metadata: dict[TopicPartition, None]
     """Partitions of the UpdateMetadata. Their content is read from the state when it is sent."""
@@ -47,7 +47,7 @@ class Delivery:
     cause: str
 
     @classmethod
-    def bare_list(cls) -> Delivery:
+    def bare_list(cls) -> BrokerDelivery:
         """A delivery with nothing but the list of live brokers, which every UpdateMetadata has."""
         return cls({}, {}, {}, (), has_metadata=True, full=False, sequence=0, cause="")
 
@@ -57,7 +57,7 @@ class Outbox:
     """Its size is bounded by the number of partitions, however long the broker does not answer."""
 
     decisions: dict[TopicPartition, Decision] = field(default_factory=dict)
-    stops: dict[tuple[str, int], Stop] = field(default_factory=dict)
+    stops: dict[tuple[str, int], ReplicaStop] = field(default_factory=dict)
     metadata: dict[TopicPartition, None] = field(default_factory=dict)
     deleted_topic_ids: dict[str, None] = field(default_factory=dict)
     has_metadata: bool = False
@@ -99,7 +99,7 @@ class Outbox:
         has_names = bool(self.metadata or self.deleted_topic_ids or self.full)
         return self.has_metadata and not has_names and not self.decisions and not self.stops
 
-    def take(self, decisions_max: int = DECISIONS_MAX, stops_max: int = STOPS_MAX) -> Delivery:
+    def take(self, decisions_max: int = DECISIONS_MAX, stops_max: int = STOPS_MAX) -> BrokerDelivery:
         """The content of one attempt; it must be put back if the attempt fails.
 
         If not all decisions fit, the oldest go, and everything else waits. A broker knows from the decisions
@@ -115,7 +115,7 @@ class Outbox:
         stops = {key: self.stops[key] for key in islice(self.stops, stops_max)}
         for key in stops:
             del self.stops[key]
-        delivery = Delivery(
+        delivery = BrokerDelivery(
             self.decisions,
             stops,
             self.metadata,
@@ -130,13 +130,13 @@ class Outbox:
         self.cause = ""
         return delivery
 
-    def _take_some(self, decisions_max: int) -> Delivery:
+    def _take_some(self, decisions_max: int) -> BrokerDelivery:
         taken = {name: self.decisions[name] for name in islice(self.decisions, decisions_max)}
         for name in taken:
             del self.decisions[name]
-        return Delivery(taken, {}, {}, (), has_metadata=False, full=False, sequence=0, cause=self.cause)
+        return BrokerDelivery(taken, {}, {}, (), has_metadata=False, full=False, sequence=0, cause=self.cause)
 
-    def put_back(self, delivery: Delivery) -> None:
+    def put_back(self, delivery: BrokerDelivery) -> None:
         """Put back what a failed attempt carried, except what something newer has replaced."""
         newer_stops, newer = self.stops, self.decisions
         stopped = {

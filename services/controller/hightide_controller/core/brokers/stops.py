@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hightide_controller.core.effects import Effect, SendStopReplica, Stop
+from hightide_controller.core.effects import Effect, ReplicaStop, SendStopReplica
 from hightide_controller.core.state.cluster_state import ClusterState
 
 __all__ = ["send_stops"]
 
 
-def send_stops(state: ClusterState, stops: Mapping[int, Sequence[Stop]], cause: str) -> list[Effect]:
+def send_stops(state: ClusterState, stops: Mapping[int, Sequence[ReplicaStop]], cause: str) -> list[Effect]:
     """One SendStopReplica for each live broker; the others find out when they start."""
     effects: list[Effect] = []
     for broker_id in sorted(stops):

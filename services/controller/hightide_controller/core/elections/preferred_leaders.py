@@ -17,7 +17,7 @@ from hightide_controller.core.elections.requested_election import elect
 from hightide_controller.core.elections.stores import candidates_for, candidates_of, read_again, reconsider
 from hightide_controller.core.elections.waiting_requests import overloaded
 from hightide_controller.core.events import BalanceDue
-from hightide_controller.core.state.cluster_state import ClusterState, RequestedElection, Waiter
+from hightide_controller.core.state.cluster_state import ClusterState, RequestedElection, WaitingRequest
 from hightide_controller.core.state.request_purposes import ElectsLeaders
 from hightide_controller.core.values.partition import NO_LEADER, LeaderAndIsr, TopicPartition
 from hightide_controller.core.values.requests import ElectionKind, ElectLeadersRequested
@@ -39,7 +39,7 @@ def on_elect_leaders(state: ClusterState, event: ElectLeadersRequested) -> list[
         return refused
     asked = [name for name in names if name not in outcomes]
     purpose = ElectsLeaders(names, outcomes)
-    state.waiters[event.request_id] = Waiter(
+    state.waiters[event.request_id] = WaitingRequest(
         event.request_id, event.cause, purpose, set(asked), is_unwritten=bool(asked)
     )
     doubted: list[TopicPartition] = []

@@ -15,13 +15,13 @@ from dataclasses import replace
 from typing import Final
 
 from hightide_controller.core.effects import (
-    Change,
     Decision,
     Effect,
+    LeaderAndIsrWrite,
+    LogWarning,
     PartitionOutcome,
     ReadStates,
     Refusal,
-    Report,
     SendLeaderAndIsr,
     SendUpdateMetadata,
     StoreLeaderAndIsr,
@@ -114,8 +114,8 @@ def reconsider(
     is being deleted. `is_news`: a leader has changed the ISR, and nothing else has happened.
     """
     candidates = replace(candidates_of(state, bounced), leaving_may_follow=is_news)
-    elections: list[Change] = []
-    shrinks: list[Change] = []
+    elections: list[LeaderAndIsrWrite] = []
+    shrinks: list[LeaderAndIsrWrite] = []
     effects: list[Effect] = []
     of_topics: dict[str, Candidates] = {}  # A topic has many partitions.
     for name in sorted(names):
@@ -134,13 +134,13 @@ def reconsider(
         if decided is None:
             continue
         known = state.partitions[name].leader_and_isr
-        change = Change(name, None if known is None else known.partition_epoch, decided)
+        change = LeaderAndIsrWrite(name, None if known is None else known.partition_epoch, decided)
         if known is None or decided.leader_epoch != known.leader_epoch:
             elections.append(change)
         else:
             shrinks.append(change)
         if known is not None and decided.is_unclean:
-            effects.append(Report(_unclean_message(name, known, decided)))
+            effects.append(LogWarning(_unclean_message(name, known, decided)))
     for changes in (elections, shrinks):
         effects.extend(_store(state, changes, cause, bounced))
     return effects
@@ -175,10 +175,10 @@ def _unclean_message(name: TopicPartition, known: LeaderAndIsr, decided: LeaderA
 
 
 def _store(
-    state: ClusterState, changes: list[Change], cause: str, bounced: frozenset[int]
+    state: ClusterState, changes: list[LeaderAndIsrWrite], cause: str, bounced: frozenset[int]
 ) -> Iterable[StoreLeaderAndIsr]:
     """Cut the changes into multis within ZooKeeper's limits."""
-    chunk: list[Change] = []
+    chunk: list[LeaderAndIsrWrite] = []
     operations = 1
     size_bytes = 0
     for change in changes:
@@ -194,7 +194,7 @@ def _store(
 
 
 def _multi(
-    state: ClusterState, chunk: list[Change], cause: str, bounced: frozenset[int]
+    state: ClusterState, chunk: list[LeaderAndIsrWrite], cause: str, bounced: frozenset[int]
 ) -> StoreLeaderAndIsr:
     store_id = state.next_store_id
     state.next_store_id += 1
@@ -317,7 +317,7 @@ def _settle_doubts(state: ClusterState, names: list[TopicPartition], cause: str)
     no broker would be told. Only a later version proves that it is void. So if there is nothing to decide,
     the content of the znode is written once more.
     """
-    changes: list[Change] = []
+    changes: list[LeaderAndIsrWrite] = []
     for name in names:
         expected = state.doubtful.pop(name, None)
         known = state.partitions[name].leader_and_isr
@@ -326,7 +326,7 @@ def _settle_doubts(state: ClusterState, names: list[TopicPartition], cause: str)
         again = replace(
             known, controller_epoch=state.controller_epoch, partition_epoch=known.partition_epoch + 1
         )
-        changes.append(Change(name, known.partition_epoch, again))
+        changes.append(LeaderAndIsrWrite(name, known.partition_epoch, again))
     return list(_store(state, changes, cause, frozenset()))
 
 

@@ -23,7 +23,7 @@ from hightide_controller.core.effects import (
 )
 from hightide_controller.core.elections.stores import reconsider
 from hightide_controller.core.events import BrokerAcknowledged, ControlledShutdownRequested, WaitExpired
-from hightide_controller.core.state.cluster_state import ClusterState, Waiter
+from hightide_controller.core.state.cluster_state import ClusterState, WaitingRequest
 from hightide_controller.core.state.request_purposes import (
     AltersTopic,
     CreatesTopic,
@@ -78,7 +78,7 @@ def satisfy(state: ClusterState, request_id: int) -> None:
 
 
 def settle_move(
-    waiter: Waiter | None, name: TopicPartition, refusal: Refusal | None = None, message: str = ""
+    waiter: WaitingRequest | None, name: TopicPartition, refusal: Refusal | None = None, message: str = ""
 ) -> None:
     """Set the outcome of one partition of a request that moves many, or cancels moves."""
     if waiter is not None and isinstance(waiter.purpose, MovesPartitions):
@@ -99,7 +99,7 @@ def turn_away(
     return []
 
 
-def wait_for_acknowledgement(waiter: Waiter, effects: Sequence[Effect]) -> None:
+def wait_for_acknowledgement(waiter: WaitingRequest, effects: Sequence[Effect]) -> None:
     """Answer the request when the brokers that get these effects have acknowledged them.
 
     Brokers that only get metadata are not waited for.
@@ -135,7 +135,7 @@ def on_controlled_shutdown(state: ClusterState, event: ControlledShutdownRequest
     state.shutting_down[event.broker_id] = event.broker_epoch
     touched = state.led_by.get(event.broker_id, set()) | state.in_sync_on.get(event.broker_id, set())
     touched |= state.replicas_on.get(event.broker_id, set()) & (state.storing | state.rereading)
-    waiter = Waiter(event.request_id, event.cause, ShutsDown(event.broker_id), set(touched))
+    waiter = WaitingRequest(event.request_id, event.cause, ShutsDown(event.broker_id), set(touched))
     state.waiters[event.request_id] = waiter
     return reconsider(state, touched, event.cause)
 
@@ -181,7 +181,7 @@ def on_wait_expired(state: ClusterState, event: WaitExpired) -> list[Effect]:
 def answer_settled(state: ClusterState) -> list[Effect]:
     """Answer every request that has nothing to wait for any more. Runs after each event; waiting requests are
     few."""
-    answered: list[Waiter] = []
+    answered: list[WaitingRequest] = []
     for waiter in state.waiters.values():
         if isinstance(waiter.purpose, ElectsLeaders) and waiter.is_unwritten:
             _drop_forgotten(state, waiter, waiter.purpose)
@@ -193,7 +193,7 @@ def answer_settled(state: ClusterState) -> list[Effect]:
     return [_answer(state, waiter) for waiter in answered]
 
 
-def _drop_settled(state: ClusterState, waiter: Waiter) -> None:
+def _drop_settled(state: ClusterState, waiter: WaitingRequest) -> None:
     # A partition that is not known is settled for a shutdown (its topic is gone), but not for a creation.
     creating = isinstance(waiter.purpose, CreatesTopic)
     waiter.undecided = {
@@ -208,7 +208,7 @@ def _drop_settled(state: ClusterState, waiter: Waiter) -> None:
     }
 
 
-def _drop_forgotten(state: ClusterState, waiter: Waiter, purpose: ElectsLeaders) -> None:
+def _drop_forgotten(state: ClusterState, waiter: WaitingRequest, purpose: ElectsLeaders) -> None:
     """Drop partitions that are gone from the elections of a request."""
     for name in purpose.names:
         if name not in purpose.outcomes and name not in state.elections:
@@ -248,7 +248,7 @@ def _moves(purpose: MovesPartitions) -> tuple[PartitionOutcome, ...]:
     )
 
 
-def _answer(state: ClusterState, waiter: Waiter) -> Effect:
+def _answer(state: ClusterState, waiter: WaitingRequest) -> Effect:
     match waiter.purpose:
         case CreatesTopic(topic):
             return AnswerCreateTopic(waiter.request_id, topic)

@@ -16,7 +16,7 @@ from hightide_controller.core.effects import (
 from hightide_controller.core.elections.waiting_requests import overloaded
 from hightide_controller.core.moves.reassignment import cancel_fault, move_fault, surroundings_of
 from hightide_controller.core.moves.throttle import wish_throttle
-from hightide_controller.core.state.cluster_state import ClusterState, Waiter
+from hightide_controller.core.state.cluster_state import ClusterState, WaitingRequest
 from hightide_controller.core.state.request_purposes import MovesPartitions
 from hightide_controller.core.state.topic_rules import Fault
 from hightide_controller.core.values.partition import TopicPartition
@@ -116,13 +116,13 @@ def _wait(
     cause: str,
     targets: _Targets,
     outcomes: dict[TopicPartition, PartitionOutcome],
-) -> Waiter:
-    waiter = Waiter(request_id, cause, MovesPartitions(tuple(targets), outcomes))
+) -> WaitingRequest:
+    waiter = WaitingRequest(request_id, cause, MovesPartitions(tuple(targets), outcomes))
     state.waiters[request_id] = waiter
     return waiter
 
 
-def _wish(state: ClusterState, waiter: Waiter, targets: _Targets) -> None:
+def _wish(state: ClusterState, waiter: WaitingRequest, targets: _Targets) -> None:
     """Pass the moves on to their topics."""
     by_topic: dict[str, dict[int, tuple[int, ...] | None]] = {}
     for name, target in targets.items():

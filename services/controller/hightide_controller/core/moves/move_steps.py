@@ -25,9 +25,9 @@ from hightide_controller.core.values.partition import NO_LEADER, LeaderAndIsr, P
 
 __all__ = [
     "MoveBlocked",
+    "MoveConditions",
+    "MoveStep",
     "MoveWaits",
-    "Step",
-    "Surroundings",
     "step_back",
     "step_forward",
     "target_fault",
@@ -36,7 +36,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class MoveConditions:
     """What a step depends on besides the partition."""
 
     candidates: Candidates
@@ -48,7 +48,7 @@ class Surroundings:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class MoveStep:
     """What to write next, in one multi."""
 
     replicas: tuple[int, ...]
@@ -80,8 +80,8 @@ def union(original: tuple[int, ...], target: tuple[int, ...]) -> tuple[int, ...]
 
 
 def step_forward(
-    partition: Partition, znode: StoredReassignment | None, target: tuple[int, ...], around: Surroundings
-) -> Step | MoveWaits | MoveBlocked:
+    partition: Partition, znode: StoredReassignment | None, target: tuple[int, ...], around: MoveConditions
+) -> MoveStep | MoveWaits | MoveBlocked:
     """The next step of the move of a partition to `target`.
 
     `znode`: the znode below /admin about it, which may have another target.
@@ -92,45 +92,45 @@ def step_forward(
         return _progress(partition, target, around)
     original = znode.original if znode is not None and set(znode.original) <= set(replicas) else ()
     if target == replicas and original in ((), target):
-        return Step(target, None)
+        return MoveStep(target, None)
     if (fault := target_fault(partition, target, around)) is not None:
         return MoveBlocked(*fault)
     known = partition.leader_and_isr
     if known is None and not original:
         # It never had a leader, so there is nothing to copy.
-        return Step(target, None)
+        return MoveStep(target, None)
     if known is not None and set(target) <= set(known.isr):
         shaped = _reshaped(partition, target, around)
         if shaped is not None and shaped.leader != NO_LEADER:
-            return Step(target, shaped)
+            return MoveStep(target, shaped)
     original = original or replicas
     wide = union(original, target)
     if known is None:
-        return Step(wide, None, original)
+        return MoveStep(wide, None, original)
     shaped = _reshaped(partition, wide, around)
     if shaped is None:
         return MoveBlocked(Refusal.ELIGIBLE_LEADERS_NOT_AVAILABLE, _nobody_left(partition, wide))
-    return Step(wide, shaped, original)
+    return MoveStep(wide, shaped, original)
 
 
 def step_back(
-    partition: Partition, znode: StoredReassignment | None, around: Surroundings
-) -> Step | MoveBlocked:
+    partition: Partition, znode: StoredReassignment | None, around: MoveConditions
+) -> MoveStep | MoveBlocked:
     """The one step that cancels a move."""
     if znode is None:
         return MoveBlocked(Refusal.NO_REASSIGNMENT, f"{_dashed(partition)} is not being moved")
     if not znode.original or not set(znode.original) <= set(partition.replicas):
-        return Step(partition.replicas, None)
+        return MoveStep(partition.replicas, None)
     if partition.leader_and_isr is None:
-        return Step(znode.original, None)
+        return MoveStep(znode.original, None)
     shaped = _reshaped(partition, znode.original, around)
     if shaped is None:
         message = _nobody_left(partition, znode.original)
         return MoveBlocked(Refusal.ELIGIBLE_LEADERS_NOT_AVAILABLE, f"{message}; the move goes on")
-    return Step(znode.original, shaped)
+    return MoveStep(znode.original, shaped)
 
 
-def target_fault(partition: Partition, target: tuple[int, ...], around: Surroundings) -> Fault | None:
+def target_fault(partition: Partition, target: tuple[int, ...], around: MoveConditions) -> Fault | None:
     """The reason why these brokers cannot be RAR of a partition; None if they can."""
     dashed = _dashed(partition)
     if not target:
@@ -158,7 +158,7 @@ def target_fault(partition: Partition, target: tuple[int, ...], around: Surround
     return None
 
 
-def _progress(partition: Partition, target: tuple[int, ...], around: Surroundings) -> Step | MoveWaits:
+def _progress(partition: Partition, target: tuple[int, ...], around: MoveConditions) -> MoveStep | MoveWaits:
     known = partition.leader_and_isr
     live = around.candidates.live
     if known is None:
@@ -167,12 +167,12 @@ def _progress(partition: Partition, target: tuple[int, ...], around: Surrounding
     if not missing:
         shaped = _reshaped(partition, target, around)
         if shaped is not None and shaped.leader != NO_LEADER:
-            return Step(target, shaped)
+            return MoveStep(target, shaped)
         missing = list(target)
     return MoveWaits(tuple(broker_id for broker_id in missing if broker_id not in live))
 
 
-def _reshaped(partition: Partition, replicas: tuple[int, ...], around: Surroundings) -> LeaderAndIsr | None:
+def _reshaped(partition: Partition, replicas: tuple[int, ...], around: MoveConditions) -> LeaderAndIsr | None:
     """The leaderAndISR of the partition if these were its replicas.
 
     None if no member of the ISR is among them, or if the partition would lose its leader by it.

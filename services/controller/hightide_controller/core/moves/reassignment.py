@@ -14,15 +14,15 @@ from dataclasses import replace
 
 from hightide_runtime.znodes.paths import reassignment_path
 
-from hightide_controller.core.effects import Refusal, Report
+from hightide_controller.core.effects import LogWarning, Refusal
 from hightide_controller.core.elections.stores import candidates_for, candidates_of
 from hightide_controller.core.elections.waiting_requests import settle_move
 from hightide_controller.core.events import StoredReassignment
 from hightide_controller.core.moves.move_steps import (
     MoveBlocked,
+    MoveConditions,
+    MoveStep,
     MoveWaits,
-    Step,
-    Surroundings,
     step_back,
     step_forward,
     union,
@@ -34,15 +34,15 @@ from hightide_controller.core.state.topic_work import TopicWork
 from hightide_controller.core.values.partition import Partition, TopicPartition
 from hightide_controller.core.values.requested_changes import RequestedMoves
 from hightide_controller.core.values.topic_configs import config_fault
-from hightide_controller.core.writes import Change, ReassignmentDone, ReassignmentWrite, Write
+from hightide_controller.core.writes import LeaderAndIsrWrite, ReassignmentDone, ReassignmentWrite, Write
 
 __all__ = ["cancel_fault", "heed_moves", "look_at_moves_again", "move_fault", "plan_moves", "surroundings_of"]
 
 
-def surroundings_of(state: ClusterState) -> Surroundings:
+def surroundings_of(state: ClusterState) -> MoveConditions:
     """What the next step of any move depends on."""
     candidates = candidates_of(state)
-    return Surroundings(
+    return MoveConditions(
         candidates,
         frozenset(broker_id for broker_id in candidates.live if broker_id not in candidates.leaving),
         frozenset(state.brokers),
@@ -59,7 +59,7 @@ def _topic_fault(state: ClusterState, topic_name: str) -> Fault | None:
 
 
 def move_fault(
-    state: ClusterState, name: TopicPartition, target: tuple[int, ...], around: Surroundings
+    state: ClusterState, name: TopicPartition, target: tuple[int, ...], around: MoveConditions
 ) -> Fault | None:
     """The reason why a request cannot move this partition there; None if it can."""
     if (unusable := _topic_fault(state, name.topic)) is not None:
@@ -89,7 +89,7 @@ def move_fault(
     return None
 
 
-def cancel_fault(state: ClusterState, name: TopicPartition, around: Surroundings) -> Fault | None:
+def cancel_fault(state: ClusterState, name: TopicPartition, around: MoveConditions) -> Fault | None:
     """The reason why a request cannot cancel the move of this partition; None if it can."""
     if (unusable := _topic_fault(state, name.topic)) is not None:
         return unusable
@@ -234,7 +234,7 @@ class _Planner:
                 requested.begun.add(number)
             return
         around = _around(self._state, partition.name, self._around)
-        step: Step | MoveWaits | MoveBlocked
+        step: MoveStep | MoveWaits | MoveBlocked
         if target is None:
             step = step_back(partition, znode, around)
         else:
@@ -263,7 +263,7 @@ class _Planner:
         if self._is_full or not self._is_free(number):
             return
         step = step_back(partition, znode, _around(self._state, partition.name, self._around))
-        if isinstance(step, Step):
+        if isinstance(step, MoveStep):
             self._add(partition, step, ())
             return
         del self._work.abandoned[number]
@@ -271,7 +271,7 @@ class _Planner:
         message = (
             f"{path} was taken away, but the move cannot be taken back, so AR stays as it is: {step.message}"
         )
-        self._plan.effects.append(Report(message))
+        self._plan.effects.append(LogWarning(message))
 
     def _go_on(self, number: int) -> None:
         work = self._work
@@ -291,7 +291,7 @@ class _Planner:
             partition, znode, znode.target, _around(self._state, partition.name, self._around)
         )
         match step:
-            case Step():
+            case MoveStep():
                 self._note(number, self._hand_fault(number, znode), ())
                 if number not in work.move_faults and not self._add(partition, step, znode.target):
                     return
@@ -338,14 +338,14 @@ class _Planner:
         busy = name in self._state.storing or name in self._state.rereading
         return not busy and number not in self._plan.touched
 
-    def _add(self, partition: Partition, step: Step, target: tuple[int, ...]) -> bool:
+    def _add(self, partition: Partition, step: MoveStep, target: tuple[int, ...]) -> bool:
         """Add a step to the multi; False if there is no room any more."""
         name = partition.name
         znode = self._work.moves.get(name.partition)
         writes: list[Write] = []
         if step.decided is not None:
             assert partition.leader_and_isr is not None
-            writes.append(Change(name, partition.leader_and_isr.partition_epoch, step.decided))
+            writes.append(LeaderAndIsrWrite(name, partition.leader_and_isr.partition_epoch, step.decided))
         if step.original:
             version = None if znode is None else znode.version
             writes.append(ReassignmentWrite(name, target, step.original, version))
@@ -365,7 +365,7 @@ class _Planner:
         self._plan.touched.add(name.partition)
         return True
 
-    def _make_room(self, partition: Partition, step: Step, writes: list[Write]) -> bool:
+    def _make_room(self, partition: Partition, step: MoveStep, writes: list[Write]) -> bool:
         """Allow for the topic znode, whose size changes with AR; False if it would be too large."""
         if not self._assignment:
             assert self._plan.topic is not None
@@ -386,7 +386,7 @@ class _Planner:
         return True
 
 
-def _around(state: ClusterState, name: TopicPartition, around: Surroundings) -> Surroundings:
+def _around(state: ClusterState, name: TopicPartition, around: MoveConditions) -> MoveConditions:
     """The surroundings for this partition: a broker that has lost its replica of it is not alive for it, and
     its topic's setting says which replicas stay eligible."""
     candidates = candidates_for(state, name, around.candidates)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from hightide_controller.core.effects import Effect, SendUpdateMetadata, StoreWrites
 from hightide_controller.core.elections.waiting_requests import overloaded
 from hightide_controller.core.events import StoredThrottle
-from hightide_controller.core.state.cluster_state import ClusterState, ThrottleStoreInFlight, Waiter
+from hightide_controller.core.state.cluster_state import ClusterState, ThrottleStoreInFlight, WaitingRequest
 from hightide_controller.core.state.request_purposes import SetsThrottle
 from hightide_controller.core.values.requests import ReassignmentThrottleRequested
 from hightide_controller.core.writes import ThrottleWrite
@@ -26,13 +26,13 @@ def on_throttle_requested(state: ClusterState, event: ReassignmentThrottleReques
     """AlterReassignmentThrottle."""
     if refused := overloaded(state, event.request_id):
         return refused
-    waiter = Waiter(event.request_id, event.cause, SetsThrottle())
+    waiter = WaitingRequest(event.request_id, event.cause, SetsThrottle())
     state.waiters[event.request_id] = waiter
     wish_throttle(state, waiter, event.throttle_bytes_per_s)
     return []
 
 
-def wish_throttle(state: ClusterState, waiter: Waiter, throttle_bytes_per_s: int) -> None:
+def wish_throttle(state: ClusterState, waiter: WaitingRequest, throttle_bytes_per_s: int) -> None:
     """Ask for this speed limit on behalf of a waiting request, which is informed when ZooKeeper holds it."""
     assert throttle_bytes_per_s >= 0
     waiter.is_unwritten = True

@@ -25,11 +25,11 @@ from hightide_controller.core.values.partition import (
     TopicPartition,
 )
 from hightide_controller.core.values.requests import ElectionKind
-from hightide_controller.core.writes import Change, ThrottleWrite, Write
+from hightide_controller.core.writes import LeaderAndIsrWrite, ThrottleWrite, Write
 
 __all__ = [
     "VALID_ROLE_PREDECESSORS",
-    "Alteration",
+    "AlteredTopic",
     "ClusterState",
     "RequestedElection",
     "Role",
@@ -37,7 +37,7 @@ __all__ = [
     "ThrottleStoreInFlight",
     "ThrottleWork",
     "TopicStoreInFlight",
-    "Waiter",
+    "WaitingRequest",
 ]
 
 
@@ -63,7 +63,7 @@ VALID_ROLE_PREDECESSORS: Final[dict[Role, frozenset[Role]]] = {
 class StoreInFlight:
     """A multi that was sent to ZooKeeper and is not answered yet."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[LeaderAndIsrWrite, ...]
     cause: str
     bounced: frozenset[int]
     """The brokers that had bounced according to the decisions in it."""
@@ -113,7 +113,7 @@ class RequestedElection:
 
 
 @dataclass(slots=True)
-class Waiter:
+class WaitingRequest:
     """A request that is answered when what it asks for is decided, stored and acknowledged."""
 
     request_id: int
@@ -129,7 +129,7 @@ class Waiter:
 
 
 @dataclass(slots=True)
-class Alteration:
+class AlteredTopic:
     """How a topic's partitions changed when its znode was written or read."""
 
     added: list[TopicPartition] = field(default_factory=list)
@@ -215,7 +215,7 @@ class ClusterState:
     again: dict[TopicPartition, frozenset[int]] = field(default_factory=dict)
     """Partitions to decide again when they are neither written nor read, with the brokers that bounced
     meanwhile."""
-    waiters: dict[int, Waiter] = field(default_factory=dict)
+    waiters: dict[int, WaitingRequest] = field(default_factory=dict)
     """By request id, in the order of arrival."""
     next_store_id: int = 1
     next_sequence: int = 1
@@ -282,12 +282,12 @@ class ClusterState:
             for number, replicas in enumerate(topic.assignment)
         )
 
-    def alter_topic(self, topic: Topic) -> Alteration:
+    def alter_topic(self, topic: Topic) -> AlteredTopic:
         """Take over the znode of a known topic: partitions are added, removed, or get other replicas."""
         before = self.topics[topic.name]
         assert before.topic_id == topic.topic_id, topic.name
         self.topics[topic.name] = topic
-        altered = Alteration()
+        altered = AlteredTopic()
         if before.assignment == topic.assignment:
             return altered
         for number, replicas in enumerate(topic.assignment):

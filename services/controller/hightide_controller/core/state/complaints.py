@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from hightide_controller.core.effects import Effect, Report
+from hightide_controller.core.effects import Effect, LogWarning
 from hightide_controller.core.state.cluster_state import ClusterState
 
 __all__ = ["COMPLAINTS_MAX", "complain", "complain_about_topic", "withdraw"]
@@ -25,7 +25,7 @@ def complain(state: ClusterState, subject: str, message: str) -> list[Effect]:
     if subject not in state.complaints and len(state.complaints) >= COMPLAINTS_MAX:
         return []
     state.complaints[subject] = message
-    return [Report(f"{subject}: {message}")]
+    return [LogWarning(f"{subject}: {message}")]
 
 
 def withdraw(state: ClusterState, subject: str) -> None:

@@ -8,8 +8,8 @@ from typing import Final
 from hightide_controller.core.events import Topic
 from hightide_controller.core.state.topic_rules import partition_bytes
 from hightide_controller.core.writes import (
-    Change,
     ConfigWrite,
+    LeaderAndIsrWrite,
     PartitionRemoved,
     ReassignmentWrite,
     TopicRemoved,
@@ -35,7 +35,7 @@ _BYTES_A_RECOVERED_LOG: Final = 46
 def cost_of(write: Write) -> tuple[int, int]:
     """Operations and bytes of one write, at most."""
     match write:
-        case Change(name, expected, decided):
+        case LeaderAndIsrWrite(name, expected, decided):
             # A create needs the partition's own znode as a parent: two operations.
             operations = 1 if expected is not None else 2
             size_bytes = _BYTES_BESIDE_NAMES + len(name.topic)

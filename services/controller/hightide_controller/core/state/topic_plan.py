@@ -14,7 +14,7 @@ from hightide_controller.core.events import Topic
 from hightide_controller.core.state.multi_limits import BYTES_MAX, OPERATIONS_MAX, cost_of, topic_bytes
 from hightide_controller.core.values.partition import TopicPartition
 from hightide_controller.core.values.requested_changes import RequestedChange
-from hightide_controller.core.writes import Change, PartitionRemoved, TopicWrite, Write
+from hightide_controller.core.writes import LeaderAndIsrWrite, PartitionRemoved, TopicWrite, Write
 
 __all__ = ["TopicPlan"]
 
@@ -64,7 +64,7 @@ class TopicPlan:
             self.operations += operations
             self.size_bytes += size_bytes
             self.writes.append(write)
-            if isinstance(write, Change | PartitionRemoved) and write.name.topic == self.name:
+            if isinstance(write, LeaderAndIsrWrite | PartitionRemoved) and write.name.topic == self.name:
                 assert write.name.partition not in self.touched, write.name
                 self.touched.add(write.name.partition)
 

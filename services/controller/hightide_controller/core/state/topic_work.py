@@ -18,11 +18,11 @@ from hightide_controller.core.events import (
 from hightide_controller.core.values.partition import TopicPartition
 from hightide_controller.core.values.requested_changes import RequestedChange
 
-__all__ = ["Deletion", "TopicWork"]
+__all__ = ["TopicDeletion", "TopicWork"]
 
 
 @dataclass(slots=True)
-class Deletion:
+class TopicDeletion:
     """A topic that is being deleted, at the request of a client or an operator. This is never cancelled.
 
     `is_read`: its partitions and the znodes beside them were read since the intent was written, so that the
@@ -44,7 +44,7 @@ class TopicWork:
     """The content of /admin/delete_topics."""
     leftovers: dict[TopicPartition, int | None] = field(default_factory=dict)
     """See TopicsRead."""
-    deletion: Deletion | None = None
+    deletion: TopicDeletion | None = None
     requested_changes: list[RequestedChange] = field(default_factory=list)
     """In the order in which they came."""
     due_moves: dict[int, None] = field(default_factory=dict)

@@ -23,8 +23,8 @@ from hightide_controller.core.effects import (
     Effect,
     Refusal,
     RefuseRequest,
+    ReplicaStop,
     SendUpdateMetadata,
-    Stop,
 )
 from hightide_controller.core.elections.waiting_requests import (
     overloaded,
@@ -32,11 +32,11 @@ from hightide_controller.core.elections.waiting_requests import (
     wait_for_acknowledgement,
 )
 from hightide_controller.core.events import Topic
-from hightide_controller.core.state.cluster_state import ClusterState, Waiter
+from hightide_controller.core.state.cluster_state import ClusterState, WaitingRequest
 from hightide_controller.core.state.request_purposes import DeletesTopic
 from hightide_controller.core.state.topic_plan import TopicPlan
 from hightide_controller.core.state.topic_rules import topic_id_fault
-from hightide_controller.core.state.topic_work import Deletion, TopicWork
+from hightide_controller.core.state.topic_work import TopicDeletion, TopicWork
 from hightide_controller.core.values.partition import Partition, TopicPartition
 from hightide_controller.core.values.requests import DeleteTopicRequested
 from hightide_controller.core.writes import (
@@ -67,9 +67,11 @@ def on_delete_topic(state: ClusterState, event: DeleteTopicRequested) -> list[Ef
     if refused := overloaded(state, event.request_id):
         return refused
     purpose = DeletesTopic(topic, absent)
-    state.waiters[event.request_id] = Waiter(event.request_id, event.cause, purpose, is_unwritten=True)
+    state.waiters[event.request_id] = WaitingRequest(
+        event.request_id, event.cause, purpose, is_unwritten=True
+    )
     work = state.work_of(topic.name)
-    work.deletion = work.deletion or Deletion()
+    work.deletion = work.deletion or TopicDeletion()
     state.mark_due(topic.name, event.cause)
     return []
 
@@ -81,7 +83,7 @@ def heed_intent(state: ClusterState, topic_name: str) -> None:
     if work.intent is None or topic is None or work.deletion is not None:
         return
     if work.intent.topic_id in ("", topic.topic_id):
-        work.deletion = Deletion()
+        work.deletion = TopicDeletion()
 
 
 def intent_complaint(work: TopicWork, topic: Topic) -> dict[str, str]:
@@ -165,10 +167,10 @@ def _wishes_by_hand(work: TopicWork, name: TopicPartition) -> tuple[Write, ...]:
 def tell_deleted(state: ClusterState, topic: Topic, partitions: list[Partition], cause: str) -> list[Effect]:
     """Stop the live brokers' replicas and answer the requests: the topic is gone from ZooKeeper and from
     memory."""
-    stops: dict[int, list[Stop]] = {}
+    stops: dict[int, list[ReplicaStop]] = {}
     for partition in partitions:
         for broker_id in partition.replicas:
-            stop = Stop(topic.name, topic.topic_id, partition.name.partition, ANY_LEADER_EPOCH, None)
+            stop = ReplicaStop(topic.name, topic.topic_id, partition.name.partition, ANY_LEADER_EPOCH, None)
             stops.setdefault(broker_id, []).append(stop)
     effects = send_stops(state, stops, cause)
     receivers = tuple((broker.broker_id, broker.broker_epoch) for broker in state.live_brokers())

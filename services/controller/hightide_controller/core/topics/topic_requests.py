@@ -7,7 +7,7 @@ from dataclasses import replace
 from hightide_controller.core.effects import AnswerTopic, Effect, Refusal, RefuseRequest
 from hightide_controller.core.elections.waiting_requests import overloaded
 from hightide_controller.core.events import Topic
-from hightide_controller.core.state.cluster_state import ClusterState, Waiter
+from hightide_controller.core.state.cluster_state import ClusterState, WaitingRequest
 from hightide_controller.core.state.request_purposes import AltersTopic
 from hightide_controller.core.state.topic_rules import Fault, topic_id_fault
 from hightide_controller.core.topics.partition_changes import choose_replicas, growth_fault, shrink_fault
@@ -84,7 +84,7 @@ def _wish(
         return [RefuseRequest(requested.request_id, *fault)]
     if refused := overloaded(state, requested.request_id):
         return refused
-    waiter = Waiter(requested.request_id, cause, AltersTopic(topic), is_unwritten=True)
+    waiter = WaitingRequest(requested.request_id, cause, AltersTopic(topic), is_unwritten=True)
     state.waiters[requested.request_id] = waiter
     state.work_of(topic.name).requested_changes.append(requested)
     state.mark_due(topic.name, cause)

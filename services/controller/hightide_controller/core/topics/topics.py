@@ -23,7 +23,7 @@ from hightide_controller.core.events import (
     TopicStored,
     TopicStoreRefused,
 )
-from hightide_controller.core.state.cluster_state import ClusterState, Waiter
+from hightide_controller.core.state.cluster_state import ClusterState, WaitingRequest
 from hightide_controller.core.state.complaints import complain, withdraw
 from hightide_controller.core.state.request_purposes import CreatesTopic
 from hightide_controller.core.state.topic_rules import (
@@ -81,7 +81,9 @@ def on_create_topic(state: ClusterState, event: CreateTopicRequested) -> list[Ef
     # The next topic continues where this one stopped, so that many small topics are balanced too.
     state.seed += len(assignment)
     names = {TopicPartition(event.name, number) for number in range(len(assignment))}
-    state.waiters[event.request_id] = Waiter(event.request_id, event.cause, CreatesTopic(topic), names)
+    state.waiters[event.request_id] = WaitingRequest(
+        event.request_id, event.cause, CreatesTopic(topic), names
+    )
     return [StoreTopic(event.request_id, state.controller_epoch_version, topic, event.cause)]
 
 

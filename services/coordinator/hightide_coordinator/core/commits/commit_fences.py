@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from hightide_coordinator.core.commits.plausible_offsets import is_leap
-from hightide_coordinator.core.events import Commit
+from hightide_coordinator.core.events import OffsetCommit
 from hightide_coordinator.core.state.group import CommitWaiting, Group
 from hightide_coordinator.core.state.shard_state import ShardState
 from hightide_coordinator.core.values.refusals import Refusal
@@ -13,7 +13,7 @@ from hightide_coordinator.core.values.refusals import Refusal
 __all__ = ["not_known", "refusal_of"]
 
 
-def not_known(state: ShardState, commits: Iterable[Commit]) -> Iterator[str]:
+def not_known(state: ShardState, commits: Iterable[OffsetCommit]) -> Iterator[str]:
     """The topics of commits that a shard does not know, or not with such a partition.
 
     Called by the shell before it feeds commits to the core: a client that has just created a topic may be
@@ -26,7 +26,7 @@ def not_known(state: ShardState, commits: Iterable[Commit]) -> Iterator[str]:
 
 
 def refusal_of(
-    state: ShardState, group: Group, request: CommitWaiting, commit: Commit, previous_offset: int
+    state: ShardState, group: Group, request: CommitWaiting, commit: OffsetCommit, previous_offset: int
 ) -> tuple[Refusal, str] | None:
     """The reason why one commit is refused, in a sentence; None: it is accepted. Called when its store is
     built, so that no owner changes in between."""
@@ -47,7 +47,9 @@ def refusal_of(
     )
 
 
-def _stranger_refusal(group: Group, request: CommitWaiting, commit: Commit) -> tuple[Refusal, str] | None:
+def _stranger_refusal(
+    group: Group, request: CommitWaiting, commit: OffsetCommit
+) -> tuple[Refusal, str] | None:
     """Refuse commits of others than the owner, unless the group has no members (C2)."""
     if request.is_reset:
         return None
@@ -63,7 +65,7 @@ def _stranger_refusal(group: Group, request: CommitWaiting, commit: Commit) -> t
 
 
 def _back_refusal(
-    group: Group, request: CommitWaiting, commit: Commit, previous_offset: int
+    group: Group, request: CommitWaiting, commit: OffsetCommit, previous_offset: int
 ) -> tuple[Refusal, str] | None:
     """Refuse an offset that goes back, unless the commit says that it does (C2)."""
     if request.is_reset or commit.is_reset or commit.offset >= previous_offset:
@@ -77,7 +79,7 @@ def _back_refusal(
 
 
 def _beyond_the_end(
-    request: CommitWaiting, commit: Commit, topic_id: bytes, previous_offset: int
+    request: CommitWaiting, commit: OffsetCommit, topic_id: bytes, previous_offset: int
 ) -> tuple[Refusal, str] | None:
     where = f"{commit.name.topic}/{commit.name.partition}"
     end = request.ends.get(commit.name)
@@ -94,7 +96,7 @@ def _beyond_the_end(
     return None
 
 
-def _owner_refusal(group: Group, member_id: str, commit: Commit) -> tuple[Refusal, str] | None:
+def _owner_refusal(group: Group, member_id: str, commit: OffsetCommit) -> tuple[Refusal, str] | None:
     where = f"{commit.name.topic}/{commit.name.partition}"
     if member_id in group.fenced:
         message = f"another process took over the instance of member {member_id[:250]} of group {group.name}"

@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from hightide_coordinator.core.effects import LookUpOffsets, Report
-from hightide_coordinator.core.events import Commit, OffsetsLookedUp
+from hightide_coordinator.core.effects import LogSentence, LookUpOffsets
+from hightide_coordinator.core.events import OffsetCommit, OffsetsLookedUp
 from hightide_coordinator.core.state.group import Group, PositionChecking
 from hightide_coordinator.core.state.member import Member
 from hightide_coordinator.core.state.shard_state import ShardState
-from hightide_coordinator.core.values.registration import Committed, ConsumerPosition, OffsetReset
+from hightide_coordinator.core.values.registration import ConsumerPosition, OffsetReset, StoredOffset
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 
 __all__ = ["LEAP_RECORDS", "check_position", "doubtful", "is_leap", "latest_offset", "position_found"]
@@ -44,7 +44,7 @@ def is_leap(offset: int, latest: int) -> bool:
 
 
 def doubtful(
-    state: ShardState, group: Group | None, member_id: str, commits: Iterable[Commit]
+    state: ShardState, group: Group | None, member_id: str, commits: Iterable[OffsetCommit]
 ) -> dict[TopicPartition, OffsetReset]:
     """The partitions whose ends have to be looked up before these commits are judged, with what identifies
     them."""
@@ -84,13 +84,13 @@ def position_found(
     position = checking.position
     end = event.found.get(position.name)
     if end is not None and position.offset > end.offset:
-        state.do(Report(_beyond(group, checking, event.found), is_warning=True))
+        state.do(LogSentence(_beyond(group, checking, event.found), is_warning=True))
         return False
     group.leaps.pop(position.name, None)
     return end is not None
 
 
-def _beyond(group: Group, checking: PositionChecking, found: Mapping[TopicPartition, Committed]) -> str:
+def _beyond(group: Group, checking: PositionChecking, found: Mapping[TopicPartition, StoredOffset]) -> str:
     name, offset = checking.position.name, checking.position.offset
     return (
         f"member {checking.member_id} of group {group.name} says that it has read "

@@ -14,7 +14,7 @@ from hightide_coordinator.core.events import OffsetsLookedUp
 from hightide_coordinator.core.state.group import Group
 from hightide_coordinator.core.state.member import Member
 from hightide_coordinator.core.state.shard_state import ShardState
-from hightide_coordinator.core.values.registration import Committed, ConsumerPosition
+from hightide_coordinator.core.values.registration import ConsumerPosition, StoredOffset
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 
 __all__ = ["note_seek", "on_position_found", "take_positions"]
@@ -49,7 +49,7 @@ def take_positions(
         if not is_checked and is_leap(position.offset, latest):
             check_position(state, group, member, position, sequence)
             continue
-        group.positions[name] = Committed(position.offset, position.leader_epoch, topic.topic_id)
+        group.positions[name] = StoredOffset(position.offset, position.leader_epoch, topic.topic_id)
         if not group.positions_due_ms:
             group.positions_due_ms = state.now_ms + state.limits.commit_interval_ms
             state.look_at(group)

@@ -8,9 +8,9 @@ from hightide_coordinator.core.commits.positions import note_seek
 from hightide_coordinator.core.commits.waiting_commits import no_room, wait_for_store
 from hightide_coordinator.core.effects import AnswerReset, ItemOutcome, LookUpOffsets, RefuseRequest
 from hightide_coordinator.core.events import (
-    Commit,
     CommitRequested,
     DeleteGroupRequested,
+    OffsetCommit,
     OffsetsLookedUp,
     ResetRequested,
 )
@@ -89,7 +89,7 @@ def _commit(state: ShardState, checking: CommitChecking, ends: OffsetsLookedUp) 
 
 
 def _no_room_or_stranger(
-    state: ShardState, group: Group | None, name: str, member_id: str, commits: tuple[Commit, ...]
+    state: ShardState, group: Group | None, name: str, member_id: str, commits: tuple[OffsetCommit, ...]
 ) -> QuestionRefused | None:
     refused = no_room(state, name, group, commits)
     if refused is None and group is None and member_id:

@@ -19,7 +19,7 @@ from hightide_coordinator.core.placement.placement import heir_of, place
 from hightide_coordinator.core.state.group import CommitWaiting, Group, GroupState, StoreInFlight
 from hightide_coordinator.core.state.shard_state import ShardState
 from hightide_coordinator.core.values.refusals import Refusal
-from hightide_coordinator.core.values.registration import Committed, Owner
+from hightide_coordinator.core.values.registration import PartitionOwner, StoredOffset
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 
 __all__ = ["answer_commits", "forget_group", "store_what_is_due"]
@@ -102,7 +102,7 @@ def _give(state: ShardState, group: Group, store: StoreInFlight) -> None:
                 continue
             found = None
         topic = state.topics[name.topic]
-        store.owners[name] = Owner(
+        store.owners[name] = PartitionOwner(
             member_id=heir.member_id,
             consumer_id=heir.consumer_id,
             instance_id=heir.instance_id,
@@ -147,7 +147,7 @@ def _commit(state: ShardState, group: Group, store: StoreInFlight) -> None:
     """Add commits. Each is checked against the current owners. Partitions that this store gives away are
     already stopped, so the last positions of their old owners go with it (C2)."""
     group.commits, waiting = [], group.commits
-    explicit: dict[TopicPartition, Committed] = {}
+    explicit: dict[TopicPartition, StoredOffset] = {}
     for request in waiting:
         outcomes = []
         for commit in request.commits:
@@ -159,7 +159,7 @@ def _commit(state: ShardState, group: Group, store: StoreInFlight) -> None:
                 outcomes.append(ItemOutcome(name, refused[0], refused[1], previous))
                 continue
             topic_id = state.topics[name.topic].topic_id
-            committed = Committed(commit.offset, commit.leader_epoch, topic_id, commit.metadata)
+            committed = StoredOffset(commit.offset, commit.leader_epoch, topic_id, commit.metadata)
             explicit[name] = committed
             state.concern(group, name.topic)
             told = store.positions.get(name) or group.positions.get(name)

@@ -16,7 +16,7 @@ from hightide_coordinator.core.state.group_changes import backoff_ms, fail_attem
 from hightide_coordinator.core.state.shard_state import ShardState
 from hightide_coordinator.core.values.rebalance_reason import RebalanceReason
 from hightide_coordinator.core.values.refusals import Refusal
-from hightide_coordinator.core.values.registration import Committed, StoredGroup
+from hightide_coordinator.core.values.registration import StoredGroup, StoredOffset
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 
 __all__ = ["on_group_read", "on_store_committed", "on_store_failed"]
@@ -129,7 +129,7 @@ def on_store_failed(state: ShardState, event: StoreRefused | StoreUnknown) -> No
     state.look_at(group)
 
 
-def _committed_by_members(group: Group, store: StoreInFlight) -> dict[TopicPartition, Committed]:
+def _committed_by_members(group: Group, store: StoreInFlight) -> dict[TopicPartition, StoredOffset]:
     """Treat what members committed as positions too. A member that leaves meanwhile reported no other
     position if none was further, and its commit does not find it as a member when it is checked again."""
     accepted = {
@@ -139,7 +139,7 @@ def _committed_by_members(group: Group, store: StoreInFlight) -> dict[TopicParti
         for commit, outcome in zip(request.commits, request.outcomes, strict=True)
         if outcome.refusal is None
     }
-    forward: dict[TopicPartition, Committed] = {}
+    forward: dict[TopicPartition, StoredOffset] = {}
     for name in accepted:
         committed, durable = store.offsets.get(name), group.offsets.get(name)
         if committed is not None and (durable is None or durable.offset < committed.offset):

@@ -4,7 +4,7 @@ an earlier topic of the same name are not (§6)."""
 from __future__ import annotations
 
 from hightide_coordinator.core.state.shard_state import ShardState
-from hightide_coordinator.core.values.registration import Committed, Owner, StoredGroup
+from hightide_coordinator.core.values.registration import PartitionOwner, StoredGroup, StoredOffset
 from hightide_coordinator.core.values.topic_partition import Topic, TopicPartition
 
 __all__ = ["counts", "counts_surely", "valid_offsets", "valid_owners"]
@@ -12,9 +12,9 @@ __all__ = ["counts", "counts_surely", "valid_offsets", "valid_owners"]
 
 def valid_offsets(
     state: ShardState, stored: StoredGroup
-) -> tuple[dict[TopicPartition, Committed], list[TopicPartition]]:
+) -> tuple[dict[TopicPartition, StoredOffset], list[TopicPartition]]:
     """The valid offsets, and the znodes of invalid ones. Withheld topics are in neither."""
-    valid: dict[TopicPartition, Committed] = {}
+    valid: dict[TopicPartition, StoredOffset] = {}
     void: list[TopicPartition] = []
     for name, committed in stored.offsets.items():
         if name.topic in stored.withheld:
@@ -29,10 +29,10 @@ def valid_offsets(
 
 def valid_owners(
     state: ShardState, stored: StoredGroup
-) -> tuple[dict[TopicPartition, Owner], list[TopicPartition]]:
+) -> tuple[dict[TopicPartition, PartitionOwner], list[TopicPartition]]:
     """The valid owners. An owner under another topic id, or of an earlier partition with this number, owned
     that one. Its members may be anywhere in it, and their positions must not count for this one."""
-    valid: dict[TopicPartition, Owner] = {}
+    valid: dict[TopicPartition, PartitionOwner] = {}
     void: list[TopicPartition] = []
     for name, owner in stored.owners.items():
         if name.topic in stored.withheld:
@@ -45,7 +45,7 @@ def valid_owners(
     return valid, void
 
 
-def _is_owned(topic: Topic, name: TopicPartition, owner: Owner) -> bool:
+def _is_owned(topic: Topic, name: TopicPartition, owner: PartitionOwner) -> bool:
     if not owner.topic_id:
         return True
     first = topic.first_leader_epochs.get(name.partition, 0)
@@ -56,13 +56,13 @@ def _exists(topic: Topic, name: TopicPartition) -> bool:
     return 0 <= name.partition < topic.partition_count
 
 
-def counts_surely(topic: Topic | None, name: TopicPartition, committed: Committed) -> bool:
+def counts_surely(topic: Topic | None, name: TopicPartition, committed: StoredOffset) -> bool:
     """The same for a name that is known to be in use again: an offset without an epoch may belong to
     either."""
     return topic is not None and committed.leader_epoch != -1 and counts(topic, name, committed)
 
 
-def counts(topic: Topic, name: TopicPartition, committed: Committed) -> bool:
+def counts(topic: Topic, name: TopicPartition, committed: StoredOffset) -> bool:
     """Whether an offset belongs to the partition that has this name now."""
     if not _exists(topic, name) or committed.topic_id != topic.topic_id:
         return False

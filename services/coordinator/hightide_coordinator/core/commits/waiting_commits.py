@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from hightide_coordinator.core.events import Commit
+from hightide_coordinator.core.events import OffsetCommit
 from hightide_coordinator.core.state.descriptions import QuestionRefused
 from hightide_coordinator.core.state.group import CommitWaiting, Group
 from hightide_coordinator.core.state.shard_state import ShardState
@@ -18,13 +18,13 @@ _COMMIT_BYTES: Final = 500
 """Bytes of one commit, without its strings."""
 
 
-def bytes_of(commits: Iterable[Commit]) -> int:
+def bytes_of(commits: Iterable[OffsetCommit]) -> int:
     """About how much memory the commits take."""
     return sum(_COMMIT_BYTES + len(each.name.topic) + len(each.metadata.encode()) for each in commits)
 
 
 def no_room(
-    state: ShardState, name: str, group: Group | None, commits: tuple[Commit, ...]
+    state: ShardState, name: str, group: Group | None, commits: tuple[OffsetCommit, ...]
 ) -> QuestionRefused | None:
     """The reason why these commits of the group may not wait too; None: they may."""
     limits = state.limits

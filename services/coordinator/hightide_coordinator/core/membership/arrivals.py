@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hightide_coordinator.core.effects import CloseConnection, Report, SendRegistered
+from hightide_coordinator.core.effects import CloseConnection, LogSentence, SendRegistered
 from hightide_coordinator.core.events import ConsumerRegistered
 from hightide_coordinator.core.membership.departures import add_member, break_stream, remove_member
 from hightide_coordinator.core.membership.orders import drop_order
@@ -147,7 +147,7 @@ def _replace(state: ShardState, group: Group, predecessor: Member, member: Membe
     # such member.
     place_all(group, group.waiting)
     reason = f"instance {member.instance_id} has a new process, consumer {member.consumer_id}"
-    state.do(Report(f"group {group.name}: {reason}"))
+    state.do(LogSentence(f"group {group.name}: {reason}"))
     assert member.registration is not None
     if before is not None and not is_same_subscription(before, member.registration):
         reason += ", which subscribes to something else"

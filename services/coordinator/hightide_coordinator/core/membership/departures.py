@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hightide_coordinator.core.commits.positions import take_positions
-from hightide_coordinator.core.effects import CloseConnection, Report
+from hightide_coordinator.core.effects import CloseConnection, LogSentence
 from hightide_coordinator.core.events import ConnectionLost, ConsumerLeft
 from hightide_coordinator.core.membership.orders import drop_order
 from hightide_coordinator.core.placement.placement import place_all, stop_reading
@@ -131,5 +131,5 @@ def report_dead(state: ShardState) -> None:
         which = "1 consumer" if len(dead) == 1 else f"{len(dead)} consumers"
         verb = "is" if len(dead) == 1 else "are"
         sentence = f"group {name}: {which} {verb} declared dead: {first_few(dead)}"
-        state.do(Report(sentence, is_warning=True))
+        state.do(LogSentence(sentence, is_warning=True))
     state.dead.clear()

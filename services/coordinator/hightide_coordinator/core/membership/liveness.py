@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hightide_coordinator.core.effects import Ping
+from hightide_coordinator.core.effects import SendPings
 from hightide_coordinator.core.membership.departures import declare_dead
 from hightide_coordinator.core.membership.orders import drop_order
 from hightide_coordinator.core.placement.placement import place_all
@@ -98,7 +98,7 @@ def send_pings(state: ShardState) -> None:
     for name, connections in state.pings.items():
         group = state.groups.get(name)
         if group is not None:
-            state.do(Ping(state.coordinator_epoch, group.generation, tuple(connections)))
+            state.do(SendPings(state.coordinator_epoch, group.generation, tuple(connections)))
     state.pings.clear()
 
 

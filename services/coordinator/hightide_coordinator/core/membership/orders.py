@@ -6,7 +6,7 @@ from hightide_coordinator.core.effects import Effect, SendStartFetcher, SendStop
 from hightide_coordinator.core.events import FetchersStarted, FetchersStopped
 from hightide_coordinator.core.placement.placement import place, place_all, start_reading, stop_reading
 from hightide_coordinator.core.state.group import Group
-from hightide_coordinator.core.state.member import Member, Order, OrderKind
+from hightide_coordinator.core.state.member import FetcherOrder, Member, OrderKind
 from hightide_coordinator.core.state.shard_state import ShardState
 from hightide_coordinator.core.values.registration import OwnedPartition
 from hightide_coordinator.core.values.topic_partition import TopicPartition
@@ -77,10 +77,10 @@ def _start_partition(state: ShardState, group: Group, name: TopicPartition) -> S
 
 def _open(
     state: ShardState, group: Group, member: Member, kind: OrderKind, names: tuple[TopicPartition, ...]
-) -> Order:
+) -> FetcherOrder:
     member.sequence += 1
     expires_ms = state.now_ms + member.answer_timeout_ms
-    member.order = Order(kind, member.sequence, expires_ms, dict.fromkeys(names))
+    member.order = FetcherOrder(kind, member.sequence, expires_ms, dict.fromkeys(names))
     group.open_orders[member.member_id] = member
     state.wheel.arm(member, expires_ms)
     return member.order

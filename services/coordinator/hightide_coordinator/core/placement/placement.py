@@ -23,7 +23,7 @@ from collections.abc import Iterable
 
 from hightide_coordinator.core.state.group import Group
 from hightide_coordinator.core.state.member import Bucket, Member, OrderKind
-from hightide_coordinator.core.values.registration import OffsetReset, Owner
+from hightide_coordinator.core.values.registration import OffsetReset, PartitionOwner
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 
 __all__ = ["heir_of", "is_start_found", "place", "place_all", "set_owner", "start_reading", "stop_reading"]
@@ -124,7 +124,7 @@ def _to_be_given(group: Group, name: TopicPartition, heir: Member) -> Bucket:
 # ---- what is known of a partition changes here, and nowhere else
 
 
-def set_owner(group: Group, name: TopicPartition, owner: Owner | None) -> None:
+def set_owner(group: Group, name: TopicPartition, owner: PartitionOwner | None) -> None:
     """Set the durable owner of the partition; None: it has none. The caller places it afterwards."""
     before = group.owners.get(name)
     if before is not None:

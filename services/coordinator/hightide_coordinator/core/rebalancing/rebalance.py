@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from hightide_coordinator.core.commits.start_offsets import ask_for_starts
 from hightide_coordinator.core.commits.store_building import forget_group, store_what_is_due
-from hightide_coordinator.core.effects import Report
+from hightide_coordinator.core.effects import LogSentence
 from hightide_coordinator.core.membership.orders import send_orders
 from hightide_coordinator.core.placement.placement import place
 from hightide_coordinator.core.placement.subscriptions import compute_target
@@ -107,7 +107,7 @@ def _open_attempt(state: ShardState, group: Group) -> None:
     group.gives_not_before_ms = state.now_ms + state.limits.join_window_ms
     message = f"group {group.name}: generation {group.generation}, {len(group.steps)} partitions move: "
     message += group.reason or "they were not where they should be"
-    state.do(Report(message, begun_group=group.name))
+    state.do(LogSentence(message, begun_group=group.name))
 
 
 def _finish(state: ShardState, group: Group) -> None:
@@ -117,7 +117,7 @@ def _finish(state: ShardState, group: Group) -> None:
     _settle(state, group)
     group.become(GroupState.GATHERING if group.is_changed else GroupState.STABLE)
     message = f"group {group.name}: generation {group.generation} is complete, {len(group.members)} members, "
-    state.do(Report(message + f"after {group.last_rebalance_ms} ms", rebalanced_group=group.name))
+    state.do(LogSentence(message + f"after {group.last_rebalance_ms} ms", rebalanced_group=group.name))
 
 
 def _settle(state: ShardState, group: Group) -> None:

@@ -14,7 +14,7 @@ from hightide_coordinator.core.state.group import Group, GroupState
 from hightide_coordinator.core.state.member import Member
 from hightide_coordinator.core.state.shard_state import Role, ShardState
 from hightide_coordinator.core.values.refusals import Refusal
-from hightide_coordinator.core.values.registration import Committed, OwnedPartition
+from hightide_coordinator.core.values.registration import OwnedPartition, StoredOffset
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 
 __all__ = [
@@ -80,7 +80,7 @@ class GroupDescription:
     generation: int
     assignor: str
     members: tuple[MemberDescription, ...]
-    offsets: Mapping[TopicPartition, Committed]
+    offsets: Mapping[TopicPartition, StoredOffset]
     topics: tuple[str, ...]
     coordinator_epoch: int
     rebalance_count: int
@@ -92,7 +92,7 @@ class OffsetPage:
     """Some of the committed offsets of a group, by topic and partition. The next page begins at
     `next_cursor`, which is None after the last one."""
 
-    offsets: Mapping[TopicPartition, Committed]
+    offsets: Mapping[TopicPartition, StoredOffset]
     next_cursor: TopicPartition | None = None
 
 
@@ -156,7 +156,7 @@ def describe_group(state: ShardState, name: str) -> GroupDescription | QuestionR
 
 def committed_offsets(
     state: ShardState, name: str, partitions: Sequence[TopicPartition] = ()
-) -> Mapping[TopicPartition, Committed] | QuestionRefused:
+) -> Mapping[TopicPartition, StoredOffset] | QuestionRefused:
     """The committed offsets of a group: of the partitions named, or of all. Partitions without one are
     absent. Refused if there are more than one answer may hold."""
     group = _known(state, name)
@@ -193,7 +193,7 @@ def committed_page(
         return group
     keys = sorted(group.offsets.keys() & partitions if partitions else group.offsets)
     first = 0 if cursor is None else bisect_left(keys, cursor)
-    page: dict[TopicPartition, Committed] = {}
+    page: dict[TopicPartition, StoredOffset] = {}
     size = 0
     for key in keys[first : first + offsets_max]:
         size += _told_bytes(key, group.offsets[key])
@@ -204,7 +204,7 @@ def committed_page(
     return OffsetPage(page, keys[after] if after < len(keys) else None)
 
 
-def _told_bytes(key: TopicPartition, committed: Committed) -> int:
+def _told_bytes(key: TopicPartition, committed: StoredOffset) -> int:
     return _OFFSET_BYTES + len(key.topic) + len(committed.metadata.encode())
 
 

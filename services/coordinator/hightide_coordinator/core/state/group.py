@@ -10,10 +10,15 @@ from typing import Final
 
 from hightide_coordinator.core.assignors import StreamId
 from hightide_coordinator.core.effects import ItemOutcome
-from hightide_coordinator.core.events import Commit
+from hightide_coordinator.core.events import OffsetCommit
 from hightide_coordinator.core.state.member import Bucket, Member
 from hightide_coordinator.core.values.rebalance_reason import RebalanceReason
-from hightide_coordinator.core.values.registration import Committed, ConsumerPosition, OffsetReset, Owner
+from hightide_coordinator.core.values.registration import (
+    ConsumerPosition,
+    OffsetReset,
+    PartitionOwner,
+    StoredOffset,
+)
 from hightide_coordinator.core.values.timer_wheel import NeverDue
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 
@@ -89,10 +94,10 @@ class CommitWaiting:
 
     request_id: int
     member_id: str
-    commits: tuple[Commit, ...]
+    commits: tuple[OffsetCommit, ...]
     is_reset: bool = False
     """Whether an operator sent it: the fences of members do not apply."""
-    ends: Mapping[TopicPartition, Committed] = field(default_factory=dict)
+    ends: Mapping[TopicPartition, StoredOffset] = field(default_factory=dict)
     """The ends of partitions that were looked up and found."""
     unfound: Mapping[TopicPartition, str] = field(default_factory=dict)
     """The reasons why ends were not found of partitions in which a commit leaps."""
@@ -123,7 +128,7 @@ class ResetChecking:
 
     request_id: int
     group: str
-    commits: tuple[Commit, ...]
+    commits: tuple[OffsetCommit, ...]
     validate_only: bool
 
 
@@ -134,7 +139,7 @@ class CommitChecking:
     request_id: int
     group: str
     member_id: str
-    commits: tuple[Commit, ...]
+    commits: tuple[OffsetCommit, ...]
 
 
 @dataclass(slots=True)
@@ -153,9 +158,9 @@ class StoreInFlight:
     """A store that was sent to ZooKeeper; one at a time."""
 
     store_id: int
-    owners: dict[TopicPartition, Owner | None] = field(default_factory=dict)
-    offsets: dict[TopicPartition, Committed | None] = field(default_factory=dict)
-    positions: dict[TopicPartition, Committed] = field(default_factory=dict)
+    owners: dict[TopicPartition, PartitionOwner | None] = field(default_factory=dict)
+    offsets: dict[TopicPartition, StoredOffset | None] = field(default_factory=dict)
+    positions: dict[TopicPartition, StoredOffset] = field(default_factory=dict)
     """The offsets that consumers reported with their answers."""
     commits: list[CommitWaiting] = field(default_factory=list)
     farewells: list[int] = field(default_factory=list)
@@ -176,7 +181,7 @@ class StartAsked:
 class StartFound:
     """The start of a partition; not durable yet. It holds for an intended owner with the same preference."""
 
-    committed: Committed
+    committed: StoredOffset
     offset_reset: OffsetReset
 
 
@@ -202,10 +207,10 @@ class Group:
     generation: int = 0
 
     # ---- durable
-    owners: dict[TopicPartition, Owner] = field(default_factory=dict)
+    owners: dict[TopicPartition, PartitionOwner] = field(default_factory=dict)
     owned: dict[str, Bucket] = field(default_factory=dict)
     """The same by member id."""
-    offsets: dict[TopicPartition, Committed] = field(default_factory=dict)
+    offsets: dict[TopicPartition, StoredOffset] = field(default_factory=dict)
     is_stored: bool = False
     """Whether it has a znode."""
     session_timeout_ms: int = 0
@@ -269,7 +274,7 @@ class Group:
     the topic; with the topic id and the first leader epoch. Partitions above all of them are new."""
     voided: dict[TopicPartition, None] = field(default_factory=dict)
     """Deleted partitions, whose znodes have to be deleted."""
-    positions: dict[TopicPartition, Committed] = field(default_factory=dict)
+    positions: dict[TopicPartition, StoredOffset] = field(default_factory=dict)
     """Positions that consumers reported with their answers, and that are not durable yet."""
     positions_due_ms: int = 0
     """The time by which they have to be durable; 0: there are none."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hightide.calls.backoff import Backoff
 
-from hightide_coordinator.core.effects import Report
+from hightide_coordinator.core.effects import LogSentence
 from hightide_coordinator.core.state.group import Group, GroupState
 from hightide_coordinator.core.state.shard_state import ShardState
 from hightide_coordinator.core.values.rebalance_reason import RebalanceReason
@@ -53,7 +53,7 @@ def fail_attempt(state: ShardState, group: Group, reason: str) -> None:
         group.become(GroupState.FAILED)
     which = f"attempt {group.failures} to rebalance"
     message = f"group {group.name}: {which} failed, again in {pause_ms} ms: {reason}"
-    state.do(Report(message, is_warning=True, rebalanced_group=group.name))
+    state.do(LogSentence(message, is_warning=True, rebalanced_group=group.name))
 
 
 def backoff_ms(state: ShardState, failures: int) -> int:

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
-from hightide_coordinator.core.values.registration import OffsetReset, Owner, Registration
+from hightide_coordinator.core.values.registration import OffsetReset, PartitionOwner, Registration
 from hightide_coordinator.core.values.timer_wheel import NeverDue
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 
-__all__ = ["NOT_CONNECTED", "Bucket", "Member", "Order", "OrderKind", "identity_of"]
+__all__ = ["NOT_CONNECTED", "Bucket", "FetcherOrder", "Member", "OrderKind", "identity_of"]
 
 
 def identity_of(consumer_id: str, instance_id: str) -> str:
@@ -27,7 +27,7 @@ class OrderKind(Enum):
 
 
 @dataclass(slots=True)
-class Order:
+class FetcherOrder:
     """A StopFetcher or StartFetcher that is not answered yet."""
 
     kind: OrderKind
@@ -61,11 +61,11 @@ class Member:
     next_ping_ms: int = 0
     sequence: int = 0
     """Of the last order on this stream."""
-    order: Order | None = None
+    order: FetcherOrder | None = None
     """At most one StopFetcher or StartFetcher is open; the next one waits for its answer."""
     expired_orders: int = 0
     """How many in a row were not answered in time."""
-    reading: dict[TopicPartition, Owner | None] = field(default_factory=dict)
+    reading: dict[TopicPartition, PartitionOwner | None] = field(default_factory=dict)
     """The partitions that it may be reading: it got an order to start them, or says that it reads them, and
     has not said that it stopped."""
     stops: Bucket = field(default_factory=dict)

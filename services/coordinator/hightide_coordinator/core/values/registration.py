@@ -9,13 +9,13 @@ from enum import Enum
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 
 __all__ = [
-    "Committed",
     "ConsumerPosition",
     "OffsetReset",
     "OwnedPartition",
-    "Owner",
+    "PartitionOwner",
     "Registration",
     "StoredGroup",
+    "StoredOffset",
 ]
 
 
@@ -70,7 +70,7 @@ class Registration:
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class PartitionOwner:
     """Whose a partition is: (member_id, generation) is the fence of commits."""
 
     member_id: str
@@ -85,7 +85,7 @@ class Owner:
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class StoredOffset:
     """A committed offset. It holds for the topic with this id only."""
 
     offset: int
@@ -100,7 +100,7 @@ class StoredGroup:
 
     generation: int = 0
     session_timeout_ms: int = 0
-    owners: Mapping[TopicPartition, Owner] = field(default_factory=dict)
-    offsets: Mapping[TopicPartition, Committed] = field(default_factory=dict)
+    owners: Mapping[TopicPartition, PartitionOwner] = field(default_factory=dict)
+    offsets: Mapping[TopicPartition, StoredOffset] = field(default_factory=dict)
     withheld: frozenset[str] = frozenset()
     """Topics of which it holds something that is not told, because their znodes cannot be understood now."""

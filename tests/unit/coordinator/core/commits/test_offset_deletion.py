@@ -13,7 +13,9 @@ from unit.coordinator.core.group_world import GROUP, World, topic, tp
 def committed() -> World:
     """Offsets of two partitions of t and of one of u; no members."""
     world = World(topic("t"), topic("u", topic_id=b"u" * 16))
-    world.commit(ev.Commit(tp(0), 0, 50), ev.Commit(tp(1), 0, 60), ev.Commit(tp(0, "u"), 0, 70))
+    world.commit(
+        ev.OffsetCommit(tp(0), 0, 50), ev.OffsetCommit(tp(1), 0, 60), ev.OffsetCommit(tp(0, "u"), 0, 70)
+    )
     return world
 
 
@@ -73,7 +75,7 @@ def test_topics_that_members_name_or_match_are_refused_and_others_are_not() -> N
 def test_a_member_that_subscribes_while_it_waits_for_zookeeper_stops_it() -> None:
     world = committed()
     world.stores_answer = False
-    world.feed(ev.CommitRequested(98, GROUP, "", (ev.Commit(tp(0), 0, 80),)))
+    world.feed(ev.CommitRequested(98, GROUP, "", (ev.OffsetCommit(tp(0), 0, 80),)))
     forget(world, "t")
     consumer = world.join()
     world.stores_answer = True
@@ -120,7 +122,7 @@ def test_one_that_waits_while_its_group_is_deleted_is_done() -> None:
 def test_offsets_that_are_committed_afterwards_count() -> None:
     world = committed()
     forget(world, "t")
-    world.commit(ev.Commit(tp(0), 0, 7))
+    world.commit(ev.OffsetCommit(tp(0), 0, 7))
     assert world.committed(0) == 7
 
 
@@ -144,9 +146,9 @@ def test_nonsense_is_refused(group: str, topics: tuple[str, ...], expected: Refu
 
 def test_so_many_wait_and_no_more() -> None:
     world = World(limits=GroupLimits(deletes_waiting_max=2))
-    world.commit(ev.Commit(tp(0), 0, 50))
+    world.commit(ev.OffsetCommit(tp(0), 0, 50))
     world.stores_answer = False
-    world.feed(ev.CommitRequested(90, GROUP, "", (ev.Commit(tp(0), 0, 51),)))
+    world.feed(ev.CommitRequested(90, GROUP, "", (ev.OffsetCommit(tp(0), 0, 51),)))
     for request_id in (91, 92, 93):
         forget(world, "t", request_id=request_id)
     assert refusal(world) is Refusal.OVERLOADED

@@ -10,10 +10,10 @@ from hightide_coordinator.core.state.group import GroupState
 from hightide_coordinator.core.values.limits import GroupLimits
 from hightide_coordinator.core.values.refusals import Refusal
 from hightide_coordinator.core.values.registration import (
-    Committed,
     ConsumerPosition,
     OffsetReset,
     OwnedPartition,
+    StoredOffset,
 )
 from sim.known_wrong import without
 from unit.coordinator.core.group_world import Consumer, World, topic, tp
@@ -94,7 +94,7 @@ def test_a_position_that_is_no_offset_ends_the_stream() -> None:
 def test_a_commit_is_answered_when_it_is_durable() -> None:
     world, consumer = alone()
     world.stores_answer = False
-    commit = ev.Commit(tp(0), consumer.owned()[0].generation, 7)
+    commit = ev.OffsetCommit(tp(0), consumer.owned()[0].generation, 7)
     world.feed(ev.CommitRequested(99, "g", consumer.member_id, (commit,)))
     assert world.all(ef.AnswerCommit) == []
     world.store()
@@ -108,7 +108,7 @@ def test_commits_that_come_while_a_store_is_under_way_are_one_store() -> None:
     world.stores_answer = False
     count = len(world.stores)
     for offset in (1, 2, 3, 4):
-        commit = ev.Commit(tp(0), consumer.owned()[0].generation, offset)
+        commit = ev.OffsetCommit(tp(0), consumer.owned()[0].generation, offset)
         world.feed(ev.CommitRequested(90 + offset, "g", consumer.member_id, (commit,)))
     world.store()
     world.store()
@@ -121,7 +121,7 @@ def test_commits_do_not_pile_up_while_zookeeper_is_away() -> None:
     world = World(limits=GroupLimits(commits_waiting_max=3))
     world.stores_answer = False
     for request_id in range(90, 96):
-        world.feed(ev.CommitRequested(request_id, "g", "", (ev.Commit(tp(0), 0, request_id),)))
+        world.feed(ev.CommitRequested(request_id, "g", "", (ev.OffsetCommit(tp(0), 0, request_id),)))
     refused = [each.request_id for each in world.all(ef.RefuseRequest) if each.refusal is Refusal.OVERLOADED]
     assert refused == [94, 95]
 
@@ -129,7 +129,7 @@ def test_commits_do_not_pile_up_while_zookeeper_is_away() -> None:
 def test_a_commit_whose_store_was_cut_off_is_answered_after_another() -> None:
     world, consumer = alone()
     world.stores_answer = False
-    commit = ev.Commit(tp(0), consumer.owned()[0].generation, 7)
+    commit = ev.OffsetCommit(tp(0), consumer.owned()[0].generation, 7)
     world.feed(ev.CommitRequested(99, "g", consumer.member_id, (commit,)))
     world.feed(ev.StoreUnknown(world.stores[-1].store_id))
     world.stores_answer = True
@@ -144,7 +144,7 @@ def test_a_commit_that_came_during_a_store_that_was_cut_off_is_answered_too() ->
     world.stores_answer = False
     generation = consumer.owned()[0].generation
     for request_id, name in ((98, tp(0)), (99, tp(1))):
-        commit = ev.Commit(name, generation, 7)
+        commit = ev.OffsetCommit(name, generation, 7)
         world.feed(ev.CommitRequested(request_id, "g", consumer.member_id, (commit,)))
     world.feed(ev.StoreUnknown(world.stores[-1].store_id))
     world.stores_answer = True
@@ -226,7 +226,7 @@ def test_a_seek_is_remembered_for_what_the_member_owns_only() -> None:
     pinged(world, consumer)
     for partition in (0, 1):
         consumer.commit(tp(partition), 3, is_reset=True)
-    world.commit(ev.Commit(tp(7), 1, 3, is_reset=True), member_id=consumer.member_id)
+    world.commit(ev.OffsetCommit(tp(7), 1, 3, is_reset=True), member_id=consumer.member_id)
     member = world.state.groups["g"].members[consumer.member_id]
     assert set(member.sought) == {tp(0), tp(1)}
     consumer.is_mute = False
@@ -249,7 +249,7 @@ def test_a_last_commit_counts_for_more_than_where_the_next_owner_would_begin() -
     generation = first.reading[moving].generation
     world.stores_answer = False
     for request_id, name in ((901, kept), (902, moving)):
-        commit = ev.Commit(name, generation, 50)
+        commit = ev.OffsetCommit(name, generation, 50)
         world.feed(ev.CommitRequested(request_id, "g", first.member_id, (commit,)))
     first.answer()
     world.stores_answer = True
@@ -264,10 +264,10 @@ def test_one_request_mixes_outcomes() -> None:
     world, consumer = alone()
     generation = consumer.owned()[0].generation
     outcomes = world.commit(
-        ev.Commit(tp(0), generation, 5),
-        ev.Commit(tp(1), generation + 1, 5),
-        ev.Commit(tp(7), generation, 5),
-        ev.Commit(tp(0, "gone"), generation, 5),
+        ev.OffsetCommit(tp(0), generation, 5),
+        ev.OffsetCommit(tp(1), generation + 1, 5),
+        ev.OffsetCommit(tp(7), generation, 5),
+        ev.OffsetCommit(tp(0, "gone"), generation, 5),
         member_id=consumer.member_id,
     )
     assert [outcome.refusal for outcome in outcomes] == [
@@ -332,7 +332,7 @@ def test_a_commit_that_waits_while_its_partition_is_given_away_is_fenced() -> No
     world.run(10_100)
     store = world.stores[-1]
     assert store.owners[tp(0)] is not None
-    world.feed(ev.CommitRequested(99, "g", first.member_id, (ev.Commit(tp(0), generation, 5),)))
+    world.feed(ev.CommitRequested(99, "g", first.member_id, (ev.OffsetCommit(tp(0), generation, 5),)))
     world.stores_answer = True
     world.store()
     assert world.the(ef.AnswerCommit).outcomes[0].refusal is Refusal.UNKNOWN_MEMBER
@@ -341,18 +341,18 @@ def test_a_commit_that_waits_while_its_partition_is_given_away_is_fenced() -> No
 
 def test_who_is_no_member_commits_only_while_there_are_none() -> None:
     world = World()
-    (outcome,) = world.commit(ev.Commit(tp(0), 0, 5))
+    (outcome,) = world.commit(ev.OffsetCommit(tp(0), 0, 5))
     assert outcome.refusal is None
     consumer = world.join()
     world.run(100)
     assert consumer.positions[tp(0)] == 5
-    (outcome,) = world.commit(ev.Commit(tp(0), 0, 9))
+    (outcome,) = world.commit(ev.OffsetCommit(tp(0), 0, 9))
     assert outcome.refusal is Refusal.UNKNOWN_MEMBER
 
 
 def test_a_stranger_to_a_group_that_nobody_knows_makes_none() -> None:
     world = World()
-    world.feed(ev.CommitRequested(1, "g", "m", (ev.Commit(tp(0), 0, 5),)))
+    world.feed(ev.CommitRequested(1, "g", "m", (ev.OffsetCommit(tp(0), 0, 5),)))
     assert world.the(ef.RefuseRequest).refusal is Refusal.UNKNOWN_MEMBER
     assert world.state.groups == {}
 
@@ -360,17 +360,17 @@ def test_a_stranger_to_a_group_that_nobody_knows_makes_none() -> None:
 @pytest.mark.parametrize(
     ("group", "commits", "refusal"),
     [
-        ("a/b", (ev.Commit(tp(0), 0, 5),), Refusal.INVALID_GROUP_NAME),
-        ("g", (ev.Commit(tp(0), 0, -1),), Refusal.INVALID_REQUEST),
-        ("g", (ev.Commit(tp(0), 0, 1 << 63),), Refusal.INVALID_REQUEST),
-        ("g", (ev.Commit(tp(0), 0, 5, leader_epoch=-2),), Refusal.INVALID_REQUEST),
-        ("g", (ev.Commit(tp(0), 0, 5, metadata="x" * 4_097),), Refusal.INVALID_REQUEST),
-        ("g", (ev.Commit(tp(0), 0, 5), ev.Commit(tp(0), 0, 6)), Refusal.INVALID_REQUEST),
-        ("g", tuple(ev.Commit(tp(number), 0, 5) for number in range(11)), Refusal.LIMIT_EXCEEDED),
+        ("a/b", (ev.OffsetCommit(tp(0), 0, 5),), Refusal.INVALID_GROUP_NAME),
+        ("g", (ev.OffsetCommit(tp(0), 0, -1),), Refusal.INVALID_REQUEST),
+        ("g", (ev.OffsetCommit(tp(0), 0, 1 << 63),), Refusal.INVALID_REQUEST),
+        ("g", (ev.OffsetCommit(tp(0), 0, 5, leader_epoch=-2),), Refusal.INVALID_REQUEST),
+        ("g", (ev.OffsetCommit(tp(0), 0, 5, metadata="x" * 4_097),), Refusal.INVALID_REQUEST),
+        ("g", (ev.OffsetCommit(tp(0), 0, 5), ev.OffsetCommit(tp(0), 0, 6)), Refusal.INVALID_REQUEST),
+        ("g", tuple(ev.OffsetCommit(tp(number), 0, 5) for number in range(11)), Refusal.LIMIT_EXCEEDED),
     ],
 )
 def test_a_request_that_cannot_be_is_refused_as_a_whole(
-    group: str, commits: tuple[ev.Commit, ...], refusal: Refusal
+    group: str, commits: tuple[ev.OffsetCommit, ...], refusal: Refusal
 ) -> None:
     world = World(limits=GroupLimits(commits_per_request_max=10))
     world.feed(ev.CommitRequested(1, group, "", commits))
@@ -381,9 +381,9 @@ def test_a_request_that_cannot_be_is_refused_as_a_whole(
 
 def test_metadata_is_kept_with_the_offset() -> None:
     world = World()
-    world.commit(ev.Commit(tp(0), 0, 5, leader_epoch=3, metadata="mine"))
-    assert world.offsets["g"][tp(0)] == Committed(5, 3, b"i" * 16, "mine")
-    assert committed_offsets(world.state, "g") == {tp(0): Committed(5, 3, b"i" * 16, "mine")}
+    world.commit(ev.OffsetCommit(tp(0), 0, 5, leader_epoch=3, metadata="mine"))
+    assert world.offsets["g"][tp(0)] == StoredOffset(5, 3, b"i" * 16, "mine")
+    assert committed_offsets(world.state, "g") == {tp(0): StoredOffset(5, 3, b"i" * 16, "mine")}
     assert committed_offsets(world.state, "g", (tp(1),)) == {}
     assert isinstance(committed_offsets(world.state, "nobody"), QuestionRefused)
 
@@ -393,8 +393,8 @@ def test_metadata_is_kept_with_the_offset() -> None:
 
 def test_an_operator_resets_the_offsets_of_a_group_without_members() -> None:
     world = World()
-    world.commit(ev.Commit(tp(0), 0, 50))
-    world.feed(ev.ResetRequested(99, "g", (ev.Commit(tp(0), 0, 3), ev.Commit(tp(1), 0, 4))))
+    world.commit(ev.OffsetCommit(tp(0), 0, 50))
+    world.feed(ev.ResetRequested(99, "g", (ev.OffsetCommit(tp(0), 0, 3), ev.OffsetCommit(tp(1), 0, 4))))
     outcomes = world.the(ef.AnswerReset).outcomes
     assert outcomes == (ef.ItemOutcome(tp(0), previous_offset=50), ef.ItemOutcome(tp(1), previous_offset=-1))
     assert (world.committed(0), world.committed(1)) == (3, 4)
@@ -402,9 +402,11 @@ def test_an_operator_resets_the_offsets_of_a_group_without_members() -> None:
 
 def test_a_dry_run_changes_nothing() -> None:
     world = World()
-    world.commit(ev.Commit(tp(0), 0, 50))
+    world.commit(ev.OffsetCommit(tp(0), 0, 50))
     count = len(world.stores)
-    world.feed(ev.ResetRequested(99, "g", (ev.Commit(tp(0), 0, 3), ev.Commit(tp(0, "gone"), 0, 3)), True))
+    world.feed(
+        ev.ResetRequested(99, "g", (ev.OffsetCommit(tp(0), 0, 3), ev.OffsetCommit(tp(0, "gone"), 0, 3)), True)
+    )
     outcomes = world.the(ef.AnswerReset).outcomes
     assert [(each.refusal, each.previous_offset) for each in outcomes] == [
         (None, 50),
@@ -416,21 +418,21 @@ def test_a_dry_run_changes_nothing() -> None:
 def test_a_reset_beyond_the_end_is_refused() -> None:
     world = World()
     world.ends = {tp(0): 10, tp(1): 10}
-    world.feed(ev.ResetRequested(99, "g", (ev.Commit(tp(0), 0, 11), ev.Commit(tp(1), 0, 10))))
+    world.feed(ev.ResetRequested(99, "g", (ev.OffsetCommit(tp(0), 0, 11), ev.OffsetCommit(tp(1), 0, 10))))
     outcomes = world.the(ef.AnswerReset).outcomes
     assert [each.refusal for each in outcomes] == [Refusal.OFFSET_OUT_OF_RANGE, None]
 
 
 def test_offsets_of_a_group_with_members_are_not_reset() -> None:
     world, _ = alone()
-    world.feed(ev.ResetRequested(99, "g", (ev.Commit(tp(0), 0, 3),)))
+    world.feed(ev.ResetRequested(99, "g", (ev.OffsetCommit(tp(0), 0, 3),)))
     assert world.the(ef.RefuseRequest).refusal is Refusal.GROUP_NOT_EMPTY
 
 
 def test_a_consumer_that_comes_while_a_reset_is_checked_stops_it() -> None:
     world = World()
     world.look_ups_answer = False
-    world.feed(ev.ResetRequested(99, "g", (ev.Commit(tp(0), 0, 3),)))
+    world.feed(ev.ResetRequested(99, "g", (ev.OffsetCommit(tp(0), 0, 3),)))
     world.join()
     world.look_up()
     assert world.the(ef.RefuseRequest).refusal is Refusal.GROUP_NOT_EMPTY
@@ -439,8 +441,8 @@ def test_a_consumer_that_comes_while_a_reset_is_checked_stops_it() -> None:
 def test_a_consumer_that_comes_while_a_reset_waits_for_zookeeper_stops_it() -> None:
     world = World()
     world.stores_answer = False
-    world.feed(ev.CommitRequested(98, "g", "", (ev.Commit(tp(0), 0, 50),)))
-    world.feed(ev.ResetRequested(99, "g", (ev.Commit(tp(0), 0, 3),)))
+    world.feed(ev.CommitRequested(98, "g", "", (ev.OffsetCommit(tp(0), 0, 50),)))
+    world.feed(ev.ResetRequested(99, "g", (ev.OffsetCommit(tp(0), 0, 3),)))
     consumer = world.join()
     world.stores_answer = True
     world.store()
@@ -451,7 +453,7 @@ def test_a_consumer_that_comes_while_a_reset_waits_for_zookeeper_stops_it() -> N
 
 def test_a_group_is_deleted_with_its_offsets() -> None:
     world = World()
-    world.commit(ev.Commit(tp(0), 0, 50))
+    world.commit(ev.OffsetCommit(tp(0), 0, 50))
     world.feed(ev.DeleteGroupRequested(99, "g"))
     assert world.the(ef.AnswerDelete).request_id == 99
     assert world.generations == {}
@@ -473,7 +475,7 @@ def test_a_group_that_nobody_knows_is_not_deleted() -> None:
 
 def test_a_consumer_that_comes_while_its_group_is_deleted_begins_anew() -> None:
     world = World()
-    world.commit(ev.Commit(tp(0), 0, 50))
+    world.commit(ev.OffsetCommit(tp(0), 0, 50))
     world.stores_answer = False
     world.feed(ev.DeleteGroupRequested(99, "g"))
     consumer = world.join()
@@ -486,7 +488,7 @@ def test_a_consumer_that_comes_while_its_group_is_deleted_begins_anew() -> None:
 
 def test_a_delete_that_was_cut_off_is_done_again() -> None:
     world = World()
-    world.commit(ev.Commit(tp(0), 0, 50))
+    world.commit(ev.OffsetCommit(tp(0), 0, 50))
     world.stores_answer = False
     world.feed(ev.DeleteGroupRequested(99, "g"))
     world.feed(ev.StoreUnknown(world.stores[-1].store_id))

@@ -7,7 +7,7 @@ from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.commits.plausible_offsets import LEAP_RECORDS
 from hightide_coordinator.core.values.limits import GroupLimits
 from hightide_coordinator.core.values.refusals import Refusal
-from hightide_coordinator.core.values.registration import Committed
+from hightide_coordinator.core.values.registration import StoredOffset
 from unit.coordinator.core.commits.test_offsets import alone, pinged
 from unit.coordinator.core.group_world import World, tp
 
@@ -15,14 +15,16 @@ from unit.coordinator.core.group_world import World, tp
 def test_who_is_no_member_commits_nothing_beyond_the_end_of_a_partition() -> None:
     world = World()
     world.ends = {tp(0): 10, tp(1): 10}
-    outcomes = world.commit(ev.Commit(tp(0), 0, 2**63 - 1), ev.Commit(tp(1), 0, 11), ev.Commit(tp(2), 0, 10))
+    outcomes = world.commit(
+        ev.OffsetCommit(tp(0), 0, 2**63 - 1), ev.OffsetCommit(tp(1), 0, 11), ev.OffsetCommit(tp(2), 0, 10)
+    )
     assert [each.refusal for each in outcomes] == [
         Refusal.OFFSET_OUT_OF_RANGE,
         Refusal.OFFSET_OUT_OF_RANGE,
         None,
     ]
     assert "beyond the end of t/0, which is 10" in outcomes[0].message
-    assert [each.refusal for each in world.commit(ev.Commit(tp(0), 0, 7))] == [None]
+    assert [each.refusal for each in world.commit(ev.OffsetCommit(tp(0), 0, 7))] == [None]
 
 
 def test_a_member_that_commits_a_leap_is_held_to_the_end_of_its_partition() -> None:
@@ -44,10 +46,10 @@ def test_the_commits_of_a_member_that_reads_on_ask_no_broker() -> None:
 
 def test_who_is_no_member_and_steps_back_or_stays_asks_no_broker() -> None:
     world = World()
-    world.commit(ev.Commit(tp(0), 0, 7))
+    world.commit(ev.OffsetCommit(tp(0), 0, 7))
     assert len(world.look_ups) == 1
-    world.commit(ev.Commit(tp(0), 0, 7))
-    world.commit(ev.Commit(tp(0), 0, 3, is_reset=True))
+    world.commit(ev.OffsetCommit(tp(0), 0, 7))
+    world.commit(ev.OffsetCommit(tp(0), 0, 3, is_reset=True))
     assert len(world.look_ups) == 1
 
 
@@ -55,7 +57,7 @@ def test_while_an_end_cannot_be_found_a_step_is_taken_and_a_leap_is_not() -> Non
     world = World()
     world.look_ups_answer = False
     for request_id, offset in ((98, 5), (99, 2**63 - 1)):
-        world.feed(ev.CommitRequested(request_id, "g", "", (ev.Commit(tp(0), 0, offset),)))
+        world.feed(ev.CommitRequested(request_id, "g", "", (ev.OffsetCommit(tp(0), 0, offset),)))
         away = {tp(0): "leader 7 is away"}
         world.feed(ev.OffsetsLookedUp(world.look_ups[-1].look_up_id, {}, away))
     step, leap = (answer.outcomes[0] for answer in world.all(ef.AnswerCommit))
@@ -68,7 +70,7 @@ def test_commits_whose_ends_are_looked_up_do_not_pile_up() -> None:
     world = World(limits=GroupLimits(commits_checked_max=2))
     world.look_ups_answer = False
     for request_id in (90, 91, 92):
-        world.feed(ev.CommitRequested(request_id, "g", "", (ev.Commit(tp(0), 0, 5),)))
+        world.feed(ev.CommitRequested(request_id, "g", "", (ev.OffsetCommit(tp(0), 0, 5),)))
     refused = world.the(ef.RefuseRequest)
     assert (refused.request_id, refused.refusal) == (92, Refusal.OVERLOADED)
 
@@ -76,10 +78,10 @@ def test_commits_whose_ends_are_looked_up_do_not_pile_up() -> None:
 def test_a_member_that_comes_while_a_stranger_s_commit_is_checked_stops_it() -> None:
     world = World()
     world.look_ups_answer = False
-    world.feed(ev.CommitRequested(99, "g", "", (ev.Commit(tp(0), 0, 5),)))
+    world.feed(ev.CommitRequested(99, "g", "", (ev.OffsetCommit(tp(0), 0, 5),)))
     checked = world.look_ups[-1]
     world.join()
-    world.feed(ev.OffsetsLookedUp(checked.look_up_id, {tp(0): Committed(9, -1, b"i" * 16)}))
+    world.feed(ev.OffsetsLookedUp(checked.look_up_id, {tp(0): StoredOffset(9, -1, b"i" * 16)}))
     world.run(100)
     assert world.the(ef.AnswerCommit).outcomes[0].refusal is Refusal.UNKNOWN_MEMBER
 
@@ -87,12 +89,12 @@ def test_a_member_that_comes_while_a_stranger_s_commit_is_checked_stops_it() -> 
 def test_a_reset_mends_a_group_that_was_taken_beyond_the_end() -> None:
     world = World()
     world.ends = {tp(0): 2**63 - 1}
-    world.commit(ev.Commit(tp(0), 0, 2**63 - 1))
+    world.commit(ev.OffsetCommit(tp(0), 0, 2**63 - 1))
     world.ends = {tp(0): 10}
-    assert world.commit(ev.Commit(tp(0), 0, 5))[0].refusal is Refusal.COMMIT_GOES_BACK
-    world.feed(ev.ResetRequested(99, "g", (ev.Commit(tp(0), 0, 3),)))
+    assert world.commit(ev.OffsetCommit(tp(0), 0, 5))[0].refusal is Refusal.COMMIT_GOES_BACK
+    world.feed(ev.ResetRequested(99, "g", (ev.OffsetCommit(tp(0), 0, 3),)))
     assert world.the(ef.AnswerReset).outcomes[0].refusal is None
-    assert world.commit(ev.Commit(tp(0), 0, 5))[0].refusal is None
+    assert world.commit(ev.OffsetCommit(tp(0), 0, 5))[0].refusal is None
 
 
 def test_a_position_that_leaps_beyond_the_end_is_not_written_down_and_is_told_once() -> None:
@@ -104,7 +106,7 @@ def test_a_position_that_leaps_beyond_the_end_is_not_written_down_and_is_told_on
         consumer.answer_ping(tp(0))
     world.run(6_000)
     assert world.committed(0) == 0
-    assert len([each for each in world.all(ef.Report) if "which ends at 10" in each.message]) == 1
+    assert len([each for each in world.all(ef.LogSentence) if "which ends at 10" in each.message]) == 1
     pinged(world, consumer)
     consumer.positions[tp(0)] = 9
     consumer.answer_ping(tp(0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hightide_coordinator.core import effects as ef
 from hightide_coordinator.core import events as ev
-from hightide_coordinator.core.values.registration import Committed, OffsetReset
+from hightide_coordinator.core.values.registration import OffsetReset, StoredOffset
 from unit.coordinator.core.group_world import World, topic, tp
 
 OTHER = b"o" * 16
@@ -34,7 +34,7 @@ def test_a_start_that_waits_to_be_written_down_is_sought_anew_when_its_heir_chan
     world.run(1_000)
     world.stores_answer = False
     generation = other.reading[tp(0, "u")].generation
-    commits = (ev.Commit(tp(0, "u"), generation, 5),)
+    commits = (ev.OffsetCommit(tp(0, "u"), generation, 5),)
     world.feed(ev.CommitRequested(90, "g", other.member_id, commits))
     first = world.join("a", offset_reset=LARGEST)
     world.run(200)
@@ -58,7 +58,7 @@ def test_a_partition_that_was_added_is_read_from_its_first_record_also_by_who_st
 
 def test_a_partition_that_was_added_while_nobody_read_is_read_from_its_first_record() -> None:
     world = World(topic(partitions=1))
-    world.commit(ev.Commit(tp(0), 0, 5))
+    world.commit(ev.OffsetCommit(tp(0), 0, 5))
     world.change_topics(topic(partitions=2))
     consumer = world.join(offset_reset=LARGEST)
     world.run(100)
@@ -79,7 +79,7 @@ def test_a_partition_whose_end_is_found_late_is_no_new_one() -> None:
     world.look_ups_answer = False
     consumer = world.join(offset_reset=LARGEST)
     world.run(100)
-    found = {tp(0): Committed(100, -1, b"i" * 16)}
+    found = {tp(0): StoredOffset(100, -1, b"i" * 16)}
     world.feed(ev.OffsetsLookedUp(world.look_ups[-1].look_up_id, found, {tp(1): "it has no leader"}))
     world.run(200)
     assert consumer.positions == {tp(0): 100}
@@ -102,7 +102,7 @@ def test_a_partition_that_was_added_while_the_first_ones_wait_is_new() -> None:
 
 def test_who_wants_to_be_told_that_nothing_is_committed_is_told_so_of_a_new_partition_too() -> None:
     world = World(topic(partitions=1))
-    world.commit(ev.Commit(tp(0), 0, 5))
+    world.commit(ev.OffsetCommit(tp(0), 0, 5))
     world.change_topics(topic(partitions=2))
     consumer = world.join(offset_reset=OffsetReset.ERROR)
     world.run(100)

@@ -29,7 +29,7 @@ def test_a_ping_comes_every_third_of_the_session_timeout() -> None:
 def test_pings_of_one_group_that_are_due_together_are_one_effect() -> None:
     world, _, _ = pair()
     world.run(1_000)
-    ping = world.the(ef.Ping)
+    ping = world.the(ef.SendPings)
     assert len(ping.connections) == 2
 
 
@@ -53,7 +53,7 @@ def test_a_host_that_dies_with_all_its_consumers_is_one_sentence_a_group() -> No
         consumer.is_mute = True
     world.run(3_000)
     assert {consumer.refusal() for consumer in consumers} == {Refusal.SESSION_TIMED_OUT}
-    many, one = sorted((each.message for each in world.all(ef.Report) if each.is_warning), key=len)[::-1]
+    many, one = sorted((each.message for each in world.all(ef.LogSentence) if each.is_warning), key=len)[::-1]
     assert "group g: 20 consumers are declared dead: c" in many
     assert "and 17 more" in many
     assert many.count("silent for") == 3

@@ -23,7 +23,7 @@ def shared_by_two() -> tuple[World, Consumer, Consumer]:
 def counted(world: World) -> dict[str, int]:
     """What a shard counts of the rebalances that have ended: their reports name the group."""
     counters = Counters()
-    for report in world.all(ef.Report):
+    for report in world.all(ef.LogSentence):
         if report.rebalanced_group and not report.is_warning:
             counters.rebalanced(world.state.groups[report.rebalanced_group])
     return {reason: count for reason, count in counters.rebalances.items() if count}

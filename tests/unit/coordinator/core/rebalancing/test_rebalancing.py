@@ -7,7 +7,7 @@ from hightide_coordinator.core import effects as ef
 from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.state.group import GroupState
 from hightide_coordinator.core.values.limits import GroupLimits
-from hightide_coordinator.core.values.registration import Committed, OffsetReset
+from hightide_coordinator.core.values.registration import OffsetReset, StoredOffset
 from sim.known_wrong import without
 from unit.coordinator.core.group_world import World, topic, tp
 
@@ -154,7 +154,7 @@ def test_what_cannot_start_holds_up_nothing_else() -> None:
     world.run(100)
     (look_up,) = world.look_ups
     id_of = world.topics["t"].topic_id
-    found = Committed(3, -1, id_of)
+    found = StoredOffset(3, -1, id_of)
     world.feed(ev.OffsetsLookedUp(look_up.look_up_id, {tp(0): found}, {tp(1): "leader 7 is away"}))
     assert consumer.partitions == {0}
     assert "leader 7 is away" in world.describe().reason
@@ -260,7 +260,7 @@ def test_a_group_that_fails_too_often_says_so_and_goes_on_trying() -> None:
         world.feed(ev.OffsetsLookedUp(world.look_ups[-1].look_up_id, {}, failed))
     assert world.group_state() is GroupState.FAILED
     assert "leader 7 is away" in world.describe().reason
-    assert [each for each in world.all(ef.Report) if each.is_warning]
+    assert [each for each in world.all(ef.LogSentence) if each.is_warning]
     world.look_ups_answer = True
     world.run(10_000)
     assert world.group_state() is GroupState.STABLE

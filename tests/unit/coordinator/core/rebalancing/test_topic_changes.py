@@ -7,7 +7,7 @@ from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.state.descriptions import committed_offsets
 from hightide_coordinator.core.state.group import GroupState
 from hightide_coordinator.core.values.refusals import Refusal
-from hightide_coordinator.core.values.registration import Committed
+from hightide_coordinator.core.values.registration import StoredOffset
 from hightide_coordinator.core.values.topic_partition import Topic
 from unit.coordinator.core.group_world import World, topic, tp
 
@@ -60,7 +60,7 @@ def test_a_deleted_topics_partitions_are_stopped_and_its_offsets_deleted() -> No
 
 def test_offsets_of_a_group_without_members_go_with_their_topic() -> None:
     world = World(topic(partitions=1))
-    world.commit(ev.Commit(tp(0), 0, 5))
+    world.commit(ev.OffsetCommit(tp(0), 0, 5))
     world.change_topics(gone=("t",))
     assert world.offsets["g"] == {}
 
@@ -76,7 +76,7 @@ def test_a_topic_that_was_deleted_and_created_again_begins_anew() -> None:
     (start,) = consumer.reading.values()
     assert isinstance(start, ef.StartPartition)
     assert (start.topic_id, start.offset) == (OTHER, 0)
-    stale = ev.Commit(tp(0), before[0].generation, 50)
+    stale = ev.OffsetCommit(tp(0), before[0].generation, 50)
     (outcome,) = world.commit(stale, member_id=consumer.member_id)
     assert outcome.refusal is Refusal.FENCED_GENERATION
 
@@ -109,7 +109,7 @@ def test_a_look_up_of_before_the_partitions_number_was_used_again_does_not_count
     world.look_ups_answer = False
     consumer = world.join()
     world.run(100)
-    found = {tp(0): Committed(77, 2, b"i" * 16)}
+    found = {tp(0): StoredOffset(77, 2, b"i" * 16)}
     world.change_topics(Topic("t", b"i" * 16, 1, {0: 3}))
     world.feed(ev.OffsetsLookedUp(world.look_ups[0].look_up_id, found))
     world.look_ups_answer = True
@@ -125,7 +125,7 @@ def test_a_topic_that_goes_while_its_offset_is_being_written_leaves_nothing_behi
     world.stores_answer = False
     world._ids += 1
     generation = consumer.reading[tp(0)].generation
-    commits = (ev.Commit(tp(0), generation, 9),)
+    commits = (ev.OffsetCommit(tp(0), generation, 9),)
     world.feed(ev.CommitRequested(world._ids, "g", consumer.member_id, commits))
     world.change_topics(gone=("t",))
     world.stores_answer = True
@@ -183,7 +183,7 @@ def test_a_group_is_gone_over_once_however_many_topics_go_together() -> None:
 def unreadable_at_takeover() -> World:
     """A coordinator took over a group without members while the znode of the topic made no sense."""
     world = World(topic(partitions=1))
-    world.commit(ev.Commit(tp(0), 0, 50))
+    world.commit(ev.OffsetCommit(tp(0), 0, 50))
     world.unreadable = {"t"}
     return world.fail_over()
 
@@ -226,7 +226,7 @@ def test_a_group_that_is_read_before_its_topic_is_told_loses_nothing() -> None:
     world = unreadable_at_takeover()
     world.stores_answer = False
     world.change_topics(topic("u", 1, OTHER))
-    world.feed(ev.CommitRequested(90, "g", "", (ev.Commit(tp(0, "u"), 0, 1),)))
+    world.feed(ev.CommitRequested(90, "g", "", (ev.OffsetCommit(tp(0, "u"), 0, 1),)))
     world.unreadable = set()
     world.feed(ev.StoreRefused(world.stores[-1].store_id))
     world.stores_answer = True
@@ -243,7 +243,7 @@ def test_a_group_waits_for_its_store_before_it_is_read_again() -> None:
     world = unreadable_at_takeover()
     world.change_topics(topic("u", 1, OTHER))
     world.stores_answer = False
-    world.feed(ev.CommitRequested(90, "g", "", (ev.Commit(tp(0, "u"), 0, 1),)))
+    world.feed(ev.CommitRequested(90, "g", "", (ev.OffsetCommit(tp(0, "u"), 0, 1),)))
     become_readable(world)
     assert world.reads == []
     world.stores_answer = True
@@ -258,7 +258,7 @@ def test_nobody_loses_a_partition_because_its_topic_makes_no_sense_for_a_while()
     world.run(100)
     world.stores_answer = False
     generation = consumer.reading[tp(0)].generation
-    world.feed(ev.CommitRequested(90, "g", consumer.member_id, (ev.Commit(tp(0), generation, 9),)))
+    world.feed(ev.CommitRequested(90, "g", consumer.member_id, (ev.OffsetCommit(tp(0), generation, 9),)))
     world.unreadable = {"t"}
     world.feed(ev.StoreUnknown(world.stores[-1].store_id))
     world.read()

@@ -11,17 +11,17 @@ from hightide_runtime.process.process_watcher import ProcessWatcher
 from hightide_runtime.telemetry.tracing import Telemetry
 
 from hightide_controller.brokers.broker_link import BrokerLink, LinkCallbacks
-from hightide_controller.brokers.knock import KNOCKS, Knock
-from hightide_controller.core.brokers.outbox import Delivery
+from hightide_controller.brokers.revival_probe import PROBES, RevivalProbe
+from hightide_controller.core.brokers.outbox import BrokerDelivery
 from hightide_controller.core.effects import SendLeaderAndIsr, SendStopReplica, SendUpdateMetadata
 from hightide_controller.core.events import Broker, BrokerAnswers, BrokerSilent
 
-__all__ = ["Fleet"]
+__all__ = ["BrokerConnections"]
 
 BROKER_SERVICE = "hightide.v1.BrokerControlService"
 
 
-class Fleet:
+class BrokerConnections:
     """Kept equal to the brokers of the core after each event; empty on a standby."""
 
     def __init__(
@@ -43,13 +43,13 @@ class Fleet:
         self._rpc_timeout_ms = rpc_timeout_ms
         self._links: dict[int, BrokerLink] = {}
         self._watchers: dict[int, ProcessWatcher] = {}
-        self._knocks: dict[int, Knock] = {}
+        self._probes: dict[int, RevivalProbe] = {}
         self._revivals: dict[int, tuple[int, int]] = {}
         """By id: a broker epoch, and how often that life was dead and alive again."""
 
     def reconcile(self, live: tuple[Broker, ...], dead: tuple[Broker, ...]) -> None:
-        """Open and close links, watchers and knocks."""
-        self._knock_at(dead)
+        """Open and close links, watchers and probes."""
+        self._probe_all(dead)
         wanted = {broker.broker_id: broker for broker in live}
         gone = [broker_id for broker_id, link in self._links.items() if wanted.get(broker_id) != link.broker]
         for broker_id in gone:
@@ -70,16 +70,16 @@ class Fleet:
             lambda broke_at_us: self._on_death(broker, broke_at_us),
         )
 
-    def _knock_at(self, dead: tuple[Broker, ...]) -> None:
+    def _probe_all(self, dead: tuple[Broker, ...]) -> None:
         wanted = {broker.broker_id: broker for broker in dead}
-        for broker_id, knock in tuple(self._knocks.items()):
-            if wanted.get(broker_id) != knock.broker:
-                self._knocks.pop(broker_id).close()
+        for broker_id, probe in tuple(self._probes.items()):
+            if wanted.get(broker_id) != probe.broker:
+                self._probes.pop(broker_id).close()
         for broker_id, broker in wanted.items():
-            if broker_id not in self._knocks:
-                self._knocks[broker_id] = self._knock(broker)
+            if broker_id not in self._probes:
+                self._probes[broker_id] = self._probe(broker)
 
-    def _knock(self, broker: Broker) -> Knock:
+    def _probe(self, broker: Broker) -> RevivalProbe:
         epoch, revivals = self._revivals.get(broker.broker_id, (broker.broker_epoch, 0))
         if epoch != broker.broker_epoch:
             revivals = 0
@@ -88,11 +88,11 @@ class Fleet:
             self._revivals[broker.broker_id] = (broker.broker_epoch, revivals + 1)
             self._on_revival(broker)
 
-        return Knock(
+        return RevivalProbe(
             broker,
-            lambda: self._callbacks.update_metadata(broker.broker_epoch, Delivery.bare_list()),
+            lambda: self._callbacks.update_metadata(broker.broker_epoch, BrokerDelivery.bare_list()),
             answered,
-            KNOCKS.pause_s(revivals + 1),
+            PROBES.pause_s(revivals + 1),
             self._rpc_timeout_ms,
         )
 
@@ -122,11 +122,11 @@ class Fleet:
     async def close(self) -> None:
         """Close all of them."""
         links, watchers = list(self._links.values()), list(self._watchers.values())
-        knocks = list(self._knocks.values())
+        probes = list(self._probes.values())
         self.reconcile((), ())
         for link in links:
             await link.closed()
         for watcher in watchers:
             await watcher.closed()
-        for knock in knocks:
-            await knock.closed()
+        for probe in probes:
+            await probe.closed()

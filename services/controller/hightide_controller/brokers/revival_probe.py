@@ -29,16 +29,16 @@ from hightide_controller.core.events import Broker
 if TYPE_CHECKING:
     from hightide.v1.broker_control_service_pb2_grpc import BrokerControlServiceAsyncStub
 
-__all__ = ["KNOCKS", "Knock"]
+__all__ = ["PROBES", "RevivalProbe"]
 
 _log = logging.getLogger(__name__)
 
-KNOCKS: Final = Backoff(initial_ms=250, maximum_ms=16_000)
-"""Between two knocks at a broker's life that was dead and alive again before. The pauses grow with each time,
+PROBES: Final = Backoff(initial_ms=250, maximum_ms=16_000)
+"""Between two probes at a broker's life that was dead and alive again before. The pauses grow with each time,
 because each costs elections."""
 
 
-class Knock:
+class RevivalProbe:
     """Repeats the attempt for one broker that is registered and was declared dead. Calls back at most once,
     then ends."""
 
@@ -57,7 +57,7 @@ class Knock:
         self._on_answer = on_answer
         self._pause_s = pause_s
         self._timeout_s = timeout_ms / 1000
-        self._task = asyncio.create_task(self._run(), name=f"knock-{broker.broker_id}")
+        self._task = asyncio.create_task(self._run(), name=f"probe-{broker.broker_id}")
 
     def close(self) -> None:
         """Stop trying."""
