@@ -31,6 +31,7 @@ from hightide_runtime.znodes.cluster_znodes import (
 from hightide_runtime.znodes.topic_names import is_legal_topic_name
 from hightide_runtime.zookeeper.candidates import read_candidates
 from hightide_runtime.zookeeper.election import ElectedProcess, Election, ElectionZnodes, Epoch
+from hightide_runtime.zookeeper.registrations import read_registrations
 from hightide_runtime.zookeeper.session import (
     BadVersion,
     Check,
@@ -192,36 +193,20 @@ class ControllerStore:
 
     async def read_brokers(self, *, watch: bool = False) -> tuple[Broker, ...]:
         """The registrations."""
-        names = await self._session.children(cluster_znodes.BROKER_IDS, watch=watch)
-        ids: dict[str, int] = {}
-        for name in names:
-            try:
-                broker_id = BrokerZnode.broker_id_of(name)
-            except ZnodeGarbage as error:
-                self._complain(f"{cluster_znodes.BROKER_IDS}/{name[:260]}", error.reason)
-                continue
-            ids[BrokerZnode.path(broker_id)] = broker_id
-        brokers = []
-        for path, found in (await self._session.multi_read(ids)).items():
-            try:
-                znode = BrokerZnode.decode(found.data)
-            except ZnodeGarbage as error:
-                self._complain(path, error.reason)
-                continue
-            self._complaints[path] = None
-            brokers.append(
-                Broker(
-                    ids[path],
-                    found.czxid,
-                    znode.host,
-                    znode.port,
-                    external_host=znode.external_host,
-                    external_port=znode.external_port,
-                    incarnation=znode.incarnation,
-                    registered_before=znode.registered_before,
-                )
+        found = await read_registrations(self._session, self._complain, self._settled, watch=watch)
+        return tuple(
+            Broker(
+                each.broker_id,
+                each.czxid,
+                each.znode.host,
+                each.znode.port,
+                external_host=each.znode.external_host,
+                external_port=each.znode.external_port,
+                incarnation=each.znode.incarnation,
+                registered_before=each.znode.registered_before,
             )
-        return tuple(brokers)
+            for each in found
+        )
 
     async def read_incarnations(self) -> dict[int, int]:
         """The number of lives of every broker, also of those that are not registered."""
@@ -284,7 +269,7 @@ class ControllerStore:
         elif topic_path in self._unreadable_topics:
             # Not for others: the core itself complains if it cannot act on one.
             self._unreadable_topics.discard(topic_path)
-            self._complaints[topic_path] = None
+            self._settled(topic_path)
 
     async def _decoded_topics(
         self, names: Collection[str]
@@ -369,6 +354,9 @@ class ControllerStore:
 
     def _complain(self, path: str, reason: str, advice: str = "correct it or take it away") -> None:
         self._complaints[path] = f"{reason}; it is left alone: {advice}"
+
+    def _settled(self, path: str) -> None:
+        self._complaints[path] = None
 
     async def read_states(self, names: Iterable[TopicPartition]) -> dict[TopicPartition, LeaderAndIsr | None]:
         """These leaderAndISR znodes: None if there is none, absent if it cannot be decoded."""

@@ -6,8 +6,9 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from hightide_runtime.znodes import cluster_znodes
-from hightide_runtime.znodes.cluster_znodes import BrokerZnode, TopicZnode, ZnodeGarbage
+from hightide_runtime.znodes.cluster_znodes import TopicZnode, ZnodeGarbage
 from hightide_runtime.znodes.topic_names import is_legal_topic_name
+from hightide_runtime.zookeeper.registrations import read_registrations
 from hightide_runtime.zookeeper.session import Znode, ZooKeeperSession
 
 from hightide_coordinator.core.events import Endpoint
@@ -35,26 +36,18 @@ class ClusterReader:
 
     async def brokers(self, *, watch: bool = False) -> tuple[Endpoint, ...]:
         """The live brokers, by id."""
-        names = await self._session.children(cluster_znodes.BROKER_IDS, watch=watch)
-        ids: dict[str, int] = {}
-        for name in names:
-            try:
-                broker_id = BrokerZnode.broker_id_of(name)
-            except ZnodeGarbage as error:
-                self._complaints.complain(f"{cluster_znodes.BROKER_IDS}/{name[:260]}", error.reason)
-                continue
-            ids[BrokerZnode.path(broker_id)] = broker_id
-        brokers = []
-        for path, found in (await self._session.multi_read(ids)).items():
-            try:
-                znode = BrokerZnode.decode(found.data)
-            except ZnodeGarbage as error:
-                self._complaints.complain(path, error.reason)
-                continue
-            self._complaints.settled(path)
-            brokers.append(
-                Endpoint(ids[path], znode.host, znode.port, znode.external_host, znode.external_port)
+        complaints = self._complaints
+        found = await read_registrations(self._session, complaints.complain, complaints.settled, watch=watch)
+        brokers = (
+            Endpoint(
+                each.broker_id,
+                each.znode.host,
+                each.znode.port,
+                each.znode.external_host,
+                each.znode.external_port,
             )
+            for each in found
+        )
         return tuple(sorted(brokers, key=lambda broker: broker.id))
 
     async def topic_names(self) -> list[str]:
