@@ -142,9 +142,7 @@ def standby_finding(running: tuple[int, int], active: tuple[int, int]) -> Findin
     return ok("standbys", told)
 
 
-def session_findings(
-    granted_ms: Mapping[str, int], limits_ms: tuple[int, int] | None, asked_ms: int | None = None
-) -> list[Finding]:
+def session_findings(granted_ms: Mapping[str, int], limits_ms: tuple[int, int] | None) -> list[Finding]:
     """Session timeouts that ZooKeeper granted to servers, by name, and the least and most that it grants."""
     check = "session timeout"
     found = [

@@ -69,7 +69,6 @@ _ATTRIBUTES_KNOWN: Final = _HAS_HEADERS | _COMPRESSION_MASK
 
 _HEADER: Final = struct.Struct("<qiiB3sI16siHhqiiqq")
 _STAMP: Final = struct.Struct("<qii")
-_LENGTH: Final = struct.Struct("<i")
 _BASE_OFFSET: Final = struct.Struct("<q")
 _LEADER_EPOCH: Final = struct.Struct("<i")
 assert _HEADER.size == HEADER_SIZE_BYTES
