@@ -69,7 +69,7 @@ class BrokerControlServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def StopReplica(self, request, context):
-        """StopReplica tells a broker to stop replicas and, where asked, to let go of their data.
+        """StopReplica tells a broker to stop replicas and, where asked, to delete their data.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -41,7 +41,7 @@ class BrokerControlServiceStub:
     Partitions that are absent are not touched.
     """
     StopReplica: _grpc.UnaryUnaryMultiCallable[_broker_control_service_pb2.StopReplicaRequest, _broker_control_service_pb2.StopReplicaResponse]
-    """StopReplica tells a broker to stop replicas and, where asked, to let go of their data."""
+    """StopReplica tells a broker to stop replicas and, where asked, to delete their data."""
     UpdateMetadata: _grpc.UnaryUnaryMultiCallable[_broker_control_service_pb2.UpdateMetadataRequest, _broker_control_service_pb2.UpdateMetadataResponse]
     """UpdateMetadata tells a broker what to answer to clients that ask for metadata."""
 
@@ -58,7 +58,7 @@ class BrokerControlServiceAsyncStub(BrokerControlServiceStub):
     Partitions that are absent are not touched.
     """
     StopReplica: _aio.UnaryUnaryMultiCallable[_broker_control_service_pb2.StopReplicaRequest, _broker_control_service_pb2.StopReplicaResponse]  # type: ignore[assignment]
-    """StopReplica tells a broker to stop replicas and, where asked, to let go of their data."""
+    """StopReplica tells a broker to stop replicas and, where asked, to delete their data."""
     UpdateMetadata: _aio.UnaryUnaryMultiCallable[_broker_control_service_pb2.UpdateMetadataRequest, _broker_control_service_pb2.UpdateMetadataResponse]  # type: ignore[assignment]
     """UpdateMetadata tells a broker what to answer to clients that ask for metadata."""
 
@@ -84,7 +84,7 @@ class BrokerControlServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _broker_control_service_pb2.StopReplicaRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_broker_control_service_pb2.StopReplicaResponse, _abc.Awaitable[_broker_control_service_pb2.StopReplicaResponse]]:
-        """StopReplica tells a broker to stop replicas and, where asked, to let go of their data."""
+        """StopReplica tells a broker to stop replicas and, where asked, to delete their data."""
 
     @_abc_1.abstractmethod
     def UpdateMetadata(

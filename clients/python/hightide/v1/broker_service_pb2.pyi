@@ -30,7 +30,7 @@ class _AcksEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Acks.ValueType],
     ACKS_UNSPECIFIED: _Acks.ValueType  # 0
     """Not said; refused."""
     ACKS_NONE: _Acks.ValueType  # 1
-    """As soon as the broker has it in hand; errors are not told (acks=0)."""
+    """As soon as the broker has received it; errors are not reported (acks=0)."""
     ACKS_LEADER: _Acks.ValueType  # 2
     """When the leader has appended it (acks=1)."""
     ACKS_ALL: _Acks.ValueType  # 3
@@ -42,7 +42,7 @@ class Acks(_Acks, metaclass=_AcksEnumTypeWrapper):
 ACKS_UNSPECIFIED: Acks.ValueType  # 0
 """Not said; refused."""
 ACKS_NONE: Acks.ValueType  # 1
-"""As soon as the broker has it in hand; errors are not told (acks=0)."""
+"""As soon as the broker has received it; errors are not reported (acks=0)."""
 ACKS_LEADER: Acks.ValueType  # 2
 """When the leader has appended it (acks=1)."""
 ACKS_ALL: Acks.ValueType  # 3
@@ -1032,7 +1032,7 @@ class ReplicaDescription(_message.Message):
     log_directory: _builtins.int
     """Which of the broker's log directories it lives in, counted from 0."""
     error_code: _errors_pb2.ErrorCode.ValueType
-    """STORAGE_FAILED where that directory failed; the figures are then the last ones known."""
+    """STORAGE_FAILED where that directory failed; the sizes are then the last ones known."""
     def __init__(
         self,
         *,
@@ -1226,7 +1226,7 @@ Global___ProducerDescription: _TypeAlias = ProducerDescription  # noqa: Y015
 
 @_typing.final
 class DeleteRecordsRequest(_message.Message):
-    """DeleteRecordsRequest asks to let go of records at the beginning of partitions that the broker leads."""
+    """DeleteRecordsRequest asks to delete records at the beginning of partitions that the broker leads."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

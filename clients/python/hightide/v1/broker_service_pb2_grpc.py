@@ -163,7 +163,7 @@ class BrokerServiceServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def DeleteRecords(self, request, context):
-        """DeleteRecords lets go of the records before an offset, on all replicas (KIP-107). Called by operators, of
+        """DeleteRecords deletes the records before an offset, on all replicas (KIP-107). Called by operators, of
         the leader; the followers learn the new start with what they fetch.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)

@@ -66,7 +66,7 @@ class BrokerServiceStub:
     producers (KIP-664). A writer that was interrupted asks what it has written, and tools ask who writes.
     """
     DeleteRecords: _grpc.UnaryUnaryMultiCallable[_broker_service_pb2.DeleteRecordsRequest, _broker_service_pb2.DeleteRecordsResponse]
-    """DeleteRecords lets go of the records before an offset, on all replicas (KIP-107). Called by operators, of
+    """DeleteRecords deletes the records before an offset, on all replicas (KIP-107). Called by operators, of
     the leader; the followers learn the new start with what they fetch.
     """
 
@@ -108,7 +108,7 @@ class BrokerServiceAsyncStub(BrokerServiceStub):
     producers (KIP-664). A writer that was interrupted asks what it has written, and tools ask who writes.
     """
     DeleteRecords: _aio.UnaryUnaryMultiCallable[_broker_service_pb2.DeleteRecordsRequest, _broker_service_pb2.DeleteRecordsResponse]  # type: ignore[assignment]
-    """DeleteRecords lets go of the records before an offset, on all replicas (KIP-107). Called by operators, of
+    """DeleteRecords deletes the records before an offset, on all replicas (KIP-107). Called by operators, of
     the leader; the followers learn the new start with what they fetch.
     """
 
@@ -207,7 +207,7 @@ class BrokerServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _broker_service_pb2.DeleteRecordsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_broker_service_pb2.DeleteRecordsResponse, _abc.Awaitable[_broker_service_pb2.DeleteRecordsResponse]]:
-        """DeleteRecords lets go of the records before an offset, on all replicas (KIP-107). Called by operators, of
+        """DeleteRecords deletes the records before an offset, on all replicas (KIP-107). Called by operators, of
         the leader; the followers learn the new start with what they fetch.
         """
 

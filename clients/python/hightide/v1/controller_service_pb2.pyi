@@ -58,7 +58,7 @@ class _ReplicaConditionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Repl
     REPLICA_CONDITION_WHOLE: _ReplicaCondition.ValueType  # 2
     """It was damaged, diverged or waited for its disk, and does not any more."""
     REPLICA_CONDITION_DIVERGED: _ReplicaCondition.ValueType  # 3
-    """Its leader lacks records that are committed. It keeps them, and follows nobody."""
+    """Its leader lacks records that are committed. It keeps them, and follows no leader."""
     REPLICA_CONDITION_HANGS: _ReplicaCondition.ValueType  # 4
     """A call to its disk that its clients wait for does not return. It may return yet."""
     REPLICA_CONDITION_DIFFERS: _ReplicaCondition.ValueType  # 5
@@ -76,7 +76,7 @@ REPLICA_CONDITION_DAMAGED: ReplicaCondition.ValueType  # 1
 REPLICA_CONDITION_WHOLE: ReplicaCondition.ValueType  # 2
 """It was damaged, diverged or waited for its disk, and does not any more."""
 REPLICA_CONDITION_DIVERGED: ReplicaCondition.ValueType  # 3
-"""Its leader lacks records that are committed. It keeps them, and follows nobody."""
+"""Its leader lacks records that are committed. It keeps them, and follows no leader."""
 REPLICA_CONDITION_HANGS: ReplicaCondition.ValueType  # 4
 """A call to its disk that its clients wait for does not return. It may return yet."""
 REPLICA_CONDITION_DIFFERS: ReplicaCondition.ValueType  # 5
@@ -518,7 +518,7 @@ class DeleteTopicResponse(_message.Message):
 
     @_builtins.property
     def absent_brokers(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
-        """Brokers that are down and hold replicas: they let go of the data when they start again."""
+        """Brokers that are down and hold replicas: they delete the data when they start again."""
 
     def __init__(
         self,
@@ -859,7 +859,7 @@ class ReassignPartitionsRequest(_message.Message):
     """Check everything, change nothing."""
     @_builtins.property
     def moves(self) -> _containers.RepeatedCompositeFieldContainer[Global___PartitionMove]:
-        """The moves, at most 10,000. A partition that is on the move already gets a new target."""
+        """The moves, at most 10,000. A partition that is being moved already gets a new target."""
 
     def __init__(
         self,

@@ -77,7 +77,7 @@ class _GroupStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_GroupState
     """The last rebalance failed too often; it is tried again with a pause, and at every change."""
 
 class GroupState(_GroupState, metaclass=_GroupStateEnumTypeWrapper):
-    """GroupState is where a group stands."""
+    """GroupState is the state of a group."""
 
 GROUP_STATE_UNSPECIFIED: GroupState.ValueType  # 0
 """Not said."""
@@ -1007,7 +1007,7 @@ class GroupListing(_message.Message):
     group: _builtins.str
     """The group."""
     state: Global___GroupState.ValueType
-    """Where it stands."""
+    """Its state."""
     member_count: _builtins.int
     """How many members it has."""
     generation: _builtins.int
@@ -1071,9 +1071,9 @@ class DescribeGroupResponse(_message.Message):
     group: _builtins.str
     """The group."""
     state: Global___GroupState.ValueType
-    """Where it stands."""
+    """Its state."""
     reason: _builtins.str
-    """Why it stands there, as a sentence: what began the last rebalance, or why it failed."""
+    """The reason for the state, as a sentence: what began the last rebalance, or why it failed."""
     generation: _builtins.int
     """Its generation."""
     assignor: _builtins.str
@@ -1147,7 +1147,7 @@ class GroupMember(_message.Message):
     session_timeout_ms: _builtins.int
     """Its session timeout."""
     is_connected: _builtins.bool
-    """Whether its stream stands; a member that is away keeps its partitions for a while."""
+    """Whether its stream is open; a member that is away keeps its partitions for a while."""
     pattern: _builtins.str
     """The pattern that it subscribed to."""
     @_builtins.property

@@ -33,13 +33,13 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     ERROR_CODE_LIMIT_EXCEEDED: _ErrorCode.ValueType  # 3
     """The caller asks for more than the server's limits allow, or for a stream without a deadline."""
     ERROR_CODE_OVERLOADED: _ErrorCode.ValueType  # 4
-    """The server holds as much unfinished work as it may; try again after a pause."""
+    """The server holds as much unfinished work as it accepts; try again after a pause."""
     ERROR_CODE_SHUTTING_DOWN: _ErrorCode.ValueType  # 5
     """The server is shutting down; its partitions move elsewhere."""
     ERROR_CODE_TIMED_OUT: _ErrorCode.ValueType  # 6
-    """The work was not finished before its time ran out; it may still happen."""
+    """The work was not finished in time; it may still be carried out."""
     ERROR_CODE_ZOOKEEPER_UNAVAILABLE: _ErrorCode.ValueType  # 7
-    """ZooKeeper does not answer, so that nothing can be decided now."""
+    """ZooKeeper does not answer, so no decision can be made now."""
     ERROR_CODE_UNKNOWN_TOPIC: _ErrorCode.ValueType  # 20
     """No topic has this name or id."""
     ERROR_CODE_UNKNOWN_PARTITION: _ErrorCode.ValueType  # 21
@@ -61,9 +61,9 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     ERROR_CODE_TOPIC_BEING_DELETED: _ErrorCode.ValueType  # 29
     """The topic is being deleted; its name is free again in a moment."""
     ERROR_CODE_NO_REASSIGNMENT: _ErrorCode.ValueType  # 30
-    """The partition is not on the move."""
+    """The partition is not being moved."""
     ERROR_CODE_REASSIGNMENT_IN_PROGRESS: _ErrorCode.ValueType  # 31
-    """The partition is being moved, so that this has to wait until it is done or cancelled."""
+    """The partition is being moved; the request is possible when the move is done or cancelled."""
     ERROR_CODE_ELIGIBLE_LEADERS_NOT_AVAILABLE: _ErrorCode.ValueType  # 32
     """No replica that may become the leader is alive (and, for a preferred leader, in sync)."""
     ERROR_CODE_ELECTION_NOT_NEEDED: _ErrorCode.ValueType  # 33
@@ -93,14 +93,14 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     ERROR_CODE_OFFSET_OUT_OF_RANGE: _ErrorCode.ValueType  # 60
     """The offset is below the log start offset, negative, or beyond the log end offset."""
     ERROR_CODE_OFFSET_NOT_AVAILABLE: _ErrorCode.ValueType  # 61
-    """The leader cannot tell yet what is committed: it is new, or does not know whether it still leads. Ask again."""
+    """The leader does not know yet what is committed: it is new, or unsure whether it still leads. Ask again."""
     ERROR_CODE_NOT_ENOUGH_REPLICAS: _ErrorCode.ValueType  # 62
     """Fewer replicas are in sync than min.insync.replicas asks for; nothing was appended."""
     ERROR_CODE_NOT_ENOUGH_REPLICAS_AFTER_APPEND: _ErrorCode.ValueType  # 63
     """The batch was appended, but too few replicas stayed in sync to acknowledge it."""
     ERROR_CODE_DIVERGING_LOG: _ErrorCode.ValueType  # 64
-    """The log does not hold the record that the client read before this offset: an unclean election took
-    it away.
+    """The log does not hold the record that the client read before this offset: an unclean election
+    removed it.
     """
     ERROR_CODE_CORRUPT_BATCH: _ErrorCode.ValueType  # 80
     """The batch's CRC-32C does not match its bytes."""
@@ -109,7 +109,7 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     ERROR_CODE_UNSUPPORTED_MAGIC: _ErrorCode.ValueType  # 82
     """The batch has a magic that this version does not know."""
     ERROR_CODE_BATCH_TOO_LARGE: _ErrorCode.ValueType  # 83
-    """The batch is larger than max.message.bytes, or than readers take when it is decompressed."""
+    """The batch is larger than max.message.bytes, or than readers accept when it is decompressed."""
     ERROR_CODE_OUT_OF_ORDER_SEQUENCE: _ErrorCode.ValueType  # 84
     """The producer's sequence does not follow on the last one appended."""
     ERROR_CODE_DUPLICATE_SEQUENCE: _ErrorCode.ValueType  # 85
@@ -121,9 +121,9 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     ERROR_CODE_SEQUENCE_CONFLICT: _ErrorCode.ValueType  # 88
     """The log holds other records under these sequences of this producer: two writers share its id and epoch."""
     ERROR_CODE_TOO_MANY_PRODUCERS: _ErrorCode.ValueType  # 89
-    """The log remembers as many producers as it may, and all of them may still try again: no new one is taken yet."""
+    """The log remembers as many producers as it can, and all of them may still retry: no new one is accepted yet."""
     ERROR_CODE_STORAGE_FAILED: _ErrorCode.ValueType  # 100
-    """The log directory failed (an I/O error); what it holds is offline on this broker."""
+    """The log directory failed (an I/O error); its partitions are offline on this broker."""
     ERROR_CODE_DISK_FULL: _ErrorCode.ValueType  # 101
     """The disk is full; reads go on, writes resume when there is room."""
     ERROR_CODE_NOT_COORDINATOR: _ErrorCode.ValueType  # 120
@@ -135,7 +135,7 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     ERROR_CODE_INVALID_GROUP_NAME: _ErrorCode.ValueType  # 123
     """The name of a group, consumer or instance is not 1 to 249 characters of [a-zA-Z0-9._-]."""
     ERROR_CODE_CONSUMER_ID_TAKEN: _ErrorCode.ValueType  # 124
-    """Another consumer of the group, alive, has this consumer id."""
+    """Another live consumer of the group has this consumer id."""
     ERROR_CODE_INVALID_SESSION_TIMEOUT: _ErrorCode.ValueType  # 125
     """The session timeout is below or above what the coordinator allows."""
     ERROR_CODE_UNKNOWN_ASSIGNOR: _ErrorCode.ValueType  # 126
@@ -149,11 +149,11 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     ERROR_CODE_FENCED_INSTANCE: _ErrorCode.ValueType  # 130
     """Another process took over this instance id."""
     ERROR_CODE_GROUP_NOT_EMPTY: _ErrorCode.ValueType  # 131
-    """The group has members, so that this has to wait until they are gone."""
+    """The group has members; the request is possible when they have left."""
     ERROR_CODE_COMMIT_GOES_BACK: _ErrorCode.ValueType  # 132
     """The offset is lower than the committed one, and the commit does not say that it is a reset."""
     ERROR_CODE_ANSWER_OUT_OF_TURN: _ErrorCode.ValueType  # 133
-    """The answer is to no order that is open on this stream."""
+    """The consumer answered an order that is not open on its stream."""
     ERROR_CODE_SESSION_TIMED_OUT: _ErrorCode.ValueType  # 134
     """The consumer did not answer, or did not read its stream, for longer than its session timeout."""
     ERROR_CODE_STALE_COORDINATOR_EPOCH: _ErrorCode.ValueType  # 135
@@ -173,13 +173,13 @@ ERROR_CODE_INVALID_REQUEST: ErrorCode.ValueType  # 2
 ERROR_CODE_LIMIT_EXCEEDED: ErrorCode.ValueType  # 3
 """The caller asks for more than the server's limits allow, or for a stream without a deadline."""
 ERROR_CODE_OVERLOADED: ErrorCode.ValueType  # 4
-"""The server holds as much unfinished work as it may; try again after a pause."""
+"""The server holds as much unfinished work as it accepts; try again after a pause."""
 ERROR_CODE_SHUTTING_DOWN: ErrorCode.ValueType  # 5
 """The server is shutting down; its partitions move elsewhere."""
 ERROR_CODE_TIMED_OUT: ErrorCode.ValueType  # 6
-"""The work was not finished before its time ran out; it may still happen."""
+"""The work was not finished in time; it may still be carried out."""
 ERROR_CODE_ZOOKEEPER_UNAVAILABLE: ErrorCode.ValueType  # 7
-"""ZooKeeper does not answer, so that nothing can be decided now."""
+"""ZooKeeper does not answer, so no decision can be made now."""
 ERROR_CODE_UNKNOWN_TOPIC: ErrorCode.ValueType  # 20
 """No topic has this name or id."""
 ERROR_CODE_UNKNOWN_PARTITION: ErrorCode.ValueType  # 21
@@ -201,9 +201,9 @@ ERROR_CODE_INCONSISTENT_TOPIC_ID: ErrorCode.ValueType  # 28
 ERROR_CODE_TOPIC_BEING_DELETED: ErrorCode.ValueType  # 29
 """The topic is being deleted; its name is free again in a moment."""
 ERROR_CODE_NO_REASSIGNMENT: ErrorCode.ValueType  # 30
-"""The partition is not on the move."""
+"""The partition is not being moved."""
 ERROR_CODE_REASSIGNMENT_IN_PROGRESS: ErrorCode.ValueType  # 31
-"""The partition is being moved, so that this has to wait until it is done or cancelled."""
+"""The partition is being moved; the request is possible when the move is done or cancelled."""
 ERROR_CODE_ELIGIBLE_LEADERS_NOT_AVAILABLE: ErrorCode.ValueType  # 32
 """No replica that may become the leader is alive (and, for a preferred leader, in sync)."""
 ERROR_CODE_ELECTION_NOT_NEEDED: ErrorCode.ValueType  # 33
@@ -233,14 +233,14 @@ ERROR_CODE_FETCH_SESSION_OUT_OF_TURN: ErrorCode.ValueType  # 50
 ERROR_CODE_OFFSET_OUT_OF_RANGE: ErrorCode.ValueType  # 60
 """The offset is below the log start offset, negative, or beyond the log end offset."""
 ERROR_CODE_OFFSET_NOT_AVAILABLE: ErrorCode.ValueType  # 61
-"""The leader cannot tell yet what is committed: it is new, or does not know whether it still leads. Ask again."""
+"""The leader does not know yet what is committed: it is new, or unsure whether it still leads. Ask again."""
 ERROR_CODE_NOT_ENOUGH_REPLICAS: ErrorCode.ValueType  # 62
 """Fewer replicas are in sync than min.insync.replicas asks for; nothing was appended."""
 ERROR_CODE_NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.ValueType  # 63
 """The batch was appended, but too few replicas stayed in sync to acknowledge it."""
 ERROR_CODE_DIVERGING_LOG: ErrorCode.ValueType  # 64
-"""The log does not hold the record that the client read before this offset: an unclean election took
-it away.
+"""The log does not hold the record that the client read before this offset: an unclean election
+removed it.
 """
 ERROR_CODE_CORRUPT_BATCH: ErrorCode.ValueType  # 80
 """The batch's CRC-32C does not match its bytes."""
@@ -249,7 +249,7 @@ ERROR_CODE_INVALID_BATCH: ErrorCode.ValueType  # 81
 ERROR_CODE_UNSUPPORTED_MAGIC: ErrorCode.ValueType  # 82
 """The batch has a magic that this version does not know."""
 ERROR_CODE_BATCH_TOO_LARGE: ErrorCode.ValueType  # 83
-"""The batch is larger than max.message.bytes, or than readers take when it is decompressed."""
+"""The batch is larger than max.message.bytes, or than readers accept when it is decompressed."""
 ERROR_CODE_OUT_OF_ORDER_SEQUENCE: ErrorCode.ValueType  # 84
 """The producer's sequence does not follow on the last one appended."""
 ERROR_CODE_DUPLICATE_SEQUENCE: ErrorCode.ValueType  # 85
@@ -261,9 +261,9 @@ ERROR_CODE_UNKNOWN_PRODUCER_ID: ErrorCode.ValueType  # 87
 ERROR_CODE_SEQUENCE_CONFLICT: ErrorCode.ValueType  # 88
 """The log holds other records under these sequences of this producer: two writers share its id and epoch."""
 ERROR_CODE_TOO_MANY_PRODUCERS: ErrorCode.ValueType  # 89
-"""The log remembers as many producers as it may, and all of them may still try again: no new one is taken yet."""
+"""The log remembers as many producers as it can, and all of them may still retry: no new one is accepted yet."""
 ERROR_CODE_STORAGE_FAILED: ErrorCode.ValueType  # 100
-"""The log directory failed (an I/O error); what it holds is offline on this broker."""
+"""The log directory failed (an I/O error); its partitions are offline on this broker."""
 ERROR_CODE_DISK_FULL: ErrorCode.ValueType  # 101
 """The disk is full; reads go on, writes resume when there is room."""
 ERROR_CODE_NOT_COORDINATOR: ErrorCode.ValueType  # 120
@@ -275,7 +275,7 @@ ERROR_CODE_UNKNOWN_GROUP: ErrorCode.ValueType  # 122
 ERROR_CODE_INVALID_GROUP_NAME: ErrorCode.ValueType  # 123
 """The name of a group, consumer or instance is not 1 to 249 characters of [a-zA-Z0-9._-]."""
 ERROR_CODE_CONSUMER_ID_TAKEN: ErrorCode.ValueType  # 124
-"""Another consumer of the group, alive, has this consumer id."""
+"""Another live consumer of the group has this consumer id."""
 ERROR_CODE_INVALID_SESSION_TIMEOUT: ErrorCode.ValueType  # 125
 """The session timeout is below or above what the coordinator allows."""
 ERROR_CODE_UNKNOWN_ASSIGNOR: ErrorCode.ValueType  # 126
@@ -289,11 +289,11 @@ ERROR_CODE_FENCED_GENERATION: ErrorCode.ValueType  # 129
 ERROR_CODE_FENCED_INSTANCE: ErrorCode.ValueType  # 130
 """Another process took over this instance id."""
 ERROR_CODE_GROUP_NOT_EMPTY: ErrorCode.ValueType  # 131
-"""The group has members, so that this has to wait until they are gone."""
+"""The group has members; the request is possible when they have left."""
 ERROR_CODE_COMMIT_GOES_BACK: ErrorCode.ValueType  # 132
 """The offset is lower than the committed one, and the commit does not say that it is a reset."""
 ERROR_CODE_ANSWER_OUT_OF_TURN: ErrorCode.ValueType  # 133
-"""The answer is to no order that is open on this stream."""
+"""The consumer answered an order that is not open on its stream."""
 ERROR_CODE_SESSION_TIMED_OUT: ErrorCode.ValueType  # 134
 """The consumer did not answer, or did not read its stream, for longer than its session timeout."""
 ERROR_CODE_STALE_COORDINATOR_EPOCH: ErrorCode.ValueType  # 135

@@ -26,7 +26,7 @@ class _ServerSettingOrigin:
 class _ServerSettingOriginEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ServerSettingOrigin.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
     SERVER_SETTING_ORIGIN_UNSPECIFIED: _ServerSettingOrigin.ValueType  # 0
-    """Not told."""
+    """Not known."""
     SERVER_SETTING_ORIGIN_DEFAULT: _ServerSettingOrigin.ValueType  # 1
     """Nobody said anything."""
     SERVER_SETTING_ORIGIN_ENVIRONMENT: _ServerSettingOrigin.ValueType  # 2
@@ -38,7 +38,7 @@ class ServerSettingOrigin(_ServerSettingOrigin, metaclass=_ServerSettingOriginEn
     """ServerSettingOrigin is where the value of a setting comes from."""
 
 SERVER_SETTING_ORIGIN_UNSPECIFIED: ServerSettingOrigin.ValueType  # 0
-"""Not told."""
+"""Not known."""
 SERVER_SETTING_ORIGIN_DEFAULT: ServerSettingOrigin.ValueType  # 1
 """Nobody said anything."""
 SERVER_SETTING_ORIGIN_ENVIRONMENT: ServerSettingOrigin.ValueType  # 2
@@ -90,9 +90,9 @@ class DescribeServerResponse(_message.Message):
     clock_ms: _builtins.int
     """What its clock shows now, in milliseconds since 1970."""
     advertised: _builtins.str
-    """host:port that others are told."""
+    """The host:port that clients and other processes get to reach this one."""
     external_advertised: _builtins.str
-    """host:port that those are told who come in through the external listener; empty where there is none."""
+    """The host:port that clients of the external listener get; empty if there is none."""
     zookeeper_session_timeout_ms: _builtins.int
     """The session timeout that ZooKeeper has granted it, in milliseconds; 0 while it has no session."""
     @_builtins.property
@@ -137,7 +137,7 @@ class ServerSetting(_message.Message):
     value: _builtins.str
     """As on its command line; empty where the setting has no value."""
     default_value: _builtins.str
-    """What holds unless it is told otherwise; empty where nothing does."""
+    """The default; empty if there is none."""
     origin: Global___ServerSettingOrigin.ValueType
     """Who said so."""
     variable: _builtins.str
