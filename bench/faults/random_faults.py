@@ -30,7 +30,7 @@ from hightide_local.histories.violation import require  # noqa: E402
 from hightide_local.histories.waiting import wait_until  # noqa: E402
 from hightide_runtime.znodes.cluster_znodes import ADMIN  # noqa: E402
 from histories.operator_walk import OperatorWalk  # noqa: E402
-from integration.controller.operators_hand import OperatorsHand  # noqa: E402
+from integration.controller.zookeeper_operator import ZooKeeperOperator  # noqa: E402
 
 HEALED_S = 40.0
 PAUSES_S = (0.1, 0.5, 1.0, 2.0, 4.0)
@@ -58,53 +58,53 @@ def break_and_mend(
     drill.wait_for_progress(50, HEALED_S)
 
 
-def judge(hand: OperatorsHand, walk: OperatorWalk) -> None:
+def judge(operator: ZooKeeperOperator, walk: OperatorWalk) -> None:
     """Check that every order of the operators is done or was refused, and left no remains. Raises
     ViolationError."""
     walk.finish()
-    hand.admin.set_reassignment_throttle(0)
-    wait_until("nothing below /admin is left", lambda: hand.asked_for_in_full() == [], 3 * HEALED_S)
-    if empty := hand.asked_for():
+    operator.admin.set_reassignment_throttle(0)
+    wait_until("nothing below /admin is left", lambda: operator.asked_for_in_full() == [], 3 * HEALED_S)
+    if empty := operator.asked_for():
         print("left behind empty:", empty)
-    for topic in hand.admin.describe_topics():
-        hand.wait_until_led(topic.name, len(topic.partitions))
-        judge_replicas(replica_differences(hand.cluster, topic.name))
-        ends = hand.ends(topic.name, len(topic.partitions))
+    for topic in operator.admin.describe_topics():
+        operator.wait_until_led(topic.name, len(topic.partitions))
+        judge_replicas(replica_differences(operator.cluster, topic.name))
+        ends = operator.ends(topic.name, len(topic.partitions))
         for number, end in enumerate(ends):
             kept = walk.kept.get((topic.topic_id, number), 0)
             require((end or 0) >= kept, f"{topic.name}-{number} ends at {end}, but {kept} were acknowledged")
-    wait_until("no replica lies where none belongs", lambda: strays(hand) == [], HEALED_S)
-    wait_until("nothing is complained about", lambda: hand.complaints() == {}, HEALED_S)
+    wait_until("no replica lies where none belongs", lambda: strays(operator) == [], HEALED_S)
+    wait_until("nothing is complained about", lambda: operator.complaints() == {}, HEALED_S)
     bugs = {ending: count for ending, count in walk.done.items() if "BUG" in ending}
     require(not bugs, "no operator meets with a bug", bugs.items())
 
 
-def tell_what_is_left(hand: OperatorsHand, walk: OperatorWalk) -> None:
+def tell_what_is_left(operator: ZooKeeperOperator, walk: OperatorWalk) -> None:
     """Print the remains, for the search for the cause."""
     print("operators met with:", dict(walk.done))
-    print("complaints:", hand.complaints())
-    for kind, _, topic in (each.partition("/") for each in hand.asked_for()):
+    print("complaints:", operator.complaints())
+    for kind, _, topic in (each.partition("/") for each in operator.asked_for()):
         path = f"{ADMIN}/{kind}/{topic}"
-        below = [f"{path}/{name}" for name in hand.zookeeper.get_children(path)]
-        print("left:", {each: hand.content(each) for each in below or [path]})
-    for described in hand.admin.describe_topics():
+        below = [f"{path}/{name}" for name in operator.zookeeper.get_children(path)]
+        print("left:", {each: operator.content(each) for each in below or [path]})
+    for described in operator.admin.describe_topics():
         print(described.name, described.topic_id.hex(), *(f"\n  {each}" for each in described.partitions))
-    for name in hand.cluster.names:
-        print(f"--- {name}\n{hand.cluster.log_tail(name, 25)}")
+    for name in operator.cluster.names:
+        print(f"--- {name}\n{operator.cluster.log_tail(name, 25)}")
 
 
-def strays(hand: OperatorsHand) -> list[str]:
+def strays(operator: ZooKeeperOperator) -> list[str]:
     """Directories of partitions on brokers to which they are not assigned; quarantined ones do not count."""
     assigned = {
         (broker_id, f"{topic.topic_id.hex()}-{partition.partition}")
-        for topic in hand.admin.describe_topics()
+        for topic in operator.admin.describe_topics()
         for partition in topic.partitions
         for broker_id in partition.replicas
     }
     return sorted(
         f"broker {broker_id}: {path.name}"
-        for broker_id in hand.cluster.brokers
-        for directory in hand.cluster.data_directories(broker_id)
+        for broker_id in operator.cluster.brokers
+        for directory in operator.cluster.data_directories(broker_id)
         for path in directory.glob("*-[0-9]*")
         if path.is_dir() and len(path.name.partition("-")[0]) == 32 and (broker_id, path.name) not in assigned
     )
@@ -141,15 +141,15 @@ def main() -> int:
         ) as drill,
     ):
         walk = OperatorWalk(cluster, drill.topic, len(drill.partitions), chance)
-        hand = OperatorsHand(cluster)
+        operator = ZooKeeperOperator(cluster)
         try:
             links = not arguments.whole_links
             break_and_mend(drill, walk, chance, arguments.seconds, calm=arguments.calm, links=links)
-            judge(hand, walk)
+            judge(operator, walk)
         except BaseException:
-            tell_what_is_left(hand, walk)
+            tell_what_is_left(operator, walk)
             raise
-        hand.close()
+        operator.close()
         drill.wait_for_isr(3, HEALED_S)
     print("; ".join(f"{ending} {count}" for ending, count in sorted(walk.done.items())))
     counts = f"sent={len(drill.history.sends)} read={len(drill.history.reads)}"

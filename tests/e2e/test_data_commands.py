@@ -179,7 +179,7 @@ def test_what_was_deleted_before_it_was_copied_is_left_out_only_where_that_is_sa
     refused = hightide(cluster, *command)
     assert refused.returncode == 1
     assert b"5 records of trimmed-source were deleted" in refused.stderr
-    assert b"the offsets 10 to 14: say --skip-deleted" in refused.stderr
+    assert b"the offsets 10 to 14: give --skip-deleted" in refused.stderr
     assert json_here(cluster, *command, "--skip-deleted")["records"] == 25
     with Producer(cluster.bootstrap) as producer:
         producer.send("trimmed-source", b"40")
@@ -228,7 +228,7 @@ def test_what_is_not_in_sync_is_listed_and_watched_until_it_is(hightide_cluster:
         lambda: json_here(cluster, "topic", "describe", "--under-replicated")["topics"] == [],
         60.0,
     )
-    assert run_here(cluster, "topic", "describe", "--offline").stderr == "no such partition\n"
+    assert run_here(cluster, "topic", "describe", "--offline").stderr == "there is no such partition\n"
     cluster.kill("broker-3")
     try:
         with Admin(cluster.bootstrap) as admin, Producer(cluster.bootstrap, acks=1) as producer:

@@ -203,7 +203,7 @@ def test_a_topic_is_altered_grown_shrunk_and_deleted(cluster: LocalCluster) -> N
     assert "consumer groups" in warned
     unanswered = hightide(cluster, "topic", "remove-partitions", "lives", "-p", "3")
     assert unanswered.returncode == 1
-    assert "nothing was changed: say --yes" in unanswered.stderr.decode()
+    assert "nothing was changed: nobody answered the question; give --yes" in unanswered.stderr.decode()
     assert len(replicas_of(cluster, "lives")) == 4
     removed = as_json(cluster, "topic", "remove-partitions", "lives", "-p", "3", "--yes")
     assert (removed["removed"], removed["records"]) == ([3], 2)
@@ -248,7 +248,7 @@ def test_a_topic_is_deleted_while_a_broker_is_down_and_nothing_of_it_comes_back(
     cluster.kill("broker-4")
     until(lambda: 4 not in alive(cluster), "the controller knows that broker 4 is down")
     said = succeed(cluster, "topic", "delete", "ghost", "--yes").decode()
-    assert said == ("topic ghost deleted; broker 4 is down and lets go of its replicas when it starts\n")
+    assert said == ("topic ghost deleted; broker 4 is down and deletes its replicas when it starts\n")
     create(cluster, "ghost", "1,2")
     cluster.restart("broker-4")
     assert succeed(cluster, "topic", "consume", "ghost", "--exit") == b""

@@ -49,7 +49,11 @@ GROUPS_KEYS = (
     "client_errors",
 )  # fmt: skip
 _PARTITIONS = click.option(
-    "--partitions", type=click.IntRange(1, PARTITIONS_MAX), default=6, show_default=True, help="Of the topic."
+    "--partitions",
+    type=click.IntRange(1, PARTITIONS_MAX),
+    default=6,
+    show_default=True,
+    help="The number of partitions of the topic.",
 )
 
 
@@ -76,21 +80,21 @@ for _command in (verify, faults, spark_read, spark_write, spark_stream):
     type=click.Choice(["send", "send_arrow"]),
     default="send",
     show_default=True,
-    help="Record by record, or tables of Arrow.",
+    help="Send record by record, or tables of Arrow.",
 )
 @click.option(
     "--acks",
     type=click.Choice(["all", "1", "0"]),
     default="all",
     show_default=True,
-    help="As for `topic produce`.",
+    help="The same as for `topic produce`.",
 )
 @click.option(
     "--compression",
     type=click.Choice(["none", "lz4", "zstd"]),
     default="none",
     show_default=True,
-    help="Of batches.",
+    help="How batches are compressed.",
 )
 @click.option(
     "--linger-ms",
@@ -107,7 +111,7 @@ for _command in (verify, faults, spark_read, spark_write, spark_stream):
     "--throughput",
     "records_per_s",
     type=click.FloatRange(1, 10_000_000),
-    help="Records a second; as fast as can be unless said.",
+    help="Records per second; the default is as many as possible.",
 )
 @CSV
 @keep_option
@@ -167,10 +171,14 @@ def produce(
     type=click.Choice(["both", "arrow", "records"]),
     default="both",
     show_default=True,
-    help="In which form.",
+    help="The form in which records are read.",
 )
 @click.option(
-    "--size-mb", type=click.IntRange(1, 100_000), default=500, show_default=True, help="To be read."
+    "--size-mb",
+    type=click.IntRange(1, 100_000),
+    default=500,
+    show_default=True,
+    help="How many megabytes to read.",
 )
 @_PARTITIONS
 @ROUNDS
@@ -217,7 +225,7 @@ def consume(
     type=click.FloatRange(1, 100_000),
     default=100,
     show_default=True,
-    help="Records a second.",
+    help="Records per second.",
 )
 @_PARTITIONS
 @seconds_option(10)
@@ -256,20 +264,22 @@ def e2e(
 
 @common_options
 @bench.command()
-@click.option("--kill/--term", "kill", default=True, show_default=True, help="SIGKILL or SIGTERM the leader.")
+@click.option(
+    "--kill/--term", "kill", default=True, show_default=True, help="End the leader by SIGKILL or by SIGTERM."
+)
 @_PARTITIONS
 @click.option(
     "--scale",
     callback=partition_counts,
     metavar="N,N…",
-    help="Measure with so many partitions, one after the other.",
+    help="Measure with each of these numbers of partitions, one after another.",
 )
 @click.option(
     "--idle-seconds",
     type=click.FloatRange(0, 3600),
     default=20,
     show_default=True,
-    help="To idle in the first round; 0: not at all.",
+    help="How long the cluster is idle in the first round; 0: not at all.",
 )
 @ROUNDS
 @keep_option
@@ -313,31 +323,39 @@ def failover(
 @common_options
 @bench.command()
 @click.option(
-    "--consumers", type=click.IntRange(1, 50_000), default=5_000, show_default=True, help="In all groups."
+    "--consumers",
+    type=click.IntRange(1, 50_000),
+    default=5_000,
+    show_default=True,
+    help="The number of consumers in all groups together.",
 )
 @click.option(
-    "--groups", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Of equal size."
+    "--groups",
+    type=click.IntRange(1, 10_000),
+    default=50,
+    show_default=True,
+    help="The number of groups, which have equal sizes.",
 )
 @click.option(
     "--session-timeout-ms",
     type=click.IntRange(500, 600_000),
     default=10_000,
     show_default=True,
-    help="Of each consumer.",
+    help="The session timeout of each consumer.",
 )
 @click.option(
     "--moving-percent",
     type=click.IntRange(0, 100),
     default=20,
     show_default=True,
-    help="Consumers whose positions move from Ping to Ping.",
+    help="The percentage of consumers whose positions change between two Pings.",
 )
 @click.option(
     "--streams-per-connection",
     type=click.IntRange(1, 1_000),
     default=1,
     show_default=True,
-    help="1: each consumer has its own connection, as real ones do.",
+    help="How many consumers share a connection; 1: each has its own, as real consumers do.",
 )
 @seconds_option(20)
 @ROUNDS

@@ -28,34 +28,41 @@ GROUPS = ("processes", "links", "disks", "files")
     type=click.FloatRange(1, 7 * 86_400),
     default=120,
     show_default=True,
-    help="Of the whole campaign.",
+    help="The duration of the whole campaign.",
 )
-@click.option("--seed", type=int, default=1, show_default=True, help="What is done to whom follows from it.")
+@click.option(
+    "--seed",
+    type=int,
+    default=1,
+    show_default=True,
+    help="The seed of the random faults; the same seed gives the same faults.",
+)
 @click.option(
     "--season-seconds",
     type=click.FloatRange(1, 3_600),
     default=120,
     show_default=True,
-    help="After so long everything is healed and judged, and another topic is begun.",
+    help="The duration of a season: after it everything is repaired and judged, and a new topic begins.",
 )
 @click.option(
     "--only",
     "groups",
     type=click.Choice(GROUPS),
     multiple=True,
-    help="Faults of this group only; give it again for more groups. All of them unless said.",
+    help="Only faults of this group; repeatable. The default is all groups.",
 )
 @click.option(
     "--flush",
     type=click.Choice(["replicated", "fsync"]),
     default="replicated",
     show_default=True,
-    help="Of the topics.",
+    help="The setting `flush` of the topics.",
 )
 @click.option(
     "--directory",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where the cluster lies; it stays there. Unless said, it is kept where something is wrong only.",
+    help="The directory of the cluster, which is kept. The default is a temporary one, which is kept only if "
+    "something is wrong.",
 )
 @progress_option
 @JSON

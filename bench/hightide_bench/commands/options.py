@@ -14,9 +14,13 @@ Measured = TypeVar("Measured")
 
 PARTITIONS_MAX = 10_000
 _KEEPS = "hightide.bench_keeps_topics"
-JSON = click.option("--json", "as_json", is_flag=True, help="One line of JSON, as -o json.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one line of JSON; the same as -o json.")
 ROUNDS = click.option(
-    "--rounds", type=click.IntRange(1, 100), default=3, show_default=True, help="Figures are their medians."
+    "--rounds",
+    type=click.IntRange(1, 100),
+    default=3,
+    show_default=True,
+    help="The number of rounds; each figure is their median.",
 )
 
 
@@ -27,7 +31,7 @@ def record_bytes_option(default: int) -> Callable[[Command], Command]:
         type=click.IntRange(8, 900_000),
         default=default,
         show_default=True,
-        help="Size of a record's value.",
+        help="The size of a record's value.",
     )
 
 
@@ -40,7 +44,7 @@ def seconds_option(default: float) -> Callable[[Command], Command]:
         type=click.FloatRange(0.1, 3600),
         default=default,
         show_default=True,
-        help="Of each round.",
+        help="The duration of each round.",
     )
 
 
@@ -55,7 +59,7 @@ def keep_option(command: Command) -> Command:
         is_flag=True,
         expose_value=False,
         callback=take,
-        help="Keep its topics; they are deleted otherwise.",
+        help="Keep the topics of the benchmark, instead of deleting them.",
     )
     return option(command)
 

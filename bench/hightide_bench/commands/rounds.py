@@ -21,7 +21,7 @@ CSV = click.option(
     "csv_path",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     metavar="FILE",
-    help="Also write a line with the figures of each round.",
+    help="Also write the figures of each round to FILE, a line for each.",
 )
 
 

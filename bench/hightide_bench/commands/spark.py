@@ -36,7 +36,7 @@ def _plan_options(record_bytes: int, size_mb: int) -> Callable[[Command], Comman
                 type=click.IntRange(1, 256),
                 default=2,
                 show_default=True,
-                help="Threads of Spark, each with its Python.",
+                help="The number of Spark threads, each with a Python process.",
             ),
             ROUNDS,
             click.option(
@@ -45,14 +45,14 @@ def _plan_options(record_bytes: int, size_mb: int) -> Callable[[Command], Comman
                 metavar="N,N…",
                 default="1,2,4,8",
                 show_default=True,
-                help="Topics of so many, in turns.",
+                help="Measure with topics of these numbers of partitions, in turns.",
             ),
             click.option(
                 "--size-mb",
                 type=click.IntRange(1, 100_000),
                 default=size_mb,
                 show_default=True,
-                help="Of values, in each topic and round.",
+                help="How many megabytes of values each topic gets in each round.",
             ),
             record_bytes_option(record_bytes),
         )

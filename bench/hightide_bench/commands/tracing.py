@@ -22,7 +22,7 @@ TRACING = click.option(
     "--tracing",
     callback=_modes,
     metavar="on,off",
-    help="Measure clusters of its own, with tracing, without, or both in turn, and compare.",
+    help="Measure clusters with tracing, without it, or both in turn, and compare them.",
 )
 
 

@@ -28,19 +28,23 @@ EXIT_WRONG = 1
     type=click.FloatRange(1, 100_000),
     default=1_000,
     show_default=True,
-    help="Records a second.",
+    help="Records per second.",
 )
 @click.option(
     "--acks",
     type=click.Choice(["all", "1"]),
     default="all",
     show_default=True,
-    help="As for `topic produce`.",
+    help="The same as for `topic produce`.",
 )
 @click.option(
-    "--partitions", type=click.IntRange(1, PARTITIONS_MAX), default=6, show_default=True, help="Of the topic."
+    "--partitions",
+    type=click.IntRange(1, PARTITIONS_MAX),
+    default=6,
+    show_default=True,
+    help="The number of partitions of the topic.",
 )
-@click.option("--keep", is_flag=True, help="Keep the topic, also where all is well.")
+@click.option("--keep", is_flag=True, help="Keep the topic, even if all is well.")
 @seconds_option(30)
 @progress_option
 @click.pass_context

@@ -4,8 +4,8 @@ import click
 
 from hightide_cli.command_line.options import common_options
 
-_INSTALLING = """Print what makes a shell complete commands, options and the names of topics, groups,
-servers and contexts.
+_INSTALLING = """Print the script with which a shell completes commands, options and the names of topics,
+groups, servers and contexts.
 
 \b
 bash   eval "$(hightide completion bash)"            in ~/.bashrc

@@ -21,7 +21,7 @@ _LOOK_AGAIN_S = 0.05
 
 @click.group()
 def controller() -> None:
-    """Show the active controller; let it step down."""
+    """Show the active controller, or replace it."""
 
 
 common_options(controller)
@@ -31,7 +31,7 @@ common_options(controller)
 @controller.command()
 @click.pass_context
 def show(ctx: click.Context) -> None:
-    """Show the active controller and what it says of itself."""
+    """Show the active controller. It shows its address, epoch, version and start time."""
     from hightide_cli.cluster.server_survey import survey
     from hightide_cli.command_line.connections import open_admin
 
@@ -58,11 +58,11 @@ def show(ctx: click.Context) -> None:
 
 @common_options
 @controller.command()
-@click.option("--epoch", type=click.IntRange(min=1), help="Only the controller of this epoch is meant.")
-@click.option("--dry-run", is_flag=True, help="Say who would step down, change nothing.")
+@click.option("--epoch", type=click.IntRange(min=1), help="Do nothing unless the controller has this epoch.")
+@click.option("--dry-run", is_flag=True, help="Show which controller would step down, and change nothing.")
 @click.pass_context
 def resign(ctx: click.Context, epoch: int | None, dry_run: bool) -> None:
-    """Let the active controller step down, and wait for its successor. A single one is elected again."""
+    """Let the active controller step down. It waits for the next one; a single one is elected again."""
     from hightide_cli.command_line.connections import open_admin
 
     with open_admin(ctx, _SUCCESSOR_TIMEOUT_MS) as admin:
@@ -70,7 +70,7 @@ def resign(ctx: click.Context, epoch: int | None, dry_run: bool) -> None:
         if dry_run:
             if epoch is not None and epoch != before.controller_epoch:
                 raise click.ClickException(
-                    f"the controller reigns in epoch {before.controller_epoch}, not {epoch}"
+                    f"the epoch of the active controller is {before.controller_epoch}, not {epoch}"
                 )
             ended, now = (before.controller_id, before.controller_epoch), None
         else:
@@ -94,7 +94,7 @@ def resign(ctx: click.Context, epoch: int | None, dry_run: bool) -> None:
     else:
         click.echo(f"controller {ended[0]} of epoch {ended[1]} stepped down")
         click.echo(
-            f"controller {now.controller_id} at {now.controller_address} reigns in epoch "
+            f"controller {now.controller_id} at {now.controller_address} is active in epoch "
             f"{now.controller_epoch}, {took_ms:.0f} ms later"
         )
 
@@ -110,6 +110,6 @@ def _successor(admin: "Admin", epoch: int) -> "ClusterDescription":
             return described
         if time.monotonic() > give_up_s:
             raise ControllerUnavailableError(
-                f"controller {described.controller_id} of epoch {epoch} still reigns", address=None
+                f"controller {described.controller_id} of epoch {epoch} is still active", address=None
             )
         time.sleep(_LOOK_AGAIN_S)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def elect() -> None:
-    """Elect leaders by hand."""
+    """Elect leaders: the preferred ones, or unclean ones."""
 
 
 common_options(elect)
@@ -28,14 +28,17 @@ common_options(elect)
 @common_options
 @elect.command()
 @click.option(
-    "-t", "--topic", metavar="TOPIC", help="Only this topic; all unless said.", shell_complete=topic_names
+    "-t",
+    "--topic",
+    metavar="TOPIC",
+    help="Only the partitions of this topic; the default is all topics.",
+    shell_complete=topic_names,
 )
-@click.option("-p", "--partition", type=click.IntRange(min=0), help="Only this partition of it.")
-@click.option("--dry-run", is_flag=True, help="Check everything, change nothing.")
+@click.option("-p", "--partition", type=click.IntRange(min=0), help="Only this partition of the topic.")
+@click.option("--dry-run", is_flag=True, help="Check the request, and change nothing.")
 @click.pass_context
 def preferred(ctx: click.Context, topic: str | None, partition: int | None, dry_run: bool) -> None:
-    """Give partitions their preferred leader back. That is the first replica, where it is alive and
-    in sync."""
+    """Give partitions their preferred leader back. That is their first replica, if alive and in sync."""
     from hightide_cli.command_line.connections import open_admin
 
     if partition is not None and topic is None:
@@ -60,15 +63,17 @@ def preferred(ctx: click.Context, topic: str | None, partition: int | None, dry_
 @common_options
 @elect.command()
 @click.option("-t", "--topic", required=True, metavar="TOPIC", help="The topic.", shell_complete=topic_names)
-@click.option("-p", "--partition", type=click.IntRange(min=0), required=True, help="The partition of it.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Check everything, change nothing.")
+@click.option(
+    "-p", "--partition", type=click.IntRange(min=0), required=True, help="The partition of the topic."
+)
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--dry-run", is_flag=True, help="Check the request, and change nothing.")
 @click.pass_context
 def unclean(ctx: click.Context, topic: str, partition: int, yes: bool, dry_run: bool) -> None:
     """Let any live replica lead a partition that has no leader. LOSES RECORDS; asks first.
 
-    What only the replicas of the last ISR hold is lost for good. Start one of their brokers instead, if that
-    can be done at all.
+    The records that only the replicas of the last ISR hold are lost for good. If you can, start one of their
+    brokers instead.
     """
     from hightide import TopicPartition
 

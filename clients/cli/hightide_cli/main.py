@@ -19,41 +19,53 @@ from hightide_cli.command_line.options import common_options
 
 COMMANDS = {
     "topic": LazyCommand(
-        "hightide_cli.topic.commands", "topic", "Create, change, delete, write, read topics."
+        "hightide_cli.topic.commands", "topic", "Create, change, delete, write and read topics."
     ),
-    "group": LazyCommand("hightide_cli.group.commands", "group", "Consumer groups: members, lag, offsets."),
+    "group": LazyCommand("hightide_cli.group.commands", "group", "Show consumer groups; set their offsets."),
     "reassign": LazyCommand(
         "hightide_cli.reassign.commands", "reassign", "Move partitions to other brokers."
     ),
-    "elect": LazyCommand("hightide_cli.elect", "elect", "Elect preferred leaders, or, at a loss, any."),
+    "elect": LazyCommand("hightide_cli.elect", "elect", "Elect preferred leaders, or unclean ones."),
     "cluster": LazyCommand(
-        "hightide_cli.cluster.commands", "cluster", "Show the cluster and whether it is well."
+        "hightide_cli.cluster.commands", "cluster", "Show the cluster, and whether it is well."
     ),
-    "broker": LazyCommand("hightide_cli.broker.commands", "broker", "Brokers: what they hold; drain one."),
-    "controller": LazyCommand("hightide_cli.controller", "controller", "Who decides; let another one."),
+    "broker": LazyCommand(
+        "hightide_cli.broker.commands", "broker", "Show brokers and what they hold; drain one."
+    ),
+    "controller": LazyCommand(
+        "hightide_cli.controller", "controller", "Show the active controller; replace it."
+    ),
     "config": LazyCommand(
-        "hightide_cli.config.commands", "config", "Settings of topics, and of running servers."
+        "hightide_cli.config.commands", "config", "Show and change settings of topics; show those of servers."
     ),
     "context": LazyCommand(
-        "hightide_cli.context.commands", "context", "Name clusters, choose the one that is meant."
+        "hightide_cli.context.commands", "context", "Give clusters names; choose the one to use."
     ),
     "dev": LazyCommand("hightide_cli.dev.commands", "dev", "Start and stop a cluster on this machine."),
-    "demo": LazyCommand("hightide_demo.command", "demo", "Kill a leader under load, lose nothing."),
-    "bench": LazyCommand("hightide_bench.commands.bench", "bench", "Measure throughput, latency, failover."),
-    "pipeline": LazyCommand("hightide_cli.pipeline", "pipeline", "Archive, replay, audit topics on Spark."),
+    "demo": LazyCommand("hightide_demo.command", "demo", "Kill a leader under load, and lose nothing."),
+    "bench": LazyCommand(
+        "hightide_bench.commands.bench", "bench", "Measure throughput, latency and failover."
+    ),
+    "pipeline": LazyCommand(
+        "hightide_cli.pipeline", "pipeline", "Archive, replay and audit topics on Spark."
+    ),
     "trace": LazyCommand("hightide_cli.trace.commands", "trace", "Show a failover as a waterfall."),
-    "top": LazyCommand("hightide_cli.top.commands", "top", "What moves: traffic, lag, moves; drawn anew."),
+    "top": LazyCommand("hightide_cli.top.commands", "top", "Show traffic, lag and moves, and update them."),
     "doctor": LazyCommand(
         "hightide_cli.doctor.commands", "doctor", "Find what is wrong, and what to do about it."
     ),
-    "zk": LazyCommand("hightide_cli.zk.commands", "zk", "Look into ZooKeeper, read-only."),
+    "zk": LazyCommand("hightide_cli.zk.commands", "zk", "Show what is in ZooKeeper; change nothing."),
     "rpc": LazyCommand(
-        "hightide_cli.rpc.commands", "rpc", "Call any method of any server; list and describe them."
+        "hightide_cli.rpc.commands", "rpc", "Call any method of any server, list and describe them."
     ),
-    "version": LazyCommand("hightide_cli.version", "version", "Versions of this command and the servers."),
-    "completion": LazyCommand("hightide_cli.completion", "completion", "Let a shell complete commands."),
+    "version": LazyCommand(
+        "hightide_cli.version", "version", "Show the versions of this command and the servers."
+    ),
+    "completion": LazyCommand(
+        "hightide_cli.completion", "completion", "Print the completion script of a shell."
+    ),
     "dump-index": LazyCommand(
-        "hightide_cli.dump.index", "dump_index", "Print what lies beside a log on disk: indexes, epochs."
+        "hightide_cli.dump.index", "dump_index", "Print the indexes and epochs of a log on disk."
     ),
     "dump-log": LazyCommand("hightide_cli.dump.log", "dump_log", "Print the batches of a log on disk."),
 }
@@ -61,9 +73,9 @@ COMMANDS = {
 _HELP = """Hightide: a replicated, partitioned commit log.
 
 \b
-A cluster is found by --bootstrap, else --context, else HIGHTIDE_BOOTSTRAP, else
-HIGHTIDE_CONTEXT, else the context that was selected, else the cluster that
-`hightide dev up` started, else 127.0.0.1:9092; `hightide context show` tells which.
+A command takes the address of the cluster from --bootstrap, else --context, else
+HIGHTIDE_BOOTSTRAP, else HIGHTIDE_CONTEXT, else the selected context, else the cluster
+of `hightide dev up`, else it is 127.0.0.1:9092. `hightide context show` shows it.
 """
 
 
@@ -83,7 +95,7 @@ cli.params.append(
         is_eager=True,
         expose_value=False,
         callback=_print_version,
-        help="Print the version of this command; `hightide version` also of the servers.",
+        help="Print the version of this command; `hightide version` also prints those of the servers.",
     )
 )
 

@@ -9,14 +9,14 @@ from hightide_cli.command_line.options import common_options
 
 _HOME = "hightide_spark.pipelines"
 COMMANDS = {
-    "archive": LazyCommand(f"{_HOME}.archive", "command", "Topics into Parquet, each record once."),
-    "replay": LazyCommand(f"{_HOME}.replay", "command", "What is archived back into a topic."),
-    "delays": LazyCommand(f"{_HOME}.delays", "command", "How late the flights of a topic leave."),
+    "archive": LazyCommand(f"{_HOME}.archive", "command", "Write topics as Parquet, each record once."),
+    "replay": LazyCommand(f"{_HOME}.replay", "command", "Write an archive back into a topic."),
+    "delays": LazyCommand(f"{_HOME}.delays", "command", "Compute how late the flights of a topic leave."),
     "audit": LazyCommand(f"{_HOME}.audit", "command", "Prove that replicas are identical."),
 }
 _HELP = """Run a pipeline on Spark.
 
-On this machine, or wherever --master says. Needs a JDK 17 or later.
+It runs on this machine, unless --master names another Spark. It needs a JDK 17 or later.
 """
 
 

@@ -17,10 +17,12 @@ _TIMEOUT_MS = 3_000
 
 @common_options
 @click.command()
-@click.option("--client", "client_only", is_flag=True, help="Only of this command; no server is asked.")
+@click.option(
+    "--client", "client_only", is_flag=True, help="Show only the version of this command, and ask no server."
+)
 @click.pass_context
 def version(ctx: click.Context, client_only: bool) -> None:
-    """Show the version of this command and of the servers. Exit code 0 also where no server answers."""
+    """Show the versions of this command and of the servers. The exit code is 0 also if no server answers."""
     own = client_version()
     servers: list[Surveyed] = []
     failure: str | None = None

@@ -10,17 +10,19 @@ from hightide_cli.printing.output import emit, wants_document
 @common_options
 @click.command()
 @click.option(
-    "--rows", type=click.IntRange(min=1000), help="Only the first so many flights; all unless said."
+    "--rows", type=click.IntRange(min=1000), help="Use only the first N flights; the default is all."
 )
 @click.option(
     "--seconds",
     type=click.FloatRange(min=1, max=600),
     default=20,
     show_default=True,
-    help="How long the writing takes, so that all kills happen under load.",
+    help="How many seconds the writing takes, so that all kills happen under load.",
 )
 @click.option(
-    "--directory", type=click.Path(file_okay=False, path_type=Path), help="Where its cluster lives meanwhile."
+    "--directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The directory of the cluster of the demo.",
 )
 @click.pass_context
 def demo(ctx: click.Context, rows: int | None, seconds: float, directory: Path | None) -> None:

@@ -164,7 +164,7 @@ def test_a_context_is_not_replaced_by_accident(capsys: pytest.CaptureFixture[str
     code, _, err = hightide(capsys, "context", "add", "prod", "--bootstrap", "q:1")
     assert (code, err) == (
         1,
-        "error: there is a context prod already, for p:1: take another name, or --force\n",
+        "error: there is a context prod already, for p:1: take another name, or give --force to replace it\n",
     )
     assert hightide(capsys, "context", "add", "prod", "--bootstrap", "q:1", "--force")[0] == 0
     assert load_contexts(contexts_path()).named("prod").bootstrap == "q:1"
@@ -208,7 +208,7 @@ def test_a_failure_to_reach_a_cluster_tells_why_it_was_that_address() -> None:
 def test_who_starts_a_cluster_here_is_told_that_another_one_is_meant() -> None:
     here = Target("127.0.0.1:9092", "that of the cluster of `hightide dev up`")
     prod = Target("p:1", "that of the selected context prod", "prod")
-    assert _who_finds_it(here, "127.0.0.1:9092").startswith("hightide commands find it by themselves")
+    assert _who_finds_it(here, "127.0.0.1:9092").startswith("hightide commands use this cluster by default")
     assert _who_finds_it(prod, "127.0.0.1:9092") == (
-        "hightide commands mean another cluster, p:1: that of the selected context prod; for this one:"
+        "hightide commands use another cluster, p:1 (that of the selected context prod); for this one:"
     )

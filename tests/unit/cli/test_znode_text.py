@@ -51,7 +51,7 @@ def test_a_path_is_checked_before_anybody_is_asked(path: str) -> None:
 def test_an_address_is_needed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HIGHTIDE_ZOOKEEPER", raising=False)
     assert main(["zk", "tree", "--bootstrap", "h:1"]) == 2
-    assert "say where ZooKeeper is with --zookeeper" in capsys.readouterr().err
+    assert "give the address of ZooKeeper with --zookeeper" in capsys.readouterr().err
 
 
 def test_who_does_not_answer_is_named_in_time(capsys: pytest.CaptureFixture[str]) -> None:

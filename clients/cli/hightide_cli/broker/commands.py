@@ -28,7 +28,7 @@ DRAIN_TIMEOUT_S = 60.0
 
 @click.group()
 def broker() -> None:
-    """Show brokers and what they hold; move leadership off one that shall stop."""
+    """Show brokers and what they hold; move leadership away from a broker."""
 
 
 common_options(broker)
@@ -38,7 +38,7 @@ common_options(broker)
 @broker.command("ls")
 @click.pass_context
 def list_brokers(ctx: click.Context) -> None:
-    """List the brokers; with -o wide also what each says of itself."""
+    """List the brokers. With -o wide, also show their versions and start times."""
     from hightide_cli.command_line.connections import open_admin
 
     with open_admin(ctx) as admin:
@@ -85,10 +85,12 @@ def wide_brokers(admin: "Admin", described: "ClusterDescription") -> str:
 @common_options
 @broker.command()
 @click.argument("broker_id", metavar="BROKER", type=click.IntRange(min=0), shell_complete=broker_ids)
-@click.option("--replicas", "with_replicas", is_flag=True, help="Also list the replicas that it holds.")
+@click.option(
+    "--replicas", "with_replicas", is_flag=True, help="List the replicas that the broker holds as well."
+)
 @click.pass_context
 def describe(ctx: click.Context, broker_id: int, with_replicas: bool) -> None:
-    """Show what one broker says of itself. Its log directories, too, and with --replicas what it holds."""
+    """Show one broker. It shows the addresses, the version and the log directories of the broker."""
     from hightide_cli.cluster.server_survey import survey
     from hightide_cli.command_line.connections import open_admin
 
@@ -135,7 +137,7 @@ def describe(ctx: click.Context, broker_id: int, with_replicas: bool) -> None:
 @click.argument("ids", metavar="[BROKER…]", nargs=-1, type=click.IntRange(min=0), shell_complete=broker_ids)
 @click.pass_context
 def log_dirs(ctx: click.Context, ids: tuple[int, ...]) -> None:
-    """Show the log directories of brokers. Of all unless said; exit code 1 where one has failed."""
+    """Show the log directories of brokers. By default of all. Exit code 1: a directory has failed."""
     from hightide_cli.command_line.connections import open_admin
 
     with open_admin(ctx) as admin:
@@ -157,21 +159,23 @@ def log_dirs(ctx: click.Context, ids: tuple[int, ...]) -> None:
 @common_options
 @broker.command()
 @click.argument("broker_id", metavar="BROKER", type=click.IntRange(min=0), shell_complete=broker_ids)
-@click.option("--dry-run", is_flag=True, help="Say what would be led by whom, change nothing.")
+@click.option(
+    "--dry-run", is_flag=True, help="Show which brokers would lead its partitions, and change nothing."
+)
 @click.option(
     "--timeout",
     "timeout_s",
     type=click.FloatRange(min=1, max=3600),
     default=DRAIN_TIMEOUT_S,
     show_default=True,
-    help="Seconds to wait for other replicas to come into sync.",
+    help="How many seconds to wait until other replicas are in sync.",
 )
 @click.pass_context
 def drain(ctx: click.Context, broker_id: int, dry_run: bool, timeout_s: float) -> None:
-    """Move leadership off a broker before it is stopped. Its end interrupts nobody then.
+    """Move leadership away from a broker. Then clients need not wait when it stops.
 
-    It stays without leadership until it is started again, or another controller takes over; SIGTERM does all
-    this, too. Exit code 1 where it still leads, because no other replica is in sync.
+    The broker leads nothing until it is started again, or until another controller takes over. A broker does
+    the same on SIGTERM. Exit code 1: it still leads partitions, because no other replica of them is in sync.
     """
     from hightide_cli.command_line.connections import open_admin
 

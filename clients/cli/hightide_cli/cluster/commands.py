@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def cluster() -> None:
-    """Show the cluster and whether it is well."""
+    """Show the cluster, and whether it is well."""
 
 
 common_options(cluster)
@@ -32,7 +32,7 @@ cluster.add_command(health)
 @cluster.command()
 @click.pass_context
 def info(ctx: click.Context) -> None:
-    """Show controller, coordinators, brokers, and what they hold."""
+    """Show the controller, the coordinators and the brokers. For each broker, it counts the partitions."""
     from hightide_cli.command_line.connections import open_admin
 
     with open_admin(ctx) as admin:
@@ -89,4 +89,4 @@ def _standing_by(described: ClusterDescription, coordinators: Sequence[str | Non
     named = [
         f"{kind} {each.server_id} at {each.address}" for kind, each in _standbys(described, coordinators)
     ]
-    return [("standing by", ", ".join(named) or "nobody")]
+    return [("standing by", ", ".join(named) or "none")]

@@ -10,17 +10,15 @@ from hightide_cli.printing.output import emit, wants_document
 
 @common_options
 @click.command()
-@click.option("-w", "--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
-@click.option(
-    "--until-healthy", is_flag=True, help="Look again and again until all is well; Ctrl-C gives it up."
-)
+@click.option("-w", "--watch", is_flag=True, help="Repeat until Ctrl-C.")
+@click.option("--until-healthy", is_flag=True, help="Repeat until all is well, or until Ctrl-C.")
 @click.option(
     "--interval",
     "interval_s",
     type=click.FloatRange(min=0.1),
     default=2.0,
     show_default=True,
-    help="Seconds from look to look.",
+    help="Seconds between two updates.",
 )
 @click.option(
     "--timeout",
@@ -28,20 +26,20 @@ from hightide_cli.printing.output import emit, wants_document
     type=click.FloatRange(min=0.1, max=600),
     default=5.0,
     show_default=True,
-    help="Seconds to wait for an answer at each look.",
+    help="Seconds to wait for each answer.",
 )
 @click.pass_context
 def health(ctx: click.Context, watch: bool, until_healthy: bool, interval_s: float, timeout_s: float) -> None:
-    """Say whether all is well.
+    """Show whether the cluster is well, and what is wrong if it is not.
 
     \b
     exit code 0  all is well
               1  something is not: a partition without a leader or with too few replicas in sync, no
                  controller, no coordinator, a dead broker, a failed log directory, a complaint
               2  the command line is wrong
-              3  nobody can be reached
+              3  no server can be reached
 
-    Watching ends with the code of the last look.
+    With --watch and --until-healthy, the exit code is that of the last update.
     """
     from hightide_cli.cluster.health_look import look
     from hightide_cli.cluster.health_watch import watch_health

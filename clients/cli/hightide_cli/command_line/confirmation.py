@@ -12,6 +12,8 @@ def confirm(question: str, *, is_agreed: bool) -> None:
         answer = click.confirm(question, err=True)
     except click.Abort:
         click.echo(err=True)
-        raise click.ClickException("nothing was changed: say --yes where nobody is there to answer") from None
+        raise click.ClickException(
+            "nothing was changed: nobody answered the question; give --yes to agree beforehand"
+        ) from None
     if not answer:
         raise click.ClickException("nothing was changed")

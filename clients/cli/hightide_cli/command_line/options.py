@@ -28,7 +28,7 @@ def common_options(command: Decorated) -> Decorated:
             show_envvar=True,
             expose_value=False,
             callback=_take_bootstrap,
-            help="A broker of the cluster, or several.",
+            help="The address of a broker of the cluster, or of several.",
         )
     )
     command.params.append(
@@ -40,7 +40,7 @@ def common_options(command: Decorated) -> Decorated:
             expose_value=False,
             callback=_take_context,
             shell_complete=context_names,
-            help="The cluster of this name; see `hightide context`.",
+            help="Use the cluster with this name; see `hightide context`.",
         )
     )
     command.params.append(
@@ -49,7 +49,7 @@ def common_options(command: Decorated) -> Decorated:
             type=click.Choice([form.value for form in OutputFormat]),
             expose_value=False,
             callback=_take_output,
-            help="How to print results; table unless said.",
+            help="The form of the results; the default is table.",
         )
     )
     return command

@@ -25,13 +25,13 @@ config.add_command(show)
 @config.command()
 @click.argument("topic", metavar="TOPIC", shell_complete=topic_names)
 @click.argument("names", metavar="[NAME…]", nargs=-1, shell_complete=setting_names)
-@click.option("--own", "only_own", is_flag=True, help="Only what was set for this topic.")
+@click.option("--own", "only_own", is_flag=True, help="Show only the settings that this topic sets.")
 @click.pass_context
 def get(ctx: click.Context, topic: str, names: tuple[str, ...], only_own: bool) -> None:
-    """Show the settings of a topic. Their values, defaults, and where they come from.
+    """Show the settings of a topic. It shows their values, defaults, and where they come from.
 
-    A topic created with three replicas or more has a min.insync.replicas of its own. For one without it a
-    broker may have another default: `hightide config show` tells it.
+    A topic that was created with three replicas or more sets min.insync.replicas. For a topic that does not,
+    each broker has its own default: `hightide config show` shows it.
 
     \b
     hightide config get flights retention.ms -o wide
@@ -65,14 +65,14 @@ def get(ctx: click.Context, topic: str, names: tuple[str, ...], only_own: bool) 
     metavar="NAME",
     multiple=True,
     shell_complete=setting_names,
-    help="Back to the default; may be given again.",
+    help="Reset this setting to its default; repeatable.",
 )
-@click.option("--dry-run", is_flag=True, help="Check everything, change nothing.")
+@click.option("--dry-run", is_flag=True, help="Check the request, and change nothing.")
 @click.pass_context
 def set_(
     ctx: click.Context, topic: str, settings: tuple[str, ...], reset: tuple[str, ...], dry_run: bool
 ) -> None:
-    """Change settings of a topic. They hold on its brokers at once.
+    """Change settings of a topic. Its brokers use them at once.
 
     \b
     hightide config set flights retention.ms=86400000 --reset segment.ms
@@ -84,7 +84,7 @@ def set_(
             raise click.BadParameter(f"{text!r} is not NAME=VALUE", ctx)
         wanted[name] = value
     if not wanted and not reset:
-        raise click.UsageError("say NAME=VALUE or --reset NAME", ctx)
+        raise click.UsageError("give NAME=VALUE or --reset NAME", ctx)
     from hightide_cli.command_line.connections import open_admin
 
     with open_admin(ctx) as admin:

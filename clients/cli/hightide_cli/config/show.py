@@ -24,13 +24,15 @@ _NAME: Final = re.compile(r"(broker|controller|coordinator)-(\d{1,10})")
 @common_options
 @click.command()
 @click.argument("servers", metavar="[SERVER…]", nargs=-1, shell_complete=server_names)
-@click.option("--own", "only_own", is_flag=True, help="Only what an argument or the environment set.")
+@click.option(
+    "--own", "only_own", is_flag=True, help="Show only the settings that a flag or the environment sets."
+)
 @click.pass_context
 def show(ctx: click.Context, servers: tuple[str, ...], only_own: bool) -> None:
-    """Show the settings of running servers. Their values, defaults, and where they come from.
+    """Show the settings of running servers. It shows their values, defaults, and where they come from.
 
-    SERVER is broker-1, controller-1 or coordinator-1, or the HOST:PORT of any of them; all servers unless
-    said. Settings of topics are what `hightide config get` shows. Exit code 1 where a server does not answer.
+    SERVER is broker-1, controller-1 or coordinator-1, or the HOST:PORT of any of them; the default is all
+    servers. `hightide config get` shows the settings of topics. Exit code 1: a server does not answer.
 
     \b
     hightide config show broker-1
@@ -49,7 +51,9 @@ def show(ctx: click.Context, servers: tuple[str, ...], only_own: bool) -> None:
         click.echo(f"{_short_name(each)} is not shown: {each.error}", err=True)
     untold = [each.name for each in asked if each.description is not None and not each.description.settings]
     if untold:
-        click.echo(f"of a version that does not tell its settings: {', '.join(untold)}", err=True)
+        click.echo(
+            f"these servers are of a version that does not send its settings: {', '.join(untold)}", err=True
+        )
     if silent:
         ctx.exit(1)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @click.group()
 def context() -> None:
-    """Give clusters a name, and choose the one that is meant unless said."""
+    """Give clusters names, and choose the one that commands use by default."""
 
 
 common_options(context)
@@ -34,13 +34,15 @@ common_options(context)
 @context.command()
 @click.argument("name")
 @click.option(
-    "--zookeeper", metavar="HOST:PORT[,…][/CHROOT]", help="Its ZooKeeper, for `hightide zk` and `doctor`."
+    "--zookeeper",
+    metavar="HOST:PORT[,…][/CHROOT]",
+    help="The ZooKeeper of the cluster, for `hightide zk` and `doctor`.",
 )
-@click.option("--select", "is_selected", is_flag=True, help="Also select it.")
-@click.option("--force", is_flag=True, help="Also where there is a context of this name already.")
+@click.option("--select", "is_selected", is_flag=True, help="Select the new context.")
+@click.option("--force", is_flag=True, help="Replace a context that has this name.")
 @click.pass_context
 def add(ctx: click.Context, name: str, zookeeper: str | None, is_selected: bool, force: bool) -> None:
-    """Give the cluster at --bootstrap a name. The first one is selected at once. Nothing is contacted.
+    """Give the cluster at --bootstrap a name. The first context is selected at once. No server is asked.
 
     \b
     hightide context add prod --bootstrap broker-1:9092,broker-2:9092 --select
@@ -50,12 +52,12 @@ def add(ctx: click.Context, name: str, zookeeper: str | None, is_selected: bool,
     # The address of the environment will do; that of another context or of `dev up` could be an accident.
     bootstrap = choices(ctx).bootstrap
     if bootstrap is None:
-        raise click.UsageError("say where the cluster is with --bootstrap HOST:PORT", ctx)
+        raise click.UsageError("give the address of the cluster with --bootstrap HOST:PORT", ctx)
     path, known = _known()
     if name in known.by_name and not force:
         raise click.ClickException(
             f"there is a context {name} already, for {known.by_name[name].bootstrap}: "
-            "take another name, or --force"
+            "take another name, or give --force to replace it"
         )
     added = Context(
         name,
@@ -95,7 +97,7 @@ def list_contexts(ctx: click.Context) -> None:
 @click.argument("name", shell_complete=context_names)
 @click.pass_context
 def select(ctx: click.Context, name: str) -> None:
-    """Let commands mean this cluster unless said."""
+    """Make this the cluster that commands use by default."""
     path, known = _known()
     changed = known.with_selected(name)
     store_contexts(path, changed)
@@ -110,7 +112,7 @@ def select(ctx: click.Context, name: str) -> None:
 @click.argument("name", required=False, shell_complete=context_names)
 @click.pass_context
 def show(ctx: click.Context, name: str | None) -> None:
-    """Show one context. Without a name, the cluster that commands mean now, and why."""
+    """Show one context. Without NAME, show the cluster that commands use now, and why."""
     _, known = _known()
     if name is not None:
         found = known.named(name)
@@ -157,7 +159,7 @@ def show(ctx: click.Context, name: str | None) -> None:
 @click.argument("name", shell_complete=context_names)
 @click.pass_context
 def remove(ctx: click.Context, name: str) -> None:
-    """Forget a context. The cluster itself is left alone."""
+    """Remove a context. The cluster itself is not touched."""
     path, known = _known()
     forgotten, changed = known.named(name), known.without(name)
     store_contexts(path, changed)

@@ -88,7 +88,7 @@ def load_contexts(path: Path) -> Contexts:
         raise ContextError(f"{path} cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
         raise ContextError(
-            f"{path} is not what `hightide context` writes ({error}): mend it or delete it"
+            f"{path} is not what `hightide context` writes ({error}): correct it or delete it"
         ) from None
 
 

@@ -100,7 +100,7 @@ def skipping(
         first = holes[0]
         raise CopyError(
             f"{records:,} records of {topic} were deleted before they were copied, in partition "
-            f"{first.partition} the offsets {first.start} to {first.end - 1}: say --skip-deleted to go on "
+            f"{first.partition} the offsets {first.start} to {first.end - 1}: give --skip-deleted to go on "
             "behind them, so that the target never has them, or copy into another topic"
         )
     ends = {each.partition: each.end for each in deleted}

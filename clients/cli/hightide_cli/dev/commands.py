@@ -14,7 +14,7 @@ from hightide_cli.printing.rendering import Json, table
 _DIRECTORY = click.option(
     "--directory",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Where the cluster lives; a folder of your user account unless said.",
+    help="The directory of the cluster; the default is one in your home directory.",
 )
 
 
@@ -28,26 +28,28 @@ common_options(dev)
 
 @common_options
 @dev.command()
-@click.option("--brokers", type=click.IntRange(1, 20), default=3, show_default=True, help="How many.")
+@click.option(
+    "--brokers", type=click.IntRange(1, 20), default=3, show_default=True, help="The number of brokers."
+)
 @click.option(
     "--controllers",
     type=click.IntRange(1, 5),
     default=2,
     show_default=True,
-    help="How many; all but one stand by.",
+    help="The number of controllers; one is active, the others stand by.",
 )
 @click.option(
     "--coordinators",
     type=click.IntRange(0, 5),
     default=1,
     show_default=True,
-    help="0: without consumer groups.",
+    help="The number of coordinators; 0: no consumer groups.",
 )
 @_DIRECTORY
 @progress_option
 @click.pass_context
 def up(ctx: click.Context, brokers: int, controllers: int, coordinators: int, directory: Path | None) -> None:
-    """Start the cluster, or what is missing of it. It is ready when the command returns."""
+    """Start the cluster. Processes that run already are left alone. It is ready when the command returns."""
     from hightide_local import detached
 
     with waiting(f"starting ZooKeeper and {brokers + controllers + coordinators} processes"):
@@ -70,13 +72,13 @@ def _who_finds_it(target: Target, bootstrap: str) -> str:
     """A sentence for the user: a selected context takes precedence over the cluster of this machine, which is
     easily forgotten."""
     if target.bootstrap == bootstrap:
-        return "hightide commands find it by themselves; for everything else:"
-    return f"hightide commands mean another cluster, {target.bootstrap}: {target.origin}; for this one:"
+        return "hightide commands use this cluster by default; for other programs:"
+    return f"hightide commands use another cluster, {target.bootstrap} ({target.origin}); for this one:"
 
 
 @common_options
 @dev.command()
-@click.option("--delete", is_flag=True, help="Delete its data, logs and traces as well.")
+@click.option("--delete", is_flag=True, help="Delete the data, logs and traces of the cluster as well.")
 @_DIRECTORY
 @click.pass_context
 def down(ctx: click.Context, delete: bool, directory: Path | None) -> None:
@@ -95,7 +97,7 @@ def down(ctx: click.Context, delete: bool, directory: Path | None) -> None:
 @_DIRECTORY
 @click.pass_context
 def status(ctx: click.Context, directory: Path | None) -> None:
-    """Show the processes of the cluster. Exit code 3 where one does not run."""
+    """Show the processes of the cluster. Exit code 3: a process does not run."""
     from hightide_local import detached
 
     processes = detached.status(directory or detached.default_directory())

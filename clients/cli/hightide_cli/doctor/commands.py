@@ -14,7 +14,7 @@ from hightide_cli.printing.output import emit, wants_document
     metavar="HOST:PORT[,…]",
     envvar="HIGHTIDE_ZOOKEEPER",
     show_envvar=True,
-    help="Its ZooKeeper; that of the context or of `dev up` unless said.",
+    help="The ZooKeeper of the cluster; the default is that of the context or of `dev up`.",
 )
 @click.option(
     "--timeout",
@@ -28,8 +28,9 @@ from hightide_cli.printing.output import emit, wants_document
 def doctor(ctx: click.Context, zookeeper: str | None, timeout_s: float) -> None:
     """Look for what is wrong between this machine, ZooKeeper and the servers.
 
-    Java, ZooKeeper and the session timeouts it grants, the addresses that servers advertise, clocks,
-    versions, proxies, disks, file limits. It works with whatever of a cluster is there, and changes nothing.
+    It checks Java, ZooKeeper and the session timeouts that it grants, the addresses that servers advertise,
+    clocks, versions, proxies, disks and file limits. It works with a cluster of which only a part
+    runs, and changes nothing.
 
     \b
     exit code 0  nothing is wrong; there may be warnings

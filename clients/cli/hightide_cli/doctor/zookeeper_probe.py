@@ -59,7 +59,7 @@ def look_at(address: str, timeout_s: float) -> ZooKeeperFacts:
     except OSError as error:
         raise ZooKeeperProbeError(f"{address} cannot be reached: {error.strerror or error}") from error
     except struct.error as error:
-        raise ZooKeeperProbeError(f"what answers at {address} is no ZooKeeper") from error
+        raise ZooKeeperProbeError(f"the process that answers at {address} is not ZooKeeper") from error
     fields = {name.strip().lower(): value.strip() for name, value in _FIELD.findall(told)}
     version = re.match(r"[0-9.]+", fields.get("zookeeper", ""))
     latency = re.fullmatch(r"[0-9.]+/([0-9.]+)/[0-9.]+", fields.get("latency", ""))

@@ -31,7 +31,7 @@ class ServerDocument(TypedDict):
 
     version: Annotated[str, "of its software"]
     started_at_ms: Annotated[int, "milliseconds since 1970"]
-    advertised: Annotated[str, "the address that it tells others"]
+    advertised: Annotated[str, "the address that clients and other processes get"]
     external_advertised: Annotated[
         str | None,
         Shows("external_advertised", or_null=True),
@@ -126,7 +126,7 @@ class ContextDocument(TypedDict):
     context: Annotated[str, "its name"]
     bootstrap: Annotated[str, "the brokers' addresses"]
     zookeeper: Annotated[str | None, "its ZooKeeper; null where none is known"]
-    selected: Annotated[bool, "whether it is the one that is meant unless said"]
+    selected: Annotated[bool, "whether commands use it by default"]
 
 
 class TopicSettingDocument(TypedDict):
@@ -150,9 +150,7 @@ class ServerSettingDocument(TypedDict):
 
     name: Annotated[str, "as on its command line, as in log-level"]
     value: Annotated[str | None, Shows("value", or_null=True), "what holds; null where nothing does"]
-    default: Annotated[
-        str | None, Shows("default", or_null=True), "what holds unless it is told; null where nothing does"
-    ]
+    default: Annotated[str | None, Shows("default", or_null=True), "the default; null if there is none"]
     origin: Annotated[str, "default, environment or argument"]
     variable: Annotated[str, "of its environment, which says the same"]
     meaning: Annotated[str, "a sentence"]

@@ -123,7 +123,7 @@ MoveProgressDocument = TypedDict(
 class ProgressDocument(TypedDict):
     """The progress of all moves."""
 
-    moves: Annotated[Sequence[MoveProgressDocument], "what is on the move"]
+    moves: Annotated[Sequence[MoveProgressDocument], "the moves under way"]
     moves_done: Annotated[int, "how many have ended since the first look"]
     bytes_done: Annotated[int, "of all"]
     bytes_total: Annotated[int, "of all"]

@@ -300,7 +300,7 @@ OPERATING_DOCUMENTS: dict[str, tuple[Document, ...]] = {
     ),
     "reassign ls": (
         Document(
-            (many("reassignments", "what is on the move", *fields_of(MoveDocument)), _THROTTLE),
+            (many("reassignments", "the moves under way", *fields_of(MoveDocument)), _THROTTLE),
             "Moves that are not done.",
         ),
     ),
@@ -387,7 +387,7 @@ OPERATING_DOCUMENTS: dict[str, tuple[Document, ...]] = {
                     text("error", "why it does not answer; null where it does").or_null,
                 ).optional,
                 text(
-                    "error", "why nobody answers; null where somebody does; absent with --client"
+                    "error", "why no server answers; null if one does; absent with --client"
                 ).or_null.optional,
             ),
             "Versions.",

@@ -65,7 +65,7 @@ _DELETED = (
     whole("partitions", "how many it had"),
     whole("records", "how many it held"),
     whole("bytes", "of one replica of each partition"),
-    wholes("absent_brokers", "brokers that are down and let go of their replicas when they start"),
+    wholes("absent_brokers", "brokers that are down, and delete their replicas when they start"),
 )
 
 TOPIC_DOCUMENTS: dict[str, tuple[Document, ...]] = {

@@ -16,14 +16,16 @@ if TYPE_CHECKING:
 @common_options
 @click.command()
 @click.argument("path", type=click.Path(exists=True, path_type=Path))
-@click.option("-n", "--max-entries", type=click.IntRange(min=0), help="The last so many of each file.")
+@click.option(
+    "-n", "--max-entries", type=click.IntRange(min=0), help="Print only the last N entries of each file."
+)
 @click.pass_context
 def dump_index(ctx: click.Context, path: Path, max_entries: int | None) -> None:
-    """Print indexes of offsets and times, leader epochs and producer snapshots: of a file, or of all below a
+    """Print the offset indexes, time indexes, leader epochs and producer snapshots in a file, or below a
     directory.
 
-    Reads only, checks each CRC, and may be used while a broker has the log open. What is damaged is rebuilt
-    by the broker from the segments; exit code 1 where something is.
+    It only reads, and checks each CRC. You may use it while a broker has the log open. Exit code 1: a file is
+    damaged; the broker rebuilds it from the segments.
     """
     from hightide_broker.storage.inspection.index_inspection import inspect_indexes
 

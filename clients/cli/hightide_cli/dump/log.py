@@ -35,8 +35,8 @@ _COLUMNS = {
 def dump_log(ctx: click.Context, path: Path) -> None:
     """Print every batch of a segment file, or of all segments below a directory.
 
-    Reads only, checks each CRC, and may be used while a broker has the log open. Exit code 1 where a file
-    is damaged.
+    It only reads, and checks each CRC. You may use it while a broker has the log open. Exit code 1: a file is
+    damaged.
     """
     from hightide_broker.storage.inspection.inspection import InspectedDamage, inspect
 

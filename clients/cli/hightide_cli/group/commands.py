@@ -47,7 +47,7 @@ def list_groups(ctx: click.Context) -> None:
 @click.argument("names", nargs=-1, required=True, metavar="GROUP…", shell_complete=group_names)
 @click.pass_context
 def describe(ctx: click.Context, names: tuple[str, ...]) -> None:
-    """Show members of groups, what they own, and their lag."""
+    """Show the members of groups, their partitions and lag."""
     from hightide_cli.command_line.connections import open_admin
     from hightide_cli.group.tables import description_document, description_text
 
@@ -63,21 +63,21 @@ def describe(ctx: click.Context, names: tuple[str, ...]) -> None:
 @common_options
 @group.command()
 @click.argument("name", metavar="GROUP", shell_complete=group_names)
-@click.option("-w", "--watch", is_flag=True, help="Look again and again, until Ctrl-C.")
+@click.option("-w", "--watch", is_flag=True, help="Repeat until Ctrl-C.")
 @click.option(
     "--interval",
     "interval_s",
     type=click.FloatRange(min=0.1),
     default=2.0,
     show_default=True,
-    help="Seconds from look to look.",
+    help="Seconds between two updates.",
 )
 @click.pass_context
 def lag(ctx: click.Context, name: str, watch: bool, interval_s: float) -> None:
-    """Show how many records a group has yet to read. By partition.
+    """Show how many records a group has yet to read. It shows a line for each partition.
 
-    With --watch, also how fast it reads, how fast others write, and when it will have caught up: a table that
-    redraws itself on a terminal, else a line a look.
+    With --watch, also show how fast the group reads, how fast producers write, and when the group will have
+    caught up. On a terminal this is a table that is updated, otherwise a line for each update.
 
     \b
     hightide group lag readers --watch
@@ -95,12 +95,12 @@ def lag(ctx: click.Context, name: str, watch: bool, interval_s: float) -> None:
 @common_options
 @group.command()
 @click.argument("names", nargs=-1, required=True, metavar="GROUP…", shell_complete=group_names)
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@click.option("--if-exists", is_flag=True, help="Be content where a group is not there.")
-@click.option("--dry-run", is_flag=True, help="Say what would go, change nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--if-exists", is_flag=True, help="Ignore groups that do not exist.")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted, and delete nothing.")
 @click.pass_context
 def delete(ctx: click.Context, names: tuple[str, ...], yes: bool, if_exists: bool, dry_run: bool) -> None:
-    """Delete groups that have no members; asks first. Their offsets go with them."""
+    """Delete groups that have no members; asks first. It deletes their offsets as well."""
     from hightide_cli.command_line.connections import open_admin
 
     with open_admin(ctx) as admin:
@@ -140,7 +140,7 @@ def _offset_counts(admin: "Admin", names: list[str], if_exists: bool) -> dict[st
             members = ", ".join(each.consumer_id for each in described.members[:3])
             others = f" and {len(described.members) - 3} more" if len(described.members) > 3 else ""
             raise click.ClickException(
-                f"group {name} has members, {members}{others}: stop them before it can be deleted"
+                f"group {name} has members, {members}{others}: stop them, then delete it"
             )
         counts[name] = len(described.offsets)
     return counts

@@ -21,27 +21,24 @@ _METADATA_CHARACTERS_MAX = 4_096
 @click.command()
 @click.argument("name", metavar="GROUP", shell_complete=group_names)
 @click.argument("places", nargs=-1, required=True, metavar="TOPIC:PARTITION=OFFSET…")
-@click.option(
-    "--metadata", default="", metavar="TEXT", help="Kept with the offsets, for those who read them."
-)
-@click.option("-y", "--yes", is_flag=True, help="Do not ask where an offset goes back.")
-@click.option("--dry-run", is_flag=True, help="Check everything, change nothing.")
+@click.option("--metadata", default="", metavar="TEXT", help="A text to store with the offsets.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation if an offset goes back.")
+@click.option("--dry-run", is_flag=True, help="Check the request, and change nothing.")
 @click.pass_context
 def commit(
     ctx: click.Context, name: str, places: tuple[str, ...], metadata: str, yes: bool, dry_run: bool
 ) -> None:
-    """Commit offsets for a GROUP without members. Each is that of the next record to read. The group need
-    not exist.
+    """Commit offsets for a GROUP without members. OFFSET is that of the next record to read.
 
-    For those who keep positions elsewhere; `group reset-offsets` finds offsets by itself. Asks where an
-    offset goes back, since records would be read again.
+    The group need not exist. Use this if you know the offsets; `group reset-offsets` looks them up by time or
+    position. If an offset goes back, records will be read again, so the command asks first.
 
     \b
     hightide group commit readers flights:0=1200 flights:1=1180
     """
     if len(metadata) > _METADATA_CHARACTERS_MAX:
         raise click.BadParameter(
-            f"it has {len(metadata)} characters of at most {_METADATA_CHARACTERS_MAX}",
+            f"it has {len(metadata)} characters, and may have {_METADATA_CHARACTERS_MAX}",
             param_hint="--metadata",
         )
     offsets = parse_places(places)
@@ -94,7 +91,7 @@ def parse_places(texts: Sequence[str]) -> "dict[TopicPartition, int]":
         if not (topic and _is_number(partition) and _is_number(offset)):
             raise click.BadParameter(f"{text!r} is not TOPIC:PARTITION=OFFSET, as in flights:0=1000")
         if TopicPartition(topic, int(partition)) in offsets:
-            raise click.BadParameter(f"{topic}:{partition} is given twice")
+            raise click.BadParameter(f"{topic}:{partition} is given twice; give each partition once")
         offsets[TopicPartition(topic, int(partition))] = int(offset)
     return offsets
 
@@ -116,13 +113,13 @@ def _committed(admin: "Admin", name: str) -> "dict[TopicPartition, int]":
 @click.command("delete-offsets")
 @click.argument("name", metavar="GROUP", shell_complete=group_names)
 @click.argument("topics", nargs=-1, required=True, metavar="TOPIC…", shell_complete=topic_names)
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Say what would go, change nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted, and delete nothing.")
 @click.pass_context
 def delete_offsets(ctx: click.Context, name: str, topics: tuple[str, ...], yes: bool, dry_run: bool) -> None:
-    """Forget what GROUP has committed of TOPICs; asks first. None of its members may read them.
+    """Delete the offsets of GROUP for TOPICs; asks first. No member may read these topics.
 
-    A reader that comes back begins where its offset_reset says.
+    A consumer that reads them later begins as its offset_reset says.
     """
     from hightide_cli.command_line.connections import open_admin
 

@@ -28,7 +28,7 @@ _RESET_TIMEOUT_MS = 60_000
     multiple=True,
     metavar="TOPIC",
     shell_complete=topic_names,
-    help="May be given again; all that the group has committed unless said.",
+    help="Only offsets of this topic; repeatable. The default is all topics with committed offsets.",
 )
 @click.option(
     "-p",
@@ -36,16 +36,29 @@ _RESET_TIMEOUT_MS = 60_000
     "numbers",
     type=click.IntRange(min=0),
     multiple=True,
-    help="Only this one of the topic; may be given again.",
+    help="Only this partition of the topic; repeatable.",
 )
-@click.option("--to-earliest", is_flag=True, help="To the first offset that exists.")
-@click.option("--to-latest", is_flag=True, help="To the end.")
-@click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="To this offset.")
-@click.option("--to-time", metavar="TIME", help="To the first record at or after a time (ISO 8601).")
-@click.option("--by-duration", metavar="SPAN", help="To what was written so long ago, as in 90s, 15m, 1h30m.")
-@click.option("--shift-by", type=int, metavar="±N", help="By so many records, back where it is negative.")
+@click.option("--to-earliest", is_flag=True, help="Set the first offset that exists.")
+@click.option("--to-latest", is_flag=True, help="Set the end of the partition.")
+@click.option("--to-offset", type=click.IntRange(min=0), metavar="N", help="Set this offset.")
 @click.option(
-    "--execute/--dry-run", default=False, help="Do it, or only show what it would do; the latter unless said."
+    "--to-time", metavar="TIME", help="Set the offset of the first record at or after a time (ISO 8601)."
+)
+@click.option(
+    "--by-duration",
+    metavar="SPAN",
+    help="Set the offset of the first record that was written in the last SPAN, such as 90s, 15m or 1h30m.",
+)
+@click.option(
+    "--shift-by",
+    type=int,
+    metavar="±N",
+    help="Move the committed offset by N records; a negative N goes back.",
+)
+@click.option(
+    "--execute/--dry-run",
+    default=False,
+    help="Set the offsets, or only show the new ones; the default is --dry-run.",
 )
 @click.pass_context
 def reset_offsets(
@@ -61,15 +74,16 @@ def reset_offsets(
     shift_by: int | None,
     execute: bool,
 ) -> None:
-    """Set the committed offsets of a group. It must have no members. Also backwards.
+    """Set the committed offsets of a group. It moves them forwards or back. The group must have no members.
 
-    Offsets that the log does not have become the nearest that it has. Nothing is changed without --execute.
+    An offset that the log does not have becomes the nearest one that it has. Without --execute, nothing is
+    changed.
 
     \b
     hightide group reset-offsets readers --by-duration 1h
     hightide group reset-offsets readers -t flights --to-earliest --execute
     """
-    wishes = {
+    choices = {
         "--to-earliest": ResetTarget(ResetTo.EARLIEST) if to_earliest else None,
         "--to-latest": ResetTarget(ResetTo.LATEST) if to_latest else None,
         "--to-offset": None if to_offset is None else ResetTarget(ResetTo.OFFSET, to_offset),
@@ -77,11 +91,11 @@ def reset_offsets(
         "--by-duration": None if by_duration is None else _target_before_now(by_duration),
         "--shift-by": None if shift_by is None else ResetTarget(ResetTo.SHIFT, shift_by),
     }
-    said = [target for target in wishes.values() if target is not None]
+    said = [target for target in choices.values() if target is not None]
     if len(said) != 1:
-        raise click.UsageError(f"say one of {', '.join(wishes)}", ctx)
+        raise click.UsageError(f"give one of {', '.join(choices)}", ctx)
     if numbers and len(set(topics)) != 1:
-        raise click.UsageError("--partition needs --topic, one of it", ctx)
+        raise click.UsageError("--partition needs exactly one --topic", ctx)
     _reset(ctx, name, list(dict.fromkeys(topics)), sorted(set(numbers)), said[0], execute)
 
 
@@ -104,9 +118,7 @@ def _reset(
     with open_admin(ctx, _RESET_TIMEOUT_MS) as admin:
         planned = _plan(admin, name, topics, numbers, target)
         if not planned:
-            raise click.ClickException(
-                f"group {name} has committed no offset: say which topic to set offsets of with --topic"
-            )
+            raise click.ClickException(f"group {name} has committed no offset: name a topic with --topic")
         # A dry run is refused as the real one would be if the group has members. This comes before the plan
         # is printed, which would read as if it had been done.
         outcomes = admin.reset_offsets(

@@ -114,5 +114,5 @@ def _check_committed(
         return
     others = f" (and {len(without) - 1} more)" if len(without) > 1 else ""
     raise ResetPlanError(
-        f"{without[0]}{others} has no committed offset to shift: say --to-offset or --to-earliest"
+        f"{without[0]}{others} has no committed offset to shift: give --to-offset or --to-earliest"
     )

@@ -41,14 +41,18 @@ reassign.add_command(apply)
 @common_options
 @reassign.command()
 @click.option(
-    "--interval", type=click.FloatRange(min=0.1, max=3600), default=1.0, show_default=True, help="Seconds."
+    "--interval",
+    type=click.FloatRange(min=0.1, max=3600),
+    default=1.0,
+    show_default=True,
+    help="Seconds between two updates.",
 )
 @click.pass_context
 def watch(ctx: click.Context, interval: float) -> None:
     """Follow all moves under way until they are done.
 
-    Bytes and offsets of each new replica, the pace and the time left. Ctrl-C ends the watching, not the
-    moves.
+    It shows the bytes and offsets of each new replica, the speed and the time left. Ctrl-C ends the display,
+    and not the moves.
     """
     from hightide_cli.command_line.connections import open_admin
     from hightide_cli.reassign.watch import WATCH_TIMEOUT_MS, watch_moves
@@ -61,7 +65,7 @@ def watch(ctx: click.Context, interval: float) -> None:
 @reassign.command("ls")
 @click.pass_context
 def list_moves(ctx: click.Context) -> None:
-    """Show what is on the move, from where to where."""
+    """Show the moves under way. It shows their partitions, and their old and new brokers."""
     from hightide_cli.command_line.connections import open_admin
 
     with open_admin(ctx) as admin:
@@ -86,17 +90,24 @@ def list_moves(ctx: click.Context) -> None:
 
 @common_options
 @reassign.command()
-@click.option("--all", "every", is_flag=True, help="All moves under way.")
-@click.option("-t", "--topic", metavar="TOPIC", help="Moves of this topic.", shell_complete=topic_names)
-@click.option("-p", "--partition", type=click.IntRange(min=0), help="Only of this partition of it.")
-@click.option("--dry-run", is_flag=True, help="Check everything, change nothing.")
+@click.option("--all", "every", is_flag=True, help="Cancel all moves.")
+@click.option(
+    "-t", "--topic", metavar="TOPIC", help="Cancel the moves of this topic.", shell_complete=topic_names
+)
+@click.option(
+    "-p",
+    "--partition",
+    type=click.IntRange(min=0),
+    help="Cancel only the move of this partition of the topic.",
+)
+@click.option("--dry-run", is_flag=True, help="Check the request, and change nothing.")
 @click.pass_context
 def cancel(ctx: click.Context, every: bool, topic: str | None, partition: int | None, dry_run: bool) -> None:
-    """Take moves back: the partitions stay where they were."""
+    """Cancel moves: the partitions stay on their old brokers."""
     from hightide_cli.command_line.connections import open_admin
 
     if every == (topic is not None):
-        raise click.UsageError("say either --all or --topic", ctx)
+        raise click.UsageError("give either --all or --topic", ctx)
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs --topic", ctx)
     with open_admin(ctx) as admin:
@@ -130,7 +141,7 @@ def _moves_of(admin: "Admin", topic: str, partition: int | None) -> Sequence["To
 @click.argument("rate", metavar="RATE|off")
 @click.pass_context
 def throttle(ctx: click.Context, rate: str) -> None:
-    """Limit what brokers send to replicas on the move. So much a second, as in 10MB; `off` lifts the limit.
+    """Limit how much each broker sends for moves. RATE is bytes per second, such as 10MB; `off`: no limit.
 
     It holds at once, also for moves under way. Replicas that are in sync are never slowed.
     """

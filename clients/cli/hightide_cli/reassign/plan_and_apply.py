@@ -30,17 +30,24 @@ if TYPE_CHECKING:
     "topics",
     multiple=True,
     metavar="TOPIC",
-    help="Only this topic; may be given again.",
+    help="Plan for this topic; repeatable.",
     shell_complete=topic_names,
 )
-@click.option("--all", "every", is_flag=True, help="All topics.")
-@click.option("-b", "--brokers", metavar="1,2,4", help="Where to; all live brokers unless said.")
-@click.option("-r", "--replication-factor", type=click.IntRange(min=1), help="As it is unless said.")
+@click.option("--all", "every", is_flag=True, help="Plan for all topics.")
+@click.option(
+    "-b", "--brokers", metavar="1,2,4", help="The brokers to spread over; the default is all live brokers."
+)
+@click.option(
+    "-r",
+    "--replication-factor",
+    type=click.IntRange(min=1),
+    help="The number of replicas of each partition; the default is to keep it.",
+)
 @click.option(
     "--decommission",
     type=int,
     metavar="BROKER",
-    help="Take away what this broker holds, no more.",
+    help="Only move the replicas of this broker to other brokers.",
     shell_complete=broker_ids,
 )
 @click.option(
@@ -48,7 +55,7 @@ if TYPE_CHECKING:
     "--file",
     "path",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
-    help="Write the plan there, for `apply`.",
+    help="Write the plan to this file, for `apply`.",
 )
 @click.pass_context
 def plan(
@@ -60,9 +67,9 @@ def plan(
     decommission: int | None,
     path: Path | None,
 ) -> None:
-    """Spread partitions evenly over brokers; changes nothing. As little as possible is moved.
+    """Plan to spread partitions evenly over brokers. The plan has the fewest moves; nothing is moved yet.
 
-    Shows for each partition what would move where, and for each broker how many bytes it would receive and
+    It shows which replicas would move to which brokers, and how many bytes each broker would receive and
     send.
 
     \b
@@ -70,7 +77,7 @@ def plan(
     hightide reassign plan --decommission 3 -f plan.json
     """
     if (topics and every) or not (topics or every or decommission is not None):
-        raise click.UsageError("say either --topic or --all", ctx)
+        raise click.UsageError("give either --topic or --all", ctx)
     if decommission is not None and replication_factor is not None:
         raise click.UsageError("--decommission keeps the replication factor as it is", ctx)
     asked_for = None if brokers is None else parse_brokers(brokers, "--brokers")
@@ -105,15 +112,25 @@ def plan(
     "path", metavar="[FILE]", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option(
-    "-t", "--topic", metavar="TOPIC", help="Instead of a file: this topic,", shell_complete=topic_names
+    "-t",
+    "--topic",
+    metavar="TOPIC",
+    help="Instead of FILE: the topic of the partition to move.",
+    shell_complete=topic_names,
 )
-@click.option("-p", "--partition", type=click.IntRange(min=0), help="this partition of it,")
-@click.option("--replicas", metavar="4,5,6", help="to these brokers, the preferred leader first.")
+@click.option("-p", "--partition", type=click.IntRange(min=0), help="Instead of FILE: the partition to move.")
 @click.option(
-    "--throttle", metavar="RATE", help="What each broker may send a second, as in 10MB; `off`: any."
+    "--replicas", metavar="4,5,6", help="Instead of FILE: the brokers to move to, the preferred leader first."
 )
-@click.option("--dry-run", is_flag=True, help="Check everything, change nothing.")
-@click.option("--watch", "is_watched", is_flag=True, help="Follow these moves until they are done.")
+@click.option(
+    "--throttle",
+    metavar="RATE",
+    help="The most bytes per second that each broker sends for moves, such as 10MB; `off`: no limit.",
+)
+@click.option("--dry-run", is_flag=True, help="Check the request, and change nothing.")
+@click.option(
+    "--watch", "is_watched", is_flag=True, help="Show the progress of these moves until they are done."
+)
 @click.pass_context
 def apply(
     ctx: click.Context,
@@ -125,14 +142,14 @@ def apply(
     dry_run: bool,
     is_watched: bool,
 ) -> None:
-    """Begin the moves of a plan, or of one partition. They go on by themselves, whatever happens here.
+    """Begin the moves of a plan, or of one partition. The moves go on when this command has ended.
 
     \b
     hightide reassign apply plan.json --throttle 10MB --watch
     """
-    by_hand = (topic, partition, replicas)
-    if (path is None) == (by_hand == (None, None, None)) or (path is None and None in by_hand):
-        raise click.UsageError("say either a FILE, or --topic, --partition and --replicas", ctx)
+    of_one = (topic, partition, replicas)
+    if (path is None) == (of_one == (None, None, None)) or (path is None and None in of_one):
+        raise click.UsageError("give either a FILE, or --topic, --partition and --replicas", ctx)
     target = () if replicas is None else parse_brokers(replicas, "--replicas")
     limit = None if throttle is None else parse_rate(throttle, "--throttle")
     from hightide import TopicPartition
@@ -212,7 +229,7 @@ def _begin(
         verb = "would begin" if dry_run else "begun"
         click.echo(f"{len(begun)} {'move' if len(begun) == 1 else 'moves'} {verb}{speed}")
         if not dry_run:
-            click.echo("`hightide reassign watch` follows them, `hightide reassign cancel` takes them back")
+            click.echo("`hightide reassign watch` follows them, `hightide reassign cancel` cancels them")
     elif not moves:
         click.echo("every partition is where the plan wants it, or on the way there")
     fail_where_refused(outcomes, "moves were")

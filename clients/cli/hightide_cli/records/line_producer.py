@@ -151,7 +151,7 @@ def read_line(line: bytes, number: int, form: LineForm) -> LineRecord:
     key, separator, value = line.partition(form.key_separator)
     if not separator:
         wanted = form.key_separator.decode(errors="replace")
-        raise click.ClickException(f"line {number} has no key: {wanted!r} is not in it")
+        raise click.ClickException(f"line {number} has no key: it does not contain the separator {wanted!r}")
     return LineRecord(value, key, form.headers, form.partition)
 
 
@@ -159,7 +159,7 @@ def _read_json(line: bytes, number: int, form: LineForm) -> LineRecord:
     try:
         fields = json.loads(line)
         if not isinstance(fields, dict):
-            raise TypeError("it is no object")
+            raise TypeError("it is not an object")
         headers = tuple(
             (name, value.encode() if isinstance(value, str) else b"")
             for name, value in (fields.get("headers") or {}).items()
@@ -168,7 +168,7 @@ def _read_json(line: bytes, number: int, form: LineForm) -> LineRecord:
         timestamp_us = fields.get("timestamp_us")
         for name, number_given in (("partition", partition), ("timestamp_us", timestamp_us)):
             if number_given is not None and not isinstance(number_given, int):
-                raise TypeError(f"{name} is no whole number")
+                raise TypeError(f"{name} is not a whole number")
         return LineRecord(
             _bytes_of(fields, "value"),
             _bytes_of(fields, "key") if form.key is None else form.key,

@@ -56,7 +56,7 @@ def partitions_option(command: Command) -> Command:
         "partitions",
         type=int,
         multiple=True,
-        help="Only this partition; may be given again.",
+        help="Only this partition; repeatable.",
     )(command)
 
 
@@ -68,10 +68,10 @@ def range_options(command: Command) -> Command:
         metavar="POSITION",
         default="earliest",
         show_default=True,
-        help="Where to begin; written as for `topic consume`.",
+        help="Where to begin; see POSITION of `topic consume`.",
     )
     end = click.option(
-        "--until", metavar="POSITION", help="Stop before it; written as for --from. Now's end unless said."
+        "--until", metavar="POSITION", help="Stop before this position; the default is the present end."
     )
     return begin(end(command))
 

@@ -29,7 +29,7 @@ _TIMEOUT = click.option(
     type=click.FloatRange(min=0.01, max=3600),
     default=10.0,
     show_default=True,
-    help="Seconds until the call is given up.",
+    help="Seconds to wait for the answer.",
 )
 
 
@@ -49,8 +49,8 @@ class _RpcGroup(click.Group):
 def rpc() -> None:
     """Call any method of any server, as grpcurl does: `hightide rpc BrokerService/GetMetadata`.
 
-    ADDRESS is host:port; unless said, it is a broker of the cluster, and the active controller or coordinator
-    for their services. Of `hightide.v1` the package may be left out.
+    ADDRESS is host:port. The default is a broker of the cluster; for services of the controller and of the
+    coordinator it is the active one. You may leave out the package `hightide.v1`.
     """
 
 
@@ -127,10 +127,21 @@ def describe(ctx: click.Context, words: tuple[str, ...], timeout_s: float) -> No
 @rpc.command()
 @click.argument("words", metavar="[ADDRESS] SERVICE/METHOD", nargs=-1)
 @click.option(
-    "-d", "--data", metavar="JSON", default="{}", help="The request; @FILE reads a file, - standard input."
+    "-d",
+    "--data",
+    metavar="JSON",
+    default="{}",
+    help="The request as JSON; @FILE reads it from a file, - from stdin.",
 )
-@click.option("--utf8", "is_text", is_flag=True, help="Bytes are text; what is no UTF-8 stays base64.")
-@click.option("--defaults", "with_defaults", is_flag=True, help="Also print what is 0, empty or false.")
+@click.option(
+    "--utf8",
+    "is_text",
+    is_flag=True,
+    help="Print and read bytes as text; bytes that are not UTF-8 stay base64.",
+)
+@click.option(
+    "--defaults", "with_defaults", is_flag=True, help="Also print fields that are 0, empty or false."
+)
 @_TIMEOUT
 @click.pass_context
 def call(
@@ -141,9 +152,9 @@ def call(
     with_defaults: bool,
     timeout_s: float,
 ) -> None:
-    """Call a method; a stream of answers is printed as it comes. Exit code 1 where the server refuses.
+    """Call a method, and print its answer, or each answer of a stream. Exit code 1: it is refused.
 
-    Requests and answers are JSON as protobuf maps it: bytes are base64, numbers of 64 bits are strings.
+    Requests and answers are protobuf's JSON: bytes are base64, and numbers of 64 bits are strings.
 
     \b
     hightide rpc call BrokerService/GetMetadata -d '{"topics": ["flights"]}'
@@ -242,13 +253,13 @@ def _address_and_name(
     from hightide.calls.addresses import bootstrap_addresses
 
     if any(each.lstrip().startswith("{") for each in words):
-        raise click.UsageError("say the request with --data", ctx)
+        raise click.UsageError("give the request with --data", ctx)
     addresses = [each for each in words if ":" in each]
     names = [each for each in words if ":" not in each]
     if len(addresses) > 1 or len(names) > 1:
-        raise click.UsageError(f"say one address and one name, not {' '.join(words)}", ctx)
+        raise click.UsageError(f"give one address and one name, not {' '.join(words)}", ctx)
     if needs_name and not names:
-        raise click.UsageError("say a name, as in BrokerService/GetMetadata", ctx)
+        raise click.UsageError("give a name, such as BrokerService/GetMetadata", ctx)
     address = bootstrap_addresses(addresses[0])[0] if addresses else None
     name = names[0] if names else None
     return address, name if name is None or "." in name else f"{_PACKAGE}.{name}"
@@ -296,5 +307,5 @@ def _usual_address(ctx: click.Context, name: str | None, timeout_s: float) -> st
     else:
         found = next((each for each in coordinators_in(metadata) if each is not None), None)
     if found is None:
-        raise click.ClickException(f"no {role.lower()} is active; say which ADDRESS to call")
+        raise click.ClickException(f"no {role.lower()} is active; give the ADDRESS to call")
     return found

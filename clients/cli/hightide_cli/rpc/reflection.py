@@ -70,7 +70,9 @@ class ReflectedServer:
             self._take(self._ask(reflection_pb2.ServerReflectionRequest(file_by_filename=name)))
         file = self._files.get(name)
         if file is None:
-            raise ReflectionError(f"{self._address} does not tell of the file {name}, which others import")
+            raise ReflectionError(
+                f"{self._address} does not describe the file {name}, which other files import"
+            )
         for each in file.dependency:
             self._load(each, depth + 1)
         try:
@@ -90,4 +92,6 @@ class ReflectedServer:
         raise ReflectionError(f"{self._address} ended the reflection call without an answer")
 
     def _unreadable(self, error: Exception) -> ReflectionError:
-        return ReflectionError(f"what {self._address} says of its services cannot be read: {error}")
+        return ReflectionError(
+            f"the description that {self._address} gives of its services cannot be read: {error}"
+        )

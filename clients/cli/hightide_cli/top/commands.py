@@ -30,21 +30,23 @@ _ROWS_OF_PAPER: Final = 50
 
 @common_options
 @click.command()
-@click.option("--once", is_flag=True, help="Print one look and end; also what is done without a terminal.")
+@click.option(
+    "--once", is_flag=True, help="Print once and end; without a terminal on stdout this is the default."
+)
 @click.option(
     "--interval",
     "interval_s",
     type=click.FloatRange(min=0.2, max=3600),
     default=2.0,
     show_default=True,
-    help="Seconds from look to look.",
+    help="Seconds between two updates.",
 )
 @click.pass_context
 def top(ctx: click.Context, once: bool, interval_s: float) -> None:
-    """Show what comes in by broker and topic, how far groups are behind, and what moves.
+    """Show the traffic of brokers and topics, the lag of groups, and the moves of partitions.
 
-    A look costs a call to each broker and a few to the controller and the coordinators, whatever the cluster
-    holds. Rates need two looks, so the first is printed after one interval.
+    An update costs a call to each broker and a few calls to the controller and the coordinators. Rates need
+    two updates, so the first one is printed after one interval.
     """
     from hightide_cli.command_line.connections import open_admin
     from hightide_cli.top.history import TopHistory

@@ -41,14 +41,15 @@ class Content:
 @common_options
 @click.command()
 @click.argument("names", nargs=-1, required=True, metavar="TOPIC…", shell_complete=topic_names)
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@click.option("--if-exists", is_flag=True, help="Be content where a topic is not there.")
-@click.option("--dry-run", is_flag=True, help="Say what would go, change nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--if-exists", is_flag=True, help="Ignore topics that do not exist.")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted, and delete nothing.")
 @click.pass_context
 def delete(ctx: click.Context, names: tuple[str, ...], yes: bool, if_exists: bool, dry_run: bool) -> None:
     """Delete topics with all their records; asks first.
 
-    Brokers that are down let go of their replicas when they start again. The name is free at once.
+    You can create a topic with the same name at once. Brokers that are down delete their replicas when they
+    start again.
     """
     from hightide_cli.command_line.connections import open_admin
 
@@ -84,7 +85,7 @@ def delete(ctx: click.Context, names: tuple[str, ...], yes: bool, if_exists: boo
 
 def _deleted_sentence(name: str, absent: Sequence[int], dry_run: bool) -> str:
     later = (
-        f"; broker {', '.join(map(str, absent))} is down and lets go of its replicas when it starts"
+        f"; broker {', '.join(map(str, absent))} is down and deletes its replicas when it starts"
         if absent
         else ""
     )
@@ -95,18 +96,18 @@ def _deleted_sentence(name: str, absent: Sequence[int], dry_run: bool) -> str:
 @click.command()
 @click.argument("name", metavar="TOPIC", shell_complete=topic_names)
 @click.option(
-    "-s", "--set", "to_set", multiple=True, metavar="NAME=VALUE", help="A setting; may be given again."
+    "-s", "--set", "to_set", multiple=True, metavar="NAME=VALUE", help="A setting of the topic; repeatable."
 )
-@click.option("--reset", multiple=True, metavar="NAME", help="Back to the default; may be given again.")
-@click.option("--dry-run", is_flag=True, help="Check everything, change nothing.")
+@click.option("--reset", multiple=True, metavar="NAME", help="Reset this setting to its default; repeatable.")
+@click.option("--dry-run", is_flag=True, help="Check the request, and change nothing.")
 @click.pass_context
 def alter(
     ctx: click.Context, name: str, to_set: tuple[str, ...], reset: tuple[str, ...], dry_run: bool
 ) -> None:
-    """Change settings of a topic. They hold on its brokers at once."""
+    """Change settings of a topic. Its brokers use them at once."""
     settings = config_pairs(to_set, "--set")
     if not settings and not reset:
-        raise click.UsageError("say --set NAME=VALUE or --reset NAME", ctx)
+        raise click.UsageError("give --set NAME=VALUE or --reset NAME", ctx)
     from hightide_cli.command_line.connections import open_admin
 
     with open_admin(ctx) as admin:
@@ -121,18 +122,19 @@ def alter(
 @common_options
 @click.command("add-partitions")
 @click.argument("name", metavar="TOPIC", shell_complete=topic_names)
-@click.option("-p", "--partitions", type=int, required=True, help="How many it shall have.")
+@click.option("-p", "--partitions", type=int, required=True, help="The new number of partitions.")
 @click.option(
     "--assignment",
     metavar="1,2,3:2,3,1",
-    help="The brokers of each new partition, the preferred leader first; balanced unless said.",
+    help="The brokers of each new partition, the preferred leader first; the default is a balanced choice.",
 )
-@click.option("--dry-run", is_flag=True, help="Check everything, change nothing.")
+@click.option("--dry-run", is_flag=True, help="Check the request, and change nothing.")
 @click.pass_context
 def add_partitions(
     ctx: click.Context, name: str, partitions: int, assignment: str | None, dry_run: bool
 ) -> None:
-    """Grow a topic. Keys hash to other partitions from then on: what is written stays where it is."""
+    """Add partitions to a topic. From then on a key may go to another partition; existing records stay in
+    theirs."""
     brokers = None if assignment is None else parse_assignment(assignment)
     from hightide_cli.command_line.connections import open_admin
 
@@ -160,15 +162,15 @@ def add_partitions(
         click.echo(
             table(["partition", "leader", "replicas"], [(a.partition, a.leader, a.replicas) for a in added])
         )
-    click.echo(f"keys {'would ' if dry_run else ''}hash to other partitions from then on", err=True)
+    click.echo(f"from then on a key {'might' if dry_run else 'may'} go to another partition", err=True)
 
 
 @common_options
 @click.command("remove-partitions")
 @click.argument("name", metavar="TOPIC", shell_complete=topic_names)
-@click.option("-p", "--partitions", type=int, required=True, help="How many it shall have; at least 1.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Say what would go, change nothing.")
+@click.option("-p", "--partitions", type=int, required=True, help="The new number of partitions; at least 1.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted, and delete nothing.")
 @click.pass_context
 def remove_partitions(ctx: click.Context, name: str, partitions: int, yes: bool, dry_run: bool) -> None:
     """Shrink a topic; asks first. The partitions with the highest numbers go, with their records."""
@@ -205,9 +207,9 @@ def _removal_warning(name: str, removed: Sequence[int], count: int, lost: Conten
     numbers = f"{removed[0]} to {removed[-1]}" if len(removed) > 1 else ", ".join(map(str, removed))
     return (
         f"{name}: partition{'s' * (len(removed) != 1)} {numbers} would go, with {lost.sentence()}.\n"
-        f"Keys hash to {count} partition{'s' * (count != 1)} from then on: a key's older records may be in "
-        "another one than its newer.\n"
-        "What consumer groups committed for what goes is void; they begin anew if the number comes back."
+        f"From then on keys hash to {count} partition{'s' * (count != 1)}: the newer records of a key may be "
+        "in another partition than its older ones.\n"
+        "The offsets that consumer groups committed for removed partitions do not count any more."
     )
 
 

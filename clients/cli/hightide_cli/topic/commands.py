@@ -58,21 +58,27 @@ for _command in (
 @common_options
 @topic.command()
 @click.argument("name", metavar="TOPIC")
-@click.option("-p", "--partitions", type=int, default=1, show_default=True, help="How many.")
+@click.option("-p", "--partitions", type=int, default=1, show_default=True, help="The number of partitions.")
 @click.option(
     "-r",
     "--replicas",
     type=int,
-    help="Of each partition; 3 unless said, or as many as there are live brokers.",
+    help="The number of replicas of each partition; the default is 3, or the number of live brokers if there "
+    "are fewer.",
 )
 @click.option(
-    "-c", "--config", "configs", multiple=True, metavar="NAME=VALUE", help="A setting; may be given again."
+    "-c",
+    "--config",
+    "configs",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting of the topic; repeatable.",
 )
 @click.option(
     "--assignment", metavar="1,2,3:2,3,1", help="The brokers of each partition, the preferred leader first."
 )
-@click.option("--if-not-exists", is_flag=True, help="Be content where the topic is there already.")
-@click.option("--dry-run", is_flag=True, help="Check everything, change nothing.")
+@click.option("--if-not-exists", is_flag=True, help="Do nothing if the topic exists already.")
+@click.option("--dry-run", is_flag=True, help="Check the request, and change nothing.")
 @click.pass_context
 def create(
     ctx: click.Context,
@@ -86,7 +92,7 @@ def create(
 ) -> None:
     """Create a topic, and wait until it has leaders.
 
-    With three replicas or more it has min.insync.replicas=2 unless it says otherwise.
+    With three replicas or more, the topic gets min.insync.replicas=2, unless --config sets another value.
 
     \b
     hightide topic create flights -p 6 -r 3 -c retention.ms=86400000
@@ -146,19 +152,23 @@ def list_topics(ctx: click.Context) -> None:
 @click.argument("names", nargs=-1, metavar="[TOPIC…]", shell_complete=topic_names)
 @click.option("--under-replicated", is_flag=True, help="Only partitions with a replica that is not in sync.")
 @click.option("--offline", is_flag=True, help="Only partitions without a leader.")
-@click.option("--under-min-isr", is_flag=True, help="Only those that acks=all cannot write to.")
+@click.option(
+    "--under-min-isr",
+    is_flag=True,
+    help="Only partitions that refuse acks=all, because too few replicas are in sync.",
+)
 @click.pass_context
 def describe(
     ctx: click.Context, names: tuple[str, ...], under_replicated: bool, offline: bool, under_min_isr: bool
 ) -> None:
-    """Show who leads and who holds each partition.
+    """Show leader, replicas and ISR of each partition.
 
-    With --under-replicated, --offline or --under-min-isr, of all topics unless some are named, only the
-    partitions of which one of these is true.
+    With --under-replicated, --offline or --under-min-isr, show only the partitions to which one of these
+    applies. They need no TOPIC: without one, they apply to all topics.
     """
     wanted = Wanted(under_replicated, offline, under_min_isr)
     if not names and not wanted.is_any:
-        raise click.UsageError("name a TOPIC, or say --under-replicated, --offline or --under-min-isr", ctx)
+        raise click.UsageError("name a TOPIC, or give --under-replicated, --offline or --under-min-isr", ctx)
     from hightide_cli.command_line.connections import open_admin
 
     with open_admin(ctx) as admin:
@@ -168,7 +178,7 @@ def describe(
         emit(ctx, {"topics": [view(DescribedTopicDocument, each) for each in described]})
         return
     if wanted.is_any and not described:
-        click.echo("no such partition", err=True)
+        click.echo("there is no such partition", err=True)
     for at, each in enumerate(described):
         if at:
             click.echo()

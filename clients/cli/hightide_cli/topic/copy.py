@@ -47,10 +47,18 @@ class Task:
 @click.command()
 @click.argument("source", shell_complete=topic_names)
 @click.argument("target", shell_complete=topic_names)
-@click.option("--to-bootstrap", metavar="HOST:PORT[,…]", help="The cluster of TARGET; the same unless said.")
-@click.option("--to-context", metavar="NAME", help="The cluster of TARGET, by the name of its context.")
-@click.option("--create", is_flag=True, help="Create TARGET like SOURCE where it does not exist.")
-@click.option("--by-key", is_flag=True, help="Each record to the partition of its key; see above.")
+@click.option(
+    "--to-bootstrap",
+    metavar="HOST:PORT[,…]",
+    help="A broker of the cluster of TARGET; the default is the cluster of SOURCE.",
+)
+@click.option("--to-context", metavar="NAME", help="The context of the cluster of TARGET.")
+@click.option(
+    "--create",
+    is_flag=True,
+    help="If TARGET does not exist, create it with the partitions and settings of SOURCE.",
+)
+@click.option("--by-key", is_flag=True, help="Write each record to the partition of its key; see above.")
 @partitions_option
 @range_options
 @click.option(
@@ -58,15 +66,17 @@ class Task:
     type=click.Choice(["none", "lz4", "zstd"]),
     default="none",
     show_default=True,
-    help="Of batches in TARGET.",
+    help="How batches in TARGET are compressed.",
 )
 @click.option(
     "--notes",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Where the run notes how far it is; a file of your user account unless said.",
+    help="The file in which the run notes its progress; the default is one in your home directory.",
 )
-@click.option("--skip-deleted", is_flag=True, help="Leave out what SOURCE deleted before it was copied.")
-@click.option("--dry-run", is_flag=True, help="Say what would be copied, change nothing.")
+@click.option(
+    "--skip-deleted", is_flag=True, help="Leave out records that SOURCE deleted before they were copied."
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be copied, and copy nothing.")
 @progress_option
 @click.pass_context
 def copy(
@@ -88,10 +98,11 @@ def copy(
     """Copy the records of SOURCE to TARGET. They keep keys, headers, timestamps and the order of each
     partition.
 
-    The same command again goes on where it was, also after a crash, and writes no record twice: the target
-    counts what it has, and a file on this machine notes where the count began. With --by-key, for a TARGET
-    with another number of partitions, it is not counted, and the same command copies all of it again. Where
-    SOURCE has deleted what was to be copied next, the command is refused unless --skip-deleted is said.
+    If you repeat the command, also after a crash, it continues where it ended, and writes no record twice.
+    For this the brokers of TARGET count the records of the copy, and a file on this machine notes where the
+    count began. With --by-key, for a TARGET with another number of partitions, nothing is counted, and the
+    same command copies everything again. If SOURCE has deleted records that come next, the command fails
+    unless you give --skip-deleted.
 
     \b
     hightide topic copy flights flights-again --create
@@ -100,7 +111,7 @@ def copy(
     from hightide_cli.records.positions import parse_position
 
     if to_bootstrap is not None and to_context is not None:
-        raise click.UsageError("say either --to-bootstrap or --to-context, not both", ctx)
+        raise click.UsageError("give either --to-bootstrap or --to-context, not both", ctx)
     begin, end = parse_position(start), None if until is None else parse_position(until, "--until")
     from hightide_cli.command_line.connections import open_admin, patient_admin
     from hightide_cli.records.ranges import topic_ranges
@@ -143,7 +154,7 @@ def _target(
     except UnknownTopicError:
         if not create:
             raise click.ClickException(
-                f"topic {target} does not exist: create it, or say --create for one like {source}"
+                f"topic {target} does not exist: create it, or give --create for one like {source}"
             ) from None
     else:
         return described
@@ -174,7 +185,7 @@ def _task(
     if not by_key and highest >= len(described.partitions):
         raise click.ClickException(
             f"topic {target} has {len(described.partitions)} partitions, and partition {highest} of "
-            f"{ranges.topic} is to be copied: add partitions to it, or say --by-key"
+            f"{ranges.topic} is to be copied: add partitions to {target}, or give --by-key"
         )
     if by_key:
         return Task(ranges, target, bootstrap, ranges, name)
@@ -203,7 +214,7 @@ def _task(
         key = ProducerKey(identity, 0, noted.version)
         for each in deleted:
             gone = f"{ranges.topic}-{each.partition} from {each.start} to {each.end - 1}"
-            click.echo(f"left out, since the source has deleted it: {gone}", err=True)
+            click.echo(f"left out, because the source has deleted it: {gone}", err=True)
     remaining = replace(ranges, ranges=tuple(left))
     begun = (noted or CopyNotes()).begun(ranges.ranges, now_ms)
     return Task(ranges, target, bootstrap, remaining, name, key, begun, path)

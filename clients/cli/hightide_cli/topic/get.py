@@ -18,10 +18,16 @@ if TYPE_CHECKING:
 @click.argument("topic", shell_complete=topic_names)
 @click.argument("partition", type=click.IntRange(min=0))
 @click.argument("offset", type=click.IntRange(min=0))
-@click.option("-f", "--format", "form", metavar="FORMAT", help=r"As in -f '%k %v\n'; see `topic consume`.")
+@click.option(
+    "-f",
+    "--format",
+    "form",
+    metavar="FORMAT",
+    help="The form of the record, such as '%k %v\\n'; see FORMAT of `topic consume`.",
+)
 @click.pass_context
 def get(ctx: click.Context, topic: str, partition: int, offset: int, form: str | None) -> None:
-    """Print the record of TOPIC at an OFFSET of a PARTITION. Exit code 1 where there is none."""
+    """Print the record of TOPIC at an OFFSET of a PARTITION. Exit code 1: there is no such record."""
     from hightide_cli.records.printer import printer_of
 
     chosen = choices(ctx).output

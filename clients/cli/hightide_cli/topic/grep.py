@@ -40,17 +40,27 @@ class Wanted:
 @click.command()
 @click.argument("topic", shell_complete=topic_names)
 @click.argument("pattern")
-@click.option("-F", "--fixed", "is_fixed", is_flag=True, help="PATTERN is text and no expression.")
-@click.option("-i", "--ignore-case", "ignores_case", is_flag=True, help="Capital letters match small ones.")
-@click.option("-v", "--invert", "is_inverted", is_flag=True, help="The records that do not match.")
-@click.option("--key", "in_keys", is_flag=True, help="Look in keys only.")
-@click.option("--value", "in_values", is_flag=True, help="Look in values only.")
-@click.option("--header", "in_headers", is_flag=True, help="Look in headers' names and values only.")
-@click.option("-n", "--max-records", type=click.IntRange(min=1), help="Stop after so many that match.")
-@click.option("-c", "--count", "is_counted", is_flag=True, help="Only say how many match.")
+@click.option(
+    "-F", "--fixed", "is_fixed", is_flag=True, help="PATTERN is plain text, not a regular expression."
+)
+@click.option(
+    "-i",
+    "--ignore-case",
+    "ignores_case",
+    is_flag=True,
+    help="Ignore the difference between capital and small letters.",
+)
+@click.option("-v", "--invert", "is_inverted", is_flag=True, help="Print the records that do not match.")
+@click.option("--key", "in_keys", is_flag=True, help="Search only keys.")
+@click.option("--value", "in_values", is_flag=True, help="Search only values.")
+@click.option("--header", "in_headers", is_flag=True, help="Search only the names and values of headers.")
+@click.option("-n", "--max-records", type=click.IntRange(min=1), help="Stop after N matching records.")
+@click.option("-c", "--count", "is_counted", is_flag=True, help="Print only the number of matching records.")
 @partitions_option
 @range_options
-@click.option("-f", "--format", "form", metavar="FORMAT", help="As of `topic consume`.")
+@click.option(
+    "-f", "--format", "form", metavar="FORMAT", help="The form of each record; see FORMAT of `topic consume`."
+)
 @progress_option
 @click.pass_context
 def grep(
@@ -70,10 +80,11 @@ def grep(
     until: str | None,
     form: str | None,
 ) -> None:
-    """Print the records of TOPIC that match PATTERN. Their key or their value, up to the end as it is now.
+    """Print the records of TOPIC that match PATTERN. It searches keys and values, up to the present end.
 
-    PATTERN is a regular expression of RE2 that is looked for in bytes. Each line is PARTITION@OFFSET, key and
-    value, separated by tabs, unless --format or -o says otherwise. Exit code 1 where nothing matches.
+    PATTERN is a regular expression of RE2, which is searched in bytes. Each line of output is
+    PARTITION@OFFSET, key and value, separated by tabs, unless --format or -o sets another form. Exit code 1:
+    no record matches.
 
     \b
     hightide topic grep flights '^JFK' --key -n 10

@@ -27,9 +27,11 @@ _WATCH_TIMEOUT_MS = 60_000
 @click.command("isr-watch")
 @click.argument("names", nargs=-1, metavar="[TOPIC…]", shell_complete=topic_names)
 @partitions_option
-@click.option("--until-full", is_flag=True, help="Stop when all replicas are in sync and led.")
 @click.option(
-    "--timeout", "timeout_s", type=click.FloatRange(min=0), help="Seconds after which to stop at the latest."
+    "--until-full", is_flag=True, help="Stop when every partition has a leader and all replicas in sync."
+)
+@click.option(
+    "--timeout", "timeout_s", type=click.FloatRange(min=0), help="Stop after so many seconds at the latest."
 )
 @click.option(
     "--interval",
@@ -37,7 +39,7 @@ _WATCH_TIMEOUT_MS = 60_000
     type=click.FloatRange(min=0.05),
     default=0.5,
     show_default=True,
-    help="Seconds from look to look.",
+    help="Seconds between two updates.",
 )
 @click.pass_context
 def isr_watch(
@@ -48,11 +50,11 @@ def isr_watch(
     timeout_s: float | None,
     interval_s: float,
 ) -> None:
-    """Print each change of a leader or an ISR, a line each. Of all topics unless some are named; until
-    Ctrl-C.
+    """Print each change of a leader or an ISR. It prints a line for each, until Ctrl-C. By default of all
+    topics.
 
-    Begins with the partitions that lack a replica or a leader. With --until-full it ends when none does any
-    more; exit code 1 where the --timeout came first.
+    It begins with the partitions that lack a leader or an in-sync replica. With --until-full it ends when no
+    partition does. Exit code 1: the --timeout passed first.
     """
     from hightide_cli.command_line.connections import open_admin
 

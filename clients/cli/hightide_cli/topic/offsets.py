@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     "--at",
     "moment",
     metavar="TIME",
-    help="Also the first offset at or after a time: ISO 8601, ms since 1970, or -15m for so long ago.",
+    help="Also show the first offset at or after a time: ISO 8601, ms since 1970, or -15m for "
+    "15 minutes ago.",
 )
 @click.pass_context
 def offsets(ctx: click.Context, name: str, moment: str | None) -> None:
@@ -64,13 +65,13 @@ def _number(value: Json) -> int | None:
 @common_options
 @click.command()
 @click.argument("names", nargs=-1, metavar="[TOPIC…]", shell_complete=topic_names)
-@click.option("--by-partition", is_flag=True, help="A line for each partition.")
+@click.option("--by-partition", is_flag=True, help="Print a line for each partition.")
 @click.pass_context
 def size(ctx: click.Context, names: tuple[str, ...], by_partition: bool) -> None:
-    """Show how many records and bytes topics hold. All topics unless some are named.
+    """Show how many records and bytes topics hold. The default is all topics.
 
-    Bytes are those of the logs, as they lie on disk. `bytes` are of the fullest replica of each partition,
-    `on disk` of all replicas together, as far as their brokers answer.
+    `bytes` is the size of the largest replica of each partition, and `on disk` that of all replicas together.
+    Both are sizes of log files. Brokers that do not answer are left out, and named.
     """
     from hightide_cli.command_line.connections import open_admin
     from hightide_cli.command_line.sizes import size_text

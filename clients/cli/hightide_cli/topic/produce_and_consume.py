@@ -21,30 +21,35 @@ from hightide_cli.records.ranges import partitions_option
 @click.argument("name", metavar="TOPIC", shell_complete=topic_names)
 @click.argument("file", type=click.File("rb"), default="-")
 @click.option("-k", "--key", help="The key of every record.")
-@click.option("-K", "--key-separator", metavar="TEXT", help="Each line is a key, this, and a value.")
+@click.option(
+    "-K", "--key-separator", metavar="TEXT", help="The text between the key and the value in each line."
+)
 @click.option(
     "-H",
     "--header",
     "headers",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Of every record; may be given again.",
+    help="A header of every record; repeatable.",
 )
 @click.option("-p", "--partition", type=int, help="Write to this partition, whatever the key.")
-@click.option("--json", "as_json", is_flag=True, help="Each line is a record as `consume -o json` prints it.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="Each line is a record in the form of `consume -o json`."
+)
 @click.option(
     "--acks",
     type=click.Choice(["all", "1", "0"]),
     default="all",
     show_default=True,
-    help="Who has a record before it counts as written: all in-sync replicas, the leader, nobody.",
+    help="Which replicas must have a record before it counts as written: all in-sync ones, the leader (1), "
+    "or none (0).",
 )
 @click.option(
     "--compression",
     type=click.Choice(["none", "lz4", "zstd"]),
     default="none",
     show_default=True,
-    help="Of batches, on the way and on disk.",
+    help="How batches are compressed, in requests and on disk.",
 )
 @progress_option
 @click.pass_context
@@ -62,7 +67,7 @@ def produce(
 ) -> None:
     """Write each line of FILE, or of stdin, as a record.
 
-    An empty line is a record with an empty value. With a FILE, a bar shows how far it is.
+    An empty line is a record with an empty value. With FILE, a bar shows the progress.
 
     \b
     printf '%s\\n' a:1 b:2 | hightide topic produce flights -K :
@@ -71,7 +76,7 @@ def produce(
     from hightide_cli.records.line_producer import LineForm, lines_of, produce_lines
 
     if key is not None and key_separator is not None:
-        raise click.UsageError("say either --key or --key-separator, not both", ctx)
+        raise click.UsageError("give either --key or --key-separator, not both", ctx)
     form = LineForm(
         key=None if key is None else key.encode(),
         key_separator=None if key_separator is None else key_separator.encode(),
@@ -98,32 +103,50 @@ def produce(
 @common_options
 @click.command()
 @click.argument("name", metavar="TOPIC", shell_complete=topic_names)
-@click.option("--from", "start", metavar="POSITION", help="Where to begin; earliest unless said.")
+@click.option("--from", "start", metavar="POSITION", help="Where to begin; the default is earliest.")
 @click.option("--from-beginning", is_flag=True, help="The same as --from earliest.")
-@click.option("--tail", type=click.IntRange(min=0), metavar="N", help="The last N of each, then what comes.")
-@click.option("--until", metavar="POSITION", help="Stop before it; written as for --from.")
+@click.option(
+    "--tail",
+    type=click.IntRange(min=0),
+    metavar="N",
+    help="Print the last N records of each partition, then new ones.",
+)
+@click.option("--until", metavar="POSITION", help="Stop before this position.")
 @partitions_option
-@click.option("-n", "--max-records", type=click.IntRange(min=1), help="Stop after so many records.")
-@click.option("-e", "--exit", "exit_at_end", is_flag=True, help="Stop at what is the end now.")
-@click.option("-f", "--format", "form", metavar="FORMAT", help=r"As in -f '%p %o %k %v\n'; see above.")
+@click.option("-n", "--max-records", type=click.IntRange(min=1), help="Stop after N records.")
+@click.option("-e", "--exit", "exit_at_end", is_flag=True, help="Stop at the present end of each partition.")
+@click.option(
+    "-f",
+    "--format",
+    "form",
+    metavar="FORMAT",
+    help="The form of each record, such as '%p %o %k %v\\n'; see above.",
+)
 @click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
 @click.option(
     "-g",
     "--group",
     metavar="GROUP",
-    help="Share the partitions with the others of this group.",
+    help="Join this consumer group, and share its partitions.",
     shell_complete=group_names,
 )
-@click.option("--consumer-id", metavar="NAME", help="This consumer's name in the group; made up unless said.")
 @click.option(
-    "--instance-id", metavar="NAME", help="Keeps its partitions while away for less than the session timeout."
+    "--consumer-id",
+    metavar="NAME",
+    help="The name of this consumer in the group; the default is a random name.",
+)
+@click.option(
+    "--instance-id",
+    metavar="NAME",
+    help="A name that keeps its partitions if the consumer restarts within the session timeout.",
 )
 @click.option(
     "--on-corrupt-batch",
     type=click.Choice(["fail", "skip"]),
     default="fail",
     show_default=True,
-    help="At a batch that no reader can open: stop with an error, or leave it out with a warning.",
+    help="What to do with a batch that no reader can open: stop with an error, or leave it out with a "
+    "warning.",
 )
 @progress_option
 @click.pass_context
@@ -144,15 +167,15 @@ def consume(
     instance_id: str | None,
     on_corrupt_batch: Literal["fail", "skip"],
 ) -> None:
-    """Print records. Values line by line, JSON with -o json, or what --format says.
+    """Print the records of a topic. A value on each line, JSON with -o json, or the form of --format.
 
-    With --group it goes on where the group has come to, and commits what was printed; --from, which is then
-    earliest or latest, is for what the group has committed nothing of.
+    With --group, it continues at the offsets that the group has committed, and commits the records that it
+    has printed. --from is then earliest or latest, and counts for partitions without a committed offset.
 
     \b
     POSITION  earliest, latest, an offset, -N for the last N of each partition,
               or @TIME: @2013-01-01T05:00:00Z, @1357016400000 (ms), @-15m (ago);
-              beginning, end and s@TIME of kcat are understood, also after -o
+              beginning, end and s@TIME are accepted as in kcat, also after -o
     FORMAT    %t topic, %p partition, %o offset, %T timestamp in ms, %k key,
               %v value (also %s), %h headers, %K and %S lengths of key and value
               (%R as 4 bytes), %% a percent sign; \\n, \\t, \\0, \\xHH
@@ -215,7 +238,7 @@ def _between(
     said = [(name, position) for name, position in begins.items() if position is not None]
     # Two options with the same meaning do no harm.
     if len({position for _, position in said}) > 1:
-        raise click.UsageError(f"say either {' or '.join(name for name, _ in said)}, not both", ctx)
+        raise click.UsageError(f"give either {' or '.join(name for name, _ in said)}, not both", ctx)
     stops = [position for position in ends.values() if position is not None]
     return (said[0][1] if said else Position(Anchor.EARLIEST)), (stops[0] if stops else None)
 
@@ -231,6 +254,10 @@ def _check_group(
     if group is None and (consumer_id or instance_id):
         raise click.UsageError("--consumer-id and --instance-id need --group", ctx)
     if group is not None and partitions:
-        raise click.UsageError("say either --group or --partition: in a group, the coordinator decides", ctx)
+        raise click.UsageError(
+            "give either --group or --partition: in a group, the coordinator assigns the partitions", ctx
+        )
     if group is not None and until is not None:
-        raise click.UsageError("say either --group or --until: a group reads what it has not read", ctx)
+        raise click.UsageError(
+            "give either --group or --until: a group has no end, it reads what it has not read yet", ctx
+        )

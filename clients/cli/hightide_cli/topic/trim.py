@@ -24,12 +24,18 @@ _TRIM_TIMEOUT_MS = 60_000
 @common_options
 @click.command()
 @click.argument("name", metavar="TOPIC", shell_complete=topic_names)
-@click.option("--before-offset", type=click.IntRange(min=0), metavar="N", help="What is in front of it.")
-@click.option("--before-time", metavar="TIME", help="What is older: ISO 8601, ms since 1970, or -7d.")
-@click.option("--all", "is_all", is_flag=True, help="All records that it has now.")
+@click.option(
+    "--before-offset", type=click.IntRange(min=0), metavar="N", help="Delete the records before this offset."
+)
+@click.option(
+    "--before-time",
+    metavar="TIME",
+    help="Delete the records before this time: ISO 8601, ms since 1970, or -7d for seven days ago.",
+)
+@click.option("--all", "is_all", is_flag=True, help="Delete all records that the partitions have now.")
 @partitions_option
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-@click.option("--dry-run", is_flag=True, help="Say what would go, change nothing.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted, and delete nothing.")
 @click.pass_context
 def trim(
     ctx: click.Context,
@@ -41,26 +47,25 @@ def trim(
     yes: bool,
     dry_run: bool,
 ) -> None:
-    """Delete the oldest records of TOPIC; asks first. Those in front of an offset or a time, of all
-    partitions or of some.
+    """Delete the oldest records of TOPIC; asks first. It deletes those before an offset or a time.
 
-    The offsets of the others stay as they are. Nobody can read what was deleted; the space on disk is free
-    when its segments have gone. --before-time goes by the timestamps of records: what lies behind the first
-    one that is as late stays.
+    The other records keep their offsets. Deleted records cannot be read any more; their space on disk is free
+    when whole segments have been deleted. --before-time uses the timestamps of records: it keeps the first
+    record that is as late, and all records after it.
 
     \b
     hightide topic trim flights --before-time -7d --dry-run
     """
-    wishes = {
+    choices = {
         "--before-offset": None if before_offset is None else Position(Anchor.OFFSET, before_offset),
         "--before-time": None
         if before_time is None
         else Position(Anchor.TIMESTAMP, parse_moment(before_time)),
         "--all": Position(Anchor.LATEST) if is_all else None,
     }
-    said = [position for position in wishes.values() if position is not None]
+    said = [position for position in choices.values() if position is not None]
     if len(said) != 1:
-        raise click.UsageError(f"say one of {', '.join(wishes)}", ctx)
+        raise click.UsageError(f"give one of {', '.join(choices)}", ctx)
     from hightide import TopicPartition
 
     from hightide_cli.command_line.connections import open_admin
@@ -92,8 +97,8 @@ def _check_reach(admin: "Admin", name: str, partitions: tuple[int, ...], before_
     for place, end in ends.items():
         if before_offset > (end or 0):
             raise click.ClickException(
-                f"{name}-{place.partition} ends at offset {end or 0}, and nothing has the offset "
-                f"{before_offset - 1}: say --all for all that it has, or -p for the partitions that are meant"
+                f"{name}-{place.partition} ends at offset {end or 0}, and has no record with the offset "
+                f"{before_offset - 1}: give --all to delete all its records, or -p to name other partitions"
             )
 
 

@@ -39,14 +39,15 @@ _DIRECTORY = click.option(
     "directories",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     multiple=True,
-    help="Folder of the JSON lines; HIGHTIDE_TRACE_DIR and those of local clusters unless said.",
+    help="The directory of the trace files; repeatable. The default is HIGHTIDE_TRACE_DIR and the "
+    "directories of local clusters.",
 )
 _FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
 
 
 @click.group()
 def trace() -> None:
-    """Show what happened in a failover, over all processes."""
+    """Show the traces of failovers and of other work, over all processes."""
 
 
 common_options(trace)
@@ -54,17 +55,19 @@ common_options(trace)
 
 @common_options
 @trace.command("ls")
-@click.option("--kind", "kinds", type=_KIND, multiple=True, help="Only these; may be given again.")
-@click.option("--all", "is_all", is_flag=True, help="Also spans of clients that belong to none of them.")
-@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N.")
+@click.option("--kind", "kinds", type=_KIND, multiple=True, help="Only traces of this kind; repeatable.")
+@click.option(
+    "--all", "is_all", is_flag=True, help="Also show traces of clients that are of none of these kinds."
+)
+@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N traces.")
 @_DIRECTORY
 @click.pass_context
 def list_traces(
     ctx: click.Context, kinds: tuple[str, ...], is_all: bool, last: int | None, directories: tuple[Path, ...]
 ) -> None:
-    """List what was traced, the oldest first."""
+    """List the traces, the oldest first."""
     if kinds and is_all:
-        raise click.UsageError("say either --kind or --all, not both", ctx)
+        raise click.UsageError("give either --kind or --all, not both", ctx)
     from hightide_cli.trace.waterfall import started_at, title, took_ms
 
     found = _traces(directories, None if is_all else kinds or KINDS)[-(last or 0) :]
@@ -78,10 +81,18 @@ def list_traces(
 @common_options
 @trace.command()
 @click.argument("trace_id", required=False)
-@click.option("--last", is_flag=True, help="The latest failover; also what is shown without a trace id.")
-@click.option("--kind", "kinds", type=_KIND, multiple=True, help="The latest of these instead.")
-@click.option("--html", type=_FILE, help="Write it as a page that needs nothing else, and print only where.")
-@click.option("--png", type=_FILE, help="Write it as a picture; needs hightide[pipelines].")
+@click.option("--last", is_flag=True, help="Show the latest failover; this is the default without TRACE_ID.")
+@click.option(
+    "--kind",
+    "kinds",
+    type=_KIND,
+    multiple=True,
+    help="Show the latest trace of this kind instead; repeatable.",
+)
+@click.option("--html", type=_FILE, help="Write the waterfall to FILE as a self-contained HTML page.")
+@click.option(
+    "--png", type=_FILE, help="Write the waterfall to FILE as a picture; needs hightide[pipelines]."
+)
 @_DIRECTORY
 @click.pass_context
 def show(
@@ -93,13 +104,13 @@ def show(
     png: Path | None,
     directories: tuple[Path, ...],
 ) -> None:
-    """Draw one trace as a waterfall. TRACE_ID may be cut short as long as only one trace begins so.
+    """Draw one trace as a waterfall. The beginning of TRACE_ID is enough if no other trace begins with it.
 
     \b
     hightide trace show --html failover.html
     """
     if trace_id is not None and (last or kinds):
-        raise click.UsageError("say either a trace id or --last and --kind, not both", ctx)
+        raise click.UsageError("give either TRACE_ID, or --last and --kind", ctx)
     from hightide_local.traces.trace_lookup import FAILOVER_KINDS
 
     wanted = None if trace_id is not None else kinds or FAILOVER_KINDS

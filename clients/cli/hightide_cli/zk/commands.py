@@ -14,7 +14,7 @@ _ADDRESS = click.option(
     metavar="HOST:PORT[,…][/CHROOT]",
     envvar="HIGHTIDE_ZOOKEEPER",
     show_envvar=True,
-    help="That of the context or of `dev up` unless said.",
+    help="The ZooKeeper of the cluster; the default is that of the context or of `dev up`.",
 )
 _TIMEOUT = click.option(
     "--timeout",
@@ -28,7 +28,7 @@ _TIMEOUT = click.option(
 
 @click.group()
 def zk() -> None:
-    """Look into ZooKeeper, where all decisions are; nothing is changed."""
+    """Show what is in ZooKeeper, where all decisions are; change nothing."""
 
 
 common_options(zk)
@@ -37,16 +37,20 @@ common_options(zk)
 @common_options
 @zk.command()
 @click.argument("path", default="/")
-@click.option("--depth", type=click.IntRange(1, 20), default=4, show_default=True, help="How far down.")
+@click.option(
+    "--depth", type=click.IntRange(1, 20), default=4, show_default=True, help="How many levels to show."
+)
 @click.option(
     "--limit",
     "znodes_max",
     type=click.IntRange(1, 100_000),
     default=1_000,
     show_default=True,
-    help="How many znodes at most.",
+    help="The most znodes to show.",
 )
-@click.option("--values", "with_values", is_flag=True, help="Also the beginning of what each holds.")
+@click.option(
+    "--values", "with_values", is_flag=True, help="Also show the beginning of the content of each znode."
+)
 @_ADDRESS
 @_TIMEOUT
 @click.pass_context
@@ -59,7 +63,7 @@ def tree(
     zookeeper: str | None,
     timeout_s: float,
 ) -> None:
-    """Show the znodes below a path. Ephemeral ones, which go with their process, are marked.
+    """Show the znodes below a path. It marks ephemeral ones, which vanish with their process.
 
     \b
     hightide zk tree /brokers --values
@@ -86,7 +90,7 @@ def tree(
 @_TIMEOUT
 @click.pass_context
 def get(ctx: click.Context, path: str, zookeeper: str | None, timeout_s: float) -> None:
-    """Show what one znode holds, and how often it was changed."""
+    """Show the content of one znode, and how often it was changed."""
     from hightide_cli.zk.znode_reader import ZnodeReader
     from hightide_cli.zk.znode_text import value_text, znode_document
 
@@ -116,7 +120,7 @@ def _connection(ctx: click.Context, said: str | None) -> str:
     found = said or target.zookeeper
     if found is None:
         raise click.UsageError(
-            "say where ZooKeeper is with --zookeeper HOST:PORT, or in the context "
+            "give the address of ZooKeeper with --zookeeper HOST:PORT, or in the context "
             "(`hightide context add NAME --bootstrap … --zookeeper …`)",
             ctx,
         )

@@ -171,15 +171,19 @@ def check(directory: Path) -> ArchiveReport:
 @click.command("archive")
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--subscribe", metavar="TOPIC[,…]", help="Archive these topics.")
-@click.option("--subscribe-pattern", metavar="REGEX", help="Archive the topics that this matches as a whole.")
-@click.option("--compact", "compacts", is_flag=True, help="Merge small files then; not along with --every.")
+@click.option(
+    "--subscribe-pattern", metavar="REGEX", help="Archive the topics whose whole name matches REGEX."
+)
+@click.option(
+    "--compact", "compacts", is_flag=True, help="Merge small files after the run; not together with --every."
+)
 @click.option(
     "--file-mb",
     type=click.IntRange(1, 10_000),
     metavar="N",
     default=128,
     show_default=True,
-    help="How far --compact merges.",
+    help="The size up to which --compact merges files, in megabytes.",
 )
 @EVERY
 @SOURCE_OPTIONS

@@ -192,7 +192,7 @@ def _judge_row(
 
 @cluster_options
 @click.command("audit")
-@click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="Only this one; may be given again.")
+@click.option("--topic", "topics", metavar="TOPIC", multiple=True, help="Only this topic; repeatable.")
 def command(topics: tuple[str, ...], bootstrap: str, master: str | None, output: str) -> None:
     """Prove that the replicas of topics are identical, as far as their records are committed.
 

@@ -58,10 +58,12 @@ def cluster_options(command: Command) -> Command:
             "--output",
             type=click.Choice(["table", "json"]),
             default="table",
-            help="How to print results.",
+            help="The form of the results.",
         ),
         click.option(
-            "--master", metavar="URL", help="Spark's master; spark-submit's, else local[*], unless said."
+            "--master",
+            metavar="URL",
+            help="The master of Spark; the default is that of spark-submit, else local[*].",
         ),
         click.option(
             "--bootstrap",
@@ -81,14 +83,15 @@ SOURCE_OPTIONS: Final = click.option(
     metavar="NAME=VALUE",
     multiple=True,
     callback=_named_values,
-    help="An option of the source, as maxOffsetsPerTrigger=1000000; may be given again.",
+    help="An option of the source, such as maxOffsetsPerTrigger=1000000; repeatable.",
 )
 EVERY: Final = click.option(
     "--every",
     "every_s",
     type=click.FloatRange(min=0.1),
     metavar="SECONDS",
-    help="Go on until interrupted, a micro-batch so often; else end at what is there at the beginning.",
+    help="Run until interrupted, with a micro-batch every so many seconds; without it, end at the present "
+    "end of the topics.",
 )
 
 

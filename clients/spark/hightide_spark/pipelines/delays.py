@@ -219,22 +219,29 @@ def _not_counted(query: "StreamingQuery") -> tuple[int, int]:
 @cluster_options
 @click.command("delays")
 @click.argument("directory", type=click.Path(file_okay=False, path_type=Path))
-@click.option("--from", "source", metavar="TOPIC", default="flights", show_default=True, help="The flights.")
-@click.option("--to", "target", metavar="TOPIC", required=True, help="Where the statistics go.")
+@click.option(
+    "--from",
+    "source",
+    metavar="TOPIC",
+    default="flights",
+    show_default=True,
+    help="The topic of the flights.",
+)
+@click.option("--to", "target", metavar="TOPIC", required=True, help="The topic to write the statistics to.")
 @click.option(
     "--window-h",
     type=click.IntRange(1, 8760),
     metavar="N",
     default=24,
     show_default=True,
-    help="The length of a window.",
+    help="The length of a window in hours.",
 )
 @click.option(
     "--watermark",
     metavar="INTERVAL",
     default="2 days",
     show_default=True,
-    help="How much earlier than those of earlier micro-batches a flight may be and still count.",
+    help="How much older than the flights of earlier micro-batches a flight may be and still count.",
 )
 @EVERY
 @SOURCE_OPTIONS

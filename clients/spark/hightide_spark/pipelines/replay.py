@@ -112,9 +112,15 @@ def _read_in_task(
 @cluster_options
 @click.command("replay")
 @click.argument("directory", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--to", "target", metavar="TOPIC", required=True, help="Write into this topic.")
-@click.option("--from", "topic", metavar="TOPIC", help="The archived topic, where there are several.")
-@click.option("--topic-id", metavar="HEX", help="Its id, where it was archived, deleted, and created anew.")
+@click.option("--to", "target", metavar="TOPIC", required=True, help="The topic to write to.")
+@click.option(
+    "--from", "topic", metavar="TOPIC", help="The archived topic to write back, if there are several."
+)
+@click.option(
+    "--topic-id",
+    metavar="HEX",
+    help="The id of the archived topic, if several topics with its name were archived.",
+)
 @click.option(
     "--run",
     type=click.IntRange(min=0),

@@ -107,7 +107,7 @@ def no_progress_option(command: Command) -> Command:
         is_flag=True,
         expose_value=False,
         callback=take,
-        help="No bar; there is none anyway where stderr is no terminal.",
+        help="Show no progress bar; without a terminal on stderr there is none anyway.",
     )
     return option(command)
 

@@ -39,4 +39,4 @@ def test_everything_else_changes_nothing(answer: str) -> None:
 def test_where_nobody_answers_it_is_told_how_to_go_on() -> None:
     found = run()
     assert (found.exit_code, found.stdout) == (1, "")
-    assert "nothing was changed: say --yes" in found.stderr
+    assert "nothing was changed: nobody answered the question; give --yes" in found.stderr

@@ -82,7 +82,7 @@ def test_what_the_source_deleted_before_it_was_copied_is_left_out_only_where_tha
     left = going_on("copy", wanted, notes, {0: state(7), 1: state(2)}, NOW_MS)
     deleted = deleted_of(left, {0: 25, 1: 0})
     assert deleted == [OffsetRange(0, 17, 25)]
-    with pytest.raises(CopyError, match="the offsets 17 to 24: say --skip-deleted"):
+    with pytest.raises(CopyError, match="the offsets 17 to 24: give --skip-deleted"):
         skipping("t", left, deleted, notes, is_agreed=False)
     without = skipping("t", left, deleted, notes, is_agreed=True)
     assert without == [OffsetRange(0, 25, 30), OffsetRange(1, 2, 5)]

@@ -1,4 +1,4 @@
-"""What a reset makes of each wish: an offset that the log has, and a remark where it is another."""
+"""What a reset makes of each request: an offset that the log has, and a remark where it is another."""
 
 import pytest
 from hightide import TopicPartition
@@ -65,7 +65,7 @@ def test_a_shift_from_an_offset_that_retention_overtook_begins_at_the_first() ->
 
 
 def test_what_has_no_committed_offset_cannot_be_shifted() -> None:
-    with pytest.raises(ResetPlanError, match=r"t-1 has no committed offset to shift: say --to-offset"):
+    with pytest.raises(ResetPlanError, match=r"t-1 has no committed offset to shift: give --to-offset"):
         plan(ResetTarget(ResetTo.SHIFT, 1))
     with pytest.raises(ResetPlanError, match=r"t-0 \(and 1 more\)"):
         plan(ResetTarget(ResetTo.SHIFT, 1), committed={})
