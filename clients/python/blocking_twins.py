@@ -30,7 +30,7 @@ NAMES = {
 PASSAGES = (
     ("hightide.aio.delivery", "hightide.producing.delivery"),
     ("hightide.aio.driver", "hightide.transport.driver"),
-    ("hightide.aio.group_seat", "hightide.group_seat"),
+    ("hightide.aio.group_consumer", "hightide.group_consumer"),
     ("hightide.aio.running", "hightide.transport.running"),
     ("from hightide.aio.loop_condition import LoopCondition", "import threading"),
     ("LoopCondition()", "threading.Condition(threading.Lock())"),
@@ -87,10 +87,10 @@ TWINS = (
         ),
     ),
     Twin(
-        "aio/group_seat.py",
-        "group_seat.py",
+        "aio/group_consumer.py",
+        "group_consumer.py",
         (
-            ("An asyncio consumer's", "A blocking consumer's"),
+            ("An asyncio consumer as", "A blocking consumer as"),
             ("user's task does", "user's thread does"),
             (
                 "        result = None if callback is None else callback(event.partitions)\n"

@@ -33,8 +33,8 @@ class Reports:
 
     def given(self, consumer: Consumer, partitions: Iterable[TopicPartition]) -> None:
         """The callback before the first record of these."""
-        assert consumer._seat is not None, "in a group"
-        owned = consumer._seat.core.ownership.owned
+        assert consumer._member is not None, "in a group"
+        owned = consumer._member.core.ownership.owned
         for each in partitions:
             # What is being taken away again already has no generation in `consumer.generations`; what is gone
             # is told as lost next.
@@ -114,7 +114,7 @@ def stand_still(reports: Reports) -> None:
 def stand_still_in_commit(consumer: Consumer, reports: Reports) -> None:
     """Commit what was handed out, and stand still when it is decided what to commit and not said yet. Before
     that it would be a matter of microseconds whether the consumer that is woken up knows what it has lost."""
-    znodes = consumer._seat
+    znodes = consumer._member
     assert znodes is not None, "in a group"
     with consumer._changed:
         commits = znodes.core.commits(None, "")

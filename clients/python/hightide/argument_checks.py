@@ -58,7 +58,9 @@ def checked_partitions(partitions: Iterable[TopicPartition]) -> list[TopicPartit
 def checked_throttle(bytes_per_s: int) -> int:
     """A speed limit in bytes a second; 0: none. Raises InvalidArgumentError."""
     if not 0 <= bytes_per_s <= _INT64_MAX:
-        raise InvalidArgumentError(f"a speed limit of {bytes_per_s} bytes a second; 0 stands for none")
+        raise InvalidArgumentError(
+            f"the speed limit is {bytes_per_s} bytes per second; it is at least 0, and 0 means no limit"
+        )
     return bytes_per_s
 
 
@@ -67,7 +69,7 @@ def checked_settings(configs: Mapping[str, str], reset: Iterable[str]) -> list[s
     and reset."""
     names = list(dict.fromkeys(reset))
     if not configs and not names:
-        raise InvalidArgumentError("no setting is named that should change")
+        raise InvalidArgumentError("no setting is given; name one to set or to reset")
     both = sorted(set(configs).intersection(names))
     if both:
         raise InvalidArgumentError(f"{', '.join(both)}: set it or reset it, not both")

@@ -23,7 +23,7 @@ from hightide.consuming.corrupt_batches import OnCorruptBatch, SkippedBatches
 from hightide.consuming.fetch_position import FetchedBatch
 from hightide.consuming.fetched_records import RecordsInDelivery, gather
 from hightide.errors import ClosedError, CorruptBatchError, InternalError, InvalidArgumentError
-from hightide.group_seat import GroupSeat
+from hightide.group_consumer import GroupConsumer
 from hightide.records import Record, TopicPartition
 from hightide.transport.driver import Driver, now_ms
 from hightide.transport.notices import log_notice
@@ -114,10 +114,12 @@ class Consumer:
         self._core = ConsumerCore(self._settings, Cluster(self._bootstrap, self._seen), names, Random())
         self._in_delivery = RecordsInDelivery(self._core, log_notice)
         self._transport = Transport(client_id)
-        self._seat: GroupSeat | None = None
+        self._member: GroupConsumer | None = None
         if group_settings is not None:
-            self._seat = GroupSeat(group_settings, callbacks, self._core, self._in_delivery, self._changed)
-        driven = self._core if self._seat is None else self._seat.core
+            self._member = GroupConsumer(
+                group_settings, callbacks, self._core, self._in_delivery, self._changed
+            )
+        driven = self._core if self._member is None else self._member.core
         reporter = tracing.Reporter("poll", client_id)
         self._driver = Driver(driven, self._transport, self._changed, "hightide-consumer", reporter)
         self._is_closing = self._closed = False
@@ -125,7 +127,7 @@ class Consumer:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions from now on, and no others. Partitions that stay keep their position; new
         ones start where offset_reset says (for "error": at the earliest offset)."""
-        if self._seat is not None:
+        if self._member is not None:
             raise InvalidArgumentError("in a group, the coordinator assigns; leave out group= to assign")
         with self._changed:
             self._check_open()
@@ -139,8 +141,8 @@ class Consumer:
         they are those that this consumer has at the moment."""
         self._wait_for_assignment()
         with self._changed:
-            if self._seat is not None:
-                return self._seat.core.ownership.assignment
+            if self._member is not None:
+                return self._member.core.ownership.assignment
             return tuple(sorted(self._core.positions))
 
     def __iter__(self) -> Iterator[Record]:
@@ -156,7 +158,7 @@ class Consumer:
     def read_to_end(self) -> Iterator[Record]:
         """Yield every record up to the end offsets at the start of the iteration, then stop. Not for groups,
         whose partitions change meanwhile."""
-        if self._seat is not None:
+        if self._member is not None:
             raise InvalidArgumentError("read_to_end() is not for consumers in a group; poll() and see lag()")
         self._wait_for_assignment()
         ends = self.end_offsets(self.assignment)
@@ -229,10 +231,10 @@ class Consumer:
             with self._changed:
                 self._core.put_back(chunk)
                 chunks = gather(self._core)
-                if chunks and self._seat is not None:
+                if chunks and self._member is not None:
                     # The partition of the first chunk may be paused by now, so that these are another
                     # partition's.
-                    self._seat.core.ownership.took(chunks[0].partition)
+                    self._member.core.ownership.took(chunks[0].partition)
                 if self._core.wants_poll:
                     self._driver.poke()
         try:
@@ -251,9 +253,9 @@ class Consumer:
         return batch, len(handed_out)
 
     def _come_back(self) -> None:
-        if self._seat is not None:
+        if self._member is not None:
             self._check_open()
-            self._seat.come_back(self._driver)
+            self._member.come_back(self._driver)
 
     def _next_chunk(self, timeout_s: float | None, *, is_more: bool = False) -> FetchedBatch | None:
         """Wait for the next batch. `is_more` means that the user already has some records, so that callbacks
@@ -263,7 +265,7 @@ class Consumer:
             with self._changed:
                 self._drive()
                 self._in_delivery.settle()
-                has_event = self._seat is not None and self._seat.core.ownership.has_event
+                has_event = self._member is not None and self._member.core.ownership.has_event
                 if is_more:
                     # Errors have to wait too, or the records would be lost.
                     return None if has_event else self._take()
@@ -287,11 +289,11 @@ class Consumer:
                 return None, True
             left_s = _CHECK_S if deadline_ms is None else (deadline_ms - now) / 1000
             self._changed.wait(min(left_s, _CHECK_S))
-            if self._seat is not None and self._seat.core.ownership.has_event:
+            if self._member is not None and self._member.core.ownership.has_event:
                 return None, False
 
     def _take(self) -> FetchedBatch | None:
-        chunk = self._core.next_chunk() if self._seat is None else self._seat.take(now_ms())
+        chunk = self._core.next_chunk() if self._member is None else self._member.take(now_ms())
         if self._core.wants_poll:
             self._driver.poke()
         return chunk
@@ -308,8 +310,8 @@ class Consumer:
 
     def _raise_errors(self, now: float) -> None:
         self._core.raise_errors(now)
-        if self._seat is not None:
-            self._seat.core.membership.raise_errors(now)
+        if self._member is not None:
+            self._member.core.membership.raise_errors(now)
         elif self._core.is_assigned and not self._core.positions:
             raise InvalidArgumentError("nothing is assigned; give topics= or call assign() first")
 
@@ -341,16 +343,16 @@ class Consumer:
             for partition in wanted:
                 self._core.reset(partition, look_up)
             self._drive()
-        if self._seat is not None:
+        if self._member is not None:
             self._go_on_at({partition: self.position(partition) for partition in wanted})
 
     def _go_on_at(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Let the group go on where the user sought: with auto commit, that position is committed at once."""
-        assert self._seat is not None, "in a group"
+        assert self._member is not None, "in a group"
         with self._changed:
             for partition, offset in offsets.items():
-                self._seat.core.ownership.sought(partition, offset)
-        if self._seat.core.settings.auto_commit:
+                self._member.core.ownership.sought(partition, offset)
+        if self._member.core.settings.auto_commit:
             self.commit(offsets)
 
     def _run(self, make: Operation[T]) -> T:
@@ -371,7 +373,7 @@ class Consumer:
             self._in_delivery.give_up()
             self._core.seek(partition, offset)
             self._drive()
-        if self._seat is not None:
+        if self._member is not None:
             self._go_on_at({partition: offset})
 
     def seek_to_timestamp(self, partition: TopicPartition | None, timestamp: datetime | int) -> None:
@@ -467,15 +469,15 @@ class Consumer:
         4,096 characters of `metadata`. Returns the offsets that were written, which are then durable. Raises
         FencedGenerationError for partitions that belong to another consumer by now, CommitGoesBackError,
         UnknownMemberError, NotAssignedError, CoordinatorUnavailableError."""
-        seat = self._seated("commit()")
+        member = self._as_member("commit()")
         with self._changed:
             self._check_open()
-            commits = seat.core.commits(offsets, metadata)
-            group, member_id = seat.core.settings.group, seat.core.membership.member_id
+            commits = member.core.commits(offsets, metadata)
+            group, member_id = member.core.settings.group, member.core.membership.member_id
         failed = self._run(self._operations().commit_offsets(group, member_id, commits)) if commits else {}
         done = [each for each in commits if TopicPartition(each.topic, each.partition) not in failed]
         with self._changed:
-            seat.core.ownership.committed(done)
+            member.core.ownership.committed(done)
         for error in failed.values():
             raise error
         return {TopicPartition(each.topic, each.partition): each.offset for each in done}
@@ -485,37 +487,37 @@ class Consumer:
     ) -> dict[TopicPartition, int | None]:
         """The offsets that the group has committed for these partitions, or for those that are assigned;
         None: none. Raises CoordinatorUnavailableError."""
-        seat = self._seated("committed()")
+        member = self._as_member("committed()")
         wanted = self.assignment if partitions is None else tuple(partitions)
-        found = self._run(self._operations().offsets_of(seat.core.settings.group, wanted))
+        found = self._run(self._operations().offsets_of(member.core.settings.group, wanted))
         return {each: found[each].offset if each in found else None for each in wanted}
 
-    def _seated(self, what: str) -> GroupSeat:
-        if self._seat is None:
+    def _as_member(self, what: str) -> GroupConsumer:
+        if self._member is None:
             raise InvalidArgumentError(f"{what} is for consumers in a group; give group=")
-        return self._seat
+        return self._member
 
     @property
     def streams(self) -> Mapping[int, tuple[TopicPartition, ...]]:
         """The partitions that the group has assigned to each stream of this consumer: `topics={"flights": 4}`
         makes four streams."""
-        seat = self._seated("streams")
+        member = self._as_member("streams")
         with self._changed:
-            return seat.core.ownership.streams()
+            return member.core.ownership.streams()
 
     @property
     def generations(self) -> Mapping[TopicPartition, int]:
         """The group's generation in which each partition was assigned to this consumer: the fence of its
         commits."""
-        seat = self._seated("generations")
+        member = self._as_member("generations")
         with self._changed:
-            return seat.core.ownership.generations
+            return member.core.ownership.generations
 
     @property
     def consumer_id(self) -> str:
         """This consumer's name in its group. It is empty before the consumer is registered, unless the user
         chose the name."""
-        return self._seated("consumer_id").core.membership.consumer_id
+        return self._as_member("consumer_id").core.membership.consumer_id
 
     def close(self) -> None:
         """Stop fetching and close all connections. In a group, first commit the records that were returned
@@ -528,8 +530,8 @@ class Consumer:
                 return
             self._is_closing = True
         try:
-            if self._seat is not None:
-                self._seat.leave(self._driver, is_settled=is_settled)
+            if self._member is not None:
+                self._member.leave(self._driver, is_settled=is_settled)
         finally:
             with self._changed:
                 self._closed = True

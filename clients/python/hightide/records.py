@@ -301,7 +301,7 @@ class Election:
 @dataclass(frozen=True, slots=True)
 class ReplicaDescription:
     """One replica as its broker knows it. `log_directory` counts the broker's directories from 0. If
-    `storage_failed`, that directory cannot be used, and the figures are the last known ones."""
+    `storage_failed`, that directory cannot be used, and the sizes are the last known ones."""
 
     partition: TopicPartition
     topic_id: bytes

@@ -66,8 +66,8 @@ def join(cluster: LocalCluster) -> Iterator[Join]:
 
 
 def group_of(consumer: Consumer) -> str:
-    assert consumer._seat is not None
-    return consumer._seat.core.settings.group
+    assert consumer._member is not None
+    return consumer._member.core.settings.group
 
 
 # -- sharing -------------------------------------------------------------------------------------------------

@@ -19,4 +19,4 @@ class LoopIsGone:
     def close(self, timeout_s: float | None = None) -> None:
         """Raise if records are left."""
         if count := self.undelivered_count:
-            raise UndeliveredError(f"{count} records were left", undelivered_count=count)
+            raise UndeliveredError(f"{count} records were not delivered", undelivered_count=count)

@@ -76,7 +76,7 @@ class MembershipState(Enum):
     REGISTERING = auto()
     """The registration is sent."""
     MEMBER = auto()
-    """It was accepted; orders come."""
+    """The coordinator accepted the consumer, and sends it orders."""
     LEAVING = auto()
     """The goodbye was sent."""
     LEFT = auto()
@@ -222,7 +222,7 @@ class Membership:
             self._began_ms = now_ms
         if self.state in (MembershipState.LEFT, MembershipState.REFUSED):
             return []
-        self._watch_own_pulse(now_ms)
+        self._watch_own_pauses(now_ms)
         self._watch_silence(now_ms)
         if self._is_leaving and now_ms >= self._leave_by_ms:
             self._give_up_leaving()
@@ -287,7 +287,7 @@ class Membership:
     def _registration_timeout_ms(self) -> int:
         return max(REGISTRATION_TIMEOUT_MS, self.settings.session_timeout_ms)
 
-    def _watch_own_pulse(self, now_ms: float) -> None:
+    def _watch_own_pauses(self, now_ms: float) -> None:
         """Register again if this process was paused: it cannot know what happened meanwhile, and the orders
         that wait on the stream are old (§8.5, soft failure)."""
         still_ms, self._ticked_ms = now_ms - self._ticked_ms, now_ms
@@ -296,7 +296,7 @@ class Membership:
         if still_ms > self._third_ms:
             self._was_silent = True
             self.ownership.interrupt()
-            self._abandon(now_ms, f"is asked anew: this process stood still for {still_ms / 1000:.1f} s")
+            self._abandon(now_ms, f"is asked anew: this process was paused for {still_ms / 1000:.1f} s")
         else:
             self._wake_by(now_ms + self._third_ms / 2)
 
@@ -361,7 +361,7 @@ class Membership:
         if call is not self._call:
             return
         if isinstance(outcome, RegisterConsumerResponse):
-            self._watch_own_pulse(now_ms)
+            self._watch_own_pauses(now_ms)
             self._watch_silence(now_ms)
             if call is self._call:
                 self._received(outcome, now_ms)

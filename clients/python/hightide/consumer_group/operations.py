@@ -417,7 +417,7 @@ def _planned(
     error: HightideError | None = None
     if target is None:
         error = InvalidArgumentError(
-            "nothing is committed that could be shifted",
+            "the group has committed no offset to shift; give to= instead",
             topic=partition.topic,
             partition=partition.partition,
         )

@@ -363,7 +363,9 @@ class ConsumerCore(ReadAhead, TracedCore):
                     since_ms = min(since_ms + self.settings.fetch_max_wait_ms, now_ms)
                 self._failed(position, outcome, now_ms, since_ms=since_ms)
             elif at >= len(outcome):
-                short = RequestTimeoutError("the answer is too short", address=call.address)
+                short = RequestTimeoutError(
+                    "the answer lacks a partition that was asked for", address=call.address
+                )
                 self._failed(position, short, now_ms)
             else:
                 take(position, outcome[at], call, now_ms)

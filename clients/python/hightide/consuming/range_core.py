@@ -261,8 +261,8 @@ class RangeCore(Operations):
         offset."""
         later = self._error(
             OffsetNotAvailableError,
-            f"offset {self.offset} was to be read, and {address} knows of no more than "
-            f"{fetched.high_watermark} that are committed",
+            f"offset {self.offset} is to be read, and the high watermark at {address} is "
+            f"{fetched.high_watermark}",
         )
         if self.wanted.replica is not None:
             return later

@@ -148,8 +148,8 @@ class Accumulator:
         if batch is not None:
             needed = batch.size_bytes + size_bytes
             if needed <= topic.batch_limit_bytes:
-                wished = min(topic.batch_limit_bytes, max(needed, 2 * batch.granted_bytes))
-                return self._grant(batch, wished) or self._grant(batch, needed)
+                preferred_bytes = min(topic.batch_limit_bytes, max(needed, 2 * batch.granted_bytes))
+                return self._grant(batch, preferred_bytes) or self._grant(batch, needed)
             self.close_open(lane)
             self.wants_poll = True
         fresh = self._new_batch(lane, now_ms)

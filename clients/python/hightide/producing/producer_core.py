@@ -171,8 +171,8 @@ class ProducerCore(Accumulator, TracedCore):
         assert batch.maybe_appended, "what was never appended goes on under another id"
         last = batch.last_error
         return DeliveryTimeoutError(
-            f"an earlier one of {batch.attempts} attempts may have been appended, and another one could "
-            f"not be told from it: read the partition to find out; the last error was: {last}",
+            f"one of {batch.attempts} attempts may have been appended, and another attempt could write the "
+            f"records twice: read the partition to find out; the last error was: {last}",
             topic=batch.topic,
             partition=batch.partition,
             maybe_appended=True,
@@ -464,12 +464,12 @@ class ProducerCore(Accumulator, TracedCore):
         key, lane = self.settings.key, topic.lane_for(None, partition)
         assert lane is not None, "a partition was named"
         if key is None:
-            raise InvalidArgumentError("only a producer with a key is told its sequences")
+            raise InvalidArgumentError("go_on_at() needs a producer with a key; give key=")
         if not 0 <= sequence < SEQUENCES:
             raise InvalidArgumentError(f"{sequence} is no sequence; they run from 0 to {SEQUENCES - 1}")
         if not lane.is_empty or lane.in_flight:
             raise InvalidArgumentError(
-                "records wait here for being acknowledged; wait for them, then say where to go on",
+                "records of this partition are not acknowledged yet; call flush(), then go_on_at()",
                 topic=lane.topic,
                 partition=lane.partition,
             )

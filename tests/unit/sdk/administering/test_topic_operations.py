@@ -244,11 +244,11 @@ def test_the_cluster_comes_with_what_the_controller_complains_of() -> None:
         ),
         (
             lambda o: o.reassign_partitions({HERE: [1]}, throttle_bytes_per_s=-1, validate_only=True),
-            "a speed limit of -1 bytes a second",
+            "the speed limit is -1 bytes per second",
         ),
-        (lambda o: o.set_reassignment_throttle(2**63), "a speed limit of"),
+        (lambda o: o.set_reassignment_throttle(2**63), "the speed limit is"),
         (lambda o: o.add_partitions("t", 2**31, assignment=None, validate_only=True), "partition_count"),
-        (lambda o: o.alter_topic_config("t", {}, [], validate_only=True), "no setting is named"),
+        (lambda o: o.alter_topic_config("t", {}, [], validate_only=True), "no setting is given"),
         (lambda o: o.alter_topic_config("t", {"a": "1"}, ["a"], validate_only=True), "a: set it or reset it"),
     ],
 )

@@ -1,9 +1,10 @@
-# Generated from aio/group_seat.py by `make blocking`: change that one, not this.
-"""A blocking consumer's seat in its group: what its user's thread does about it."""
+"""An asyncio consumer as a member of its group: what its user's task does about it."""
 
-import threading
+from inspect import isawaitable
 from random import Random
 
+from hightide.aio.driver import Driver
+from hightide.aio.loop_condition import LoopCondition
 from hightide.consumer_group.callbacks import GroupCallbacks
 from hightide.consumer_group.group_core import GOING_BACK_TIMEOUT_MS, GroupCore
 from hightide.consumer_group.membership import LEAVE_TIMEOUT_MS
@@ -12,14 +13,14 @@ from hightide.consumer_group.settings import GroupSettings
 from hightide.consuming.consumer_core import ConsumerCore
 from hightide.consuming.fetch_position import FetchedBatch
 from hightide.consuming.fetched_records import RecordsInDelivery
-from hightide.transport.driver import Driver, now_ms
+from hightide.transport.driver import now_ms
 
 # While the consumer leaves, it checks this often whether that has ended.
 _CHECK_S = 0.25
 
 
-class GroupSeat:
-    """The seat of one consumer in its group. `changed` is the consumer's lock."""
+class GroupConsumer:
+    """The membership of one consumer in its group. `changed` is the consumer's lock."""
 
     def __init__(
         self,
@@ -27,7 +28,7 @@ class GroupSeat:
         callbacks: GroupCallbacks,
         consumer: ConsumerCore,
         in_delivery: RecordsInDelivery,
-        changed: threading.Condition,
+        changed: LoopCondition,
     ) -> None:
         self._callbacks = callbacks
         self._changed = changed
@@ -35,7 +36,7 @@ class GroupSeat:
             settings, consumer, in_delivery, Random(), tells_revoked=callbacks.on_revoke is not None
         )
 
-    def come_back(self, driver: Driver) -> None:
+    async def come_back(self, driver: Driver) -> None:
         """Settle the records that the user had, and report partitions that have come and gone. Called without
         the lock, when the user asks for records again, before any are returned. Raises what the user's
         callbacks raise."""
@@ -48,22 +49,23 @@ class GroupSeat:
             if event is None:
                 return
             try:
-                self._tell(event)
+                await self._tell(event)
             finally:
                 with self._changed:
                     self.core.ownership.told(event)
                     driver.poke()
 
-    def _tell(self, event: AssignmentEvent) -> None:
+    async def _tell(self, event: AssignmentEvent) -> None:
         callback = self._callbacks.of(event)
-        if callback is not None:
-            callback(event.partitions)
+        result = None if callback is None else callback(event.partitions)
+        if isawaitable(result):
+            await result
 
     def take(self, now: float) -> FetchedBatch | None:
         """The next chunk, or None if no records may be returned now. Called with the lock."""
         return self.core.take(now)
 
-    def leave(self, driver: Driver, *, is_settled: bool) -> None:
+    async def leave(self, driver: Driver, *, is_settled: bool) -> None:
         """Report to the user that all partitions are given back, leave the group, and wait until the
         coordinator has written the final positions, or the time is up. Called without the lock. Raises what
         the callbacks raise."""
@@ -72,15 +74,15 @@ class GroupSeat:
             events = self.core.ownership.farewell()
         try:
             for event in events:
-                self._tell(event)
+                await self._tell(event)
         finally:
-            self._say_goodbye(driver)
+            await self._say_goodbye(driver)
 
-    def _say_goodbye(self, driver: Driver) -> None:
+    async def _say_goodbye(self, driver: Driver) -> None:
         with self._changed:
             now = now_ms()
             self.core.leave(now)
             end_ms = now + GOING_BACK_TIMEOUT_MS + LEAVE_TIMEOUT_MS
             driver.poke()
             while not self.core.has_left and driver.is_running and now_ms() < end_ms:
-                self._changed.wait(_CHECK_S)
+                await self._changed.wait(_CHECK_S)

@@ -1,10 +1,9 @@
-"""An asyncio consumer's seat in its group: what its user's task does about it."""
+# Generated from aio/group_consumer.py by `make blocking`: change that one, not this.
+"""A blocking consumer as a member of its group: what its user's thread does about it."""
 
-from inspect import isawaitable
+import threading
 from random import Random
 
-from hightide.aio.driver import Driver
-from hightide.aio.loop_condition import LoopCondition
 from hightide.consumer_group.callbacks import GroupCallbacks
 from hightide.consumer_group.group_core import GOING_BACK_TIMEOUT_MS, GroupCore
 from hightide.consumer_group.membership import LEAVE_TIMEOUT_MS
@@ -13,14 +12,14 @@ from hightide.consumer_group.settings import GroupSettings
 from hightide.consuming.consumer_core import ConsumerCore
 from hightide.consuming.fetch_position import FetchedBatch
 from hightide.consuming.fetched_records import RecordsInDelivery
-from hightide.transport.driver import now_ms
+from hightide.transport.driver import Driver, now_ms
 
 # While the consumer leaves, it checks this often whether that has ended.
 _CHECK_S = 0.25
 
 
-class GroupSeat:
-    """The seat of one consumer in its group. `changed` is the consumer's lock."""
+class GroupConsumer:
+    """The membership of one consumer in its group. `changed` is the consumer's lock."""
 
     def __init__(
         self,
@@ -28,7 +27,7 @@ class GroupSeat:
         callbacks: GroupCallbacks,
         consumer: ConsumerCore,
         in_delivery: RecordsInDelivery,
-        changed: LoopCondition,
+        changed: threading.Condition,
     ) -> None:
         self._callbacks = callbacks
         self._changed = changed
@@ -36,7 +35,7 @@ class GroupSeat:
             settings, consumer, in_delivery, Random(), tells_revoked=callbacks.on_revoke is not None
         )
 
-    async def come_back(self, driver: Driver) -> None:
+    def come_back(self, driver: Driver) -> None:
         """Settle the records that the user had, and report partitions that have come and gone. Called without
         the lock, when the user asks for records again, before any are returned. Raises what the user's
         callbacks raise."""
@@ -49,23 +48,22 @@ class GroupSeat:
             if event is None:
                 return
             try:
-                await self._tell(event)
+                self._tell(event)
             finally:
                 with self._changed:
                     self.core.ownership.told(event)
                     driver.poke()
 
-    async def _tell(self, event: AssignmentEvent) -> None:
+    def _tell(self, event: AssignmentEvent) -> None:
         callback = self._callbacks.of(event)
-        result = None if callback is None else callback(event.partitions)
-        if isawaitable(result):
-            await result
+        if callback is not None:
+            callback(event.partitions)
 
     def take(self, now: float) -> FetchedBatch | None:
         """The next chunk, or None if no records may be returned now. Called with the lock."""
         return self.core.take(now)
 
-    async def leave(self, driver: Driver, *, is_settled: bool) -> None:
+    def leave(self, driver: Driver, *, is_settled: bool) -> None:
         """Report to the user that all partitions are given back, leave the group, and wait until the
         coordinator has written the final positions, or the time is up. Called without the lock. Raises what
         the callbacks raise."""
@@ -74,15 +72,15 @@ class GroupSeat:
             events = self.core.ownership.farewell()
         try:
             for event in events:
-                await self._tell(event)
+                self._tell(event)
         finally:
-            await self._say_goodbye(driver)
+            self._say_goodbye(driver)
 
-    async def _say_goodbye(self, driver: Driver) -> None:
+    def _say_goodbye(self, driver: Driver) -> None:
         with self._changed:
             now = now_ms()
             self.core.leave(now)
             end_ms = now + GOING_BACK_TIMEOUT_MS + LEAVE_TIMEOUT_MS
             driver.poke()
             while not self.core.has_left and driver.is_running and now_ms() < end_ms:
-                await self._changed.wait(_CHECK_S)
+                self._changed.wait(_CHECK_S)
