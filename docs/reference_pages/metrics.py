@@ -30,16 +30,16 @@ def text() -> str:
     )
 
 
-def _table(figures: Sequence[MetricDeclaration]) -> str:
+def _table(declarations: Sequence[MetricDeclaration]) -> str:
     rows = [
         (
-            code(figure.name),
-            code(figure.prometheus_name),
-            figure.kind.value,
-            _UNITS.get(figure.unit, figure.unit.strip("{}")),
-            ", ".join(map(code, figure.attributes)),
-            figure.description,
+            code(declaration.name),
+            code(declaration.prometheus_name),
+            declaration.kind.value,
+            _UNITS.get(declaration.unit, declaration.unit.strip("{}")),
+            ", ".join(map(code, declaration.attributes)),
+            declaration.description,
         )
-        for figure in figures
+        for declaration in declarations
     ]
     return table(("metric", "in Prometheus", "kind", "unit", "attributes", "what it says"), rows)

@@ -8,19 +8,19 @@ from reference_pages.markdown import code, number, table
 
 #: What each setting means. `section` holds it to the rules of the controller both ways.
 _MEANINGS = {
-    "min.insync.replicas": "`acks=all` is refused while fewer replicas are in sync. A topic that is created "
-    "with three replicas or more and does not say gets `2` of its own. For one that has none the brokers' "
-    "`--min-insync-replicas` counts, which is the default here.",
-    "flush": "When a record counts as written. `replicated`: every in-sync replica has it in memory of the "
-    "operating system. `fsync`: every in-sync replica has it on disk.",
-    "retention.ms": "How long records stay after the last append to their segment; -1: for ever.",
-    "retention.bytes": "How large a partition may grow before its oldest segments go; -1: without limit.",
+    "min.insync.replicas": "A write with `acks=all` is refused while fewer replicas are in sync. A topic "
+    "that is created with three replicas or more gets `2`, unless another value is given. For a topic "
+    "without a value, the brokers' `--min-insync-replicas` counts, which is the default here.",
+    "flush": "When a record counts as written. `replicated`: every in-sync replica has it in the memory "
+    "of its operating system. `fsync`: every in-sync replica has it on disk, synced.",
+    "retention.ms": "How long a segment is kept after its last append; -1: for ever.",
+    "retention.bytes": "The size of a partition above which its oldest segments are deleted; -1: no limit.",
     "segment.bytes": "The size at which a new segment begins. Only whole segments are deleted.",
     "segment.ms": "The age at which a new segment begins.",
-    "max.message.bytes": "The largest record batch that the leader takes.",
-    "index.interval.bytes": "One entry of the offset index for so many bytes of log.",
-    "unclean.leader.election.enable": "Whether a replica that is not in sync may lead where no in-sync one "
-    "is alive. Loses records. Without it the partition waits, and an operator may decide.",
+    "max.message.bytes": "The largest record batch that the leader accepts.",
+    "index.interval.bytes": "The offset index has one entry for each so many bytes of log.",
+    "unclean.leader.election.enable": "Whether a replica that is not in sync may lead if no in-sync replica "
+    "is alive. This loses records. With `false` the partition waits, and an operator may decide.",
 }
 
 

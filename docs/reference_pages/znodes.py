@@ -16,7 +16,7 @@ def text() -> str:
     return page(
         "Znodes",
         """Everything that Hightide writes into ZooKeeper, below the chroot of `--zookeeper`. The content is
-        JSON. Versions, czxids and the like are ZooKeeper's own. What a hand may write, and how, stands in
+        JSON. Versions, czxids and the like are ZooKeeper's own. What an operator may write, and how, is in
         [Operating](../operating.md#by-a-zookeeper-shell).""",
         *(_section(title, module) for title, module in (
             ("Cluster, brokers, topics", cluster_znodes),

@@ -548,7 +548,7 @@ class SimBroker:
         return any(isinstance(effect, fx.Append) for effect in effects)
 
     def delete(self, before_offset: int) -> int | None:
-        """An operator lets go of records: where the log begins then, durably; None where it is refused."""
+        """An operator deletes records: where the log begins then, durably; None where it is refused."""
         effects = self.feed(ev.DeleteRecordsArrived(before_offset))
         if any(isinstance(effect, fx.Refuse) for effect in effects):
             return None

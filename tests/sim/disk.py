@@ -114,7 +114,7 @@ class Disk:
 
     def write_log_start(self) -> None:
         """Write down where the log begins. Where a cut may come undone, what lies before is put on disk
-        first: else it would be other records than those that were let go of."""
+        first: else it would be other records than those that were deleted."""
         if self.before_cut is not None and self.syncs_cuts and self.durable_end_offset < self.log_start:
             self.sync()
         self.log_start_written = self.log_start

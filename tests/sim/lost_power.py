@@ -171,7 +171,7 @@ def a_cut_comes_undone(world: World) -> None:
 
 
 def a_cut_comes_undone_below_the_log_start(world: World) -> None:
-    """A leader has cut, as a follower, what its own leader never had, and has let go of some of what came
+    """A leader has cut, as a follower, what its own leader never had, and has deleted some of what came
     instead. Its power goes before any of that is on disk, but for where the log begins; and whoever leads
     next has not heard of that."""
     world.hold(1, 2)

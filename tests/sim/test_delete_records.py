@@ -1,4 +1,4 @@
-"""Records are let go of (KIP-107) while leaders fall: written schedules, looked at by all checkers."""
+"""Records are deleted (KIP-107) while leaders fall: written schedules, looked at by all checkers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_leader_that_dies_before_anybody_heard_takes_only_the_deletion_with_it
     new = world.leader
     assert world.brokers[new].state.log_start_offset == 0, "records are there again; none is missing"
     heal(world)
-    assert world.brokers[1].state.log_start_offset == 4, "who has let go of them does not take them back"
+    assert world.brokers[1].state.log_start_offset == 4, "who has deleted them does not take them back"
     assert world.delete(world.leader, 4) == 4, "to ask again is all it takes"
     world.settle()
     assert starts(world) == [4, 4, 4]
@@ -92,7 +92,7 @@ def test_a_follower_takes_it_only_as_far_as_it_knows_to_be_committed() -> None:
 
 
 def test_a_replica_that_parted_below_the_new_start_shows_nothing_of_its_own() -> None:
-    """It has other records at the offsets that were let go of. Were it to keep those as its own, and be
+    """It has other records at the offsets that were deleted. Were it to keep those as its own, and be
     elected before it has fetched, consumers would see them in place of what was committed."""
     world = started(2)
     world.cut(1, 2)

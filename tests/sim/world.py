@@ -71,7 +71,7 @@ class World(Network):
         """That leader's log. It may have back what it had cut off, and so what was never committed."""
         self.logs_changed = True
         self.deleted_before = 0
-        """As far as any leader was told to let go of records."""
+        """As far as any leader was told to delete records."""
         self.orphans: list[int] = []
         """ZooKeeper sessions of lives that are over."""
         base = ReplicaSettings(
@@ -130,7 +130,7 @@ class World(Network):
         self.divergences.append((broker_id, offset))
 
     def deleting(self, before_offset: int) -> None:
-        """A leader lets go of records."""
+        """A leader deletes records."""
         self.deleted_before = max(self.deleted_before, before_offset)
         self.logs_changed = True
 
@@ -281,7 +281,7 @@ class World(Network):
         return value if appended else None
 
     def delete(self, broker_id: int, before_offset: int) -> int | None:
-        """An operator asks a broker to let go of records; where its log begins then, None where refused."""
+        """An operator asks a broker to delete records; where its log begins then, None where refused."""
         self.story.append(f"delete before {before_offset} at {broker_id}")
         start = self.brokers[broker_id].delete(before_offset)
         self.check()

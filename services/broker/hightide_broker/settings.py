@@ -1,4 +1,4 @@
-"""What a broker can be told: flags, or HIGHTIDE_BROKER_<FIELD> in the environment."""
+"""The settings of a broker: flags, or HIGHTIDE_BROKER_<FIELD> in the environment."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def _paths(value: object) -> object:
 
 def _distinct(paths: tuple[Path, ...]) -> tuple[Path, ...]:
     if not paths:
-        raise ValueError("no directory is given")
+        raise ValueError("it names no directory; give a path")
     # The disk is not asked, since it may not answer; a link to the same is found by its lock.
     resolved = [os.path.abspath(path) for path in paths]
     for place, path in enumerate(resolved):
         if path in resolved[:place]:
-            raise ValueError(f"{paths[place]} is given twice")
+            raise ValueError(f"{paths[place]} is given twice; give each directory once")
     return paths
 
 
@@ -37,61 +37,78 @@ Directories = Annotated[tuple[Path, ...], NoDecode, BeforeValidator(_paths), Aft
 
 
 class BrokerSettings(ServiceSettings, env_prefix="HIGHTIDE_BROKER_", cli_prog_name="hightide-broker"):
-    """A broker: it stores the records. Each flag may also be a variable of the environment, as
-    HIGHTIDE_BROKER_DATA_DIR for --data-dir; a flag comes before it."""
+    """A broker: it stores the records. Each flag may also be set by an environment variable, for example
+    --data-dir by HIGHTIDE_BROKER_DATA_DIR. A flag overrides the variable."""
 
-    broker_id: int = Field(ge=0, le=2**31 - 1, description="this broker's id, unique in the cluster")
-    listen: Address = Field(HostPort("127.0.0.1", 9092), description="host:port to listen on")
+    broker_id: int = Field(
+        ge=0, le=2**31 - 1, description="the id of this broker; no other broker of the cluster may have it"
+    )
+    listen: Address = Field(HostPort("127.0.0.1", 9092), description="the host:port to listen on")
     data_dir: Directories = Field(
-        description="where logs lie; give it again for each further disk, or separate by commas; belongs to "
-        "this broker alone"
+        description="the directory for the logs; no other broker may use it. For more disks, give the flag "
+        "once for each, or separate the directories by commas"
     )
     replica_lag_time_max_ms: int = Field(
-        10_000, ge=100, description="a follower that is not caught up for so long leaves the ISR"
+        10_000,
+        ge=100,
+        description="a follower that has not caught up with its leader for so long leaves the ISR",
     )
     min_insync_replicas: int = Field(
         1,
         ge=1,
-        description="for topics without min.insync.replicas: one that is created with three replicas or more "
-        "has 2 of its own unless it says otherwise",
+        description="min.insync.replicas of topics that do not set it. A topic that is created with three "
+        "replicas or more sets it to 2, unless another value is given",
     )
     replica_fetch_max_wait_ms: int = Field(
-        500, ge=10, le=30_000, description="how long a follower's fetch is parked while nothing is new"
+        500,
+        ge=10,
+        le=30_000,
+        description="how long a follower's fetch waits at the leader if there are no new records",
     )
     replica_fetch_max_bytes: int = Field(
         8 * 1024 * 1024,
         ge=1024,
         le=15 * 1024 * 1024,
-        description="how much one answer to a follower's fetch holds at most",
+        description="the most bytes in one answer to a follower's fetch",
     )
     high_watermark_checkpoint_interval_ms: int = Field(
-        5_000, ge=100, description="how often high watermarks are written down for the next start"
+        5_000, ge=100, description="how often high watermarks are written to disk, for the next start"
     )
     flush_interval_ms: int = Field(
-        30_000, ge=100, description="how often logs are synced that nobody waits for; bounds recovery"
+        30_000,
+        ge=100,
+        description="how often logs are synced to disk if no acknowledgement waits for it "
+        "(flush=replicated); bounds what a power loss can take, and how long recovery takes",
     )
     retention_check_interval_ms: int = Field(
-        60_000, ge=100, description="how often it is looked for records that retention lets go"
+        60_000, ge=100, description="how often the broker looks for segments that retention deletes"
     )
     scrub_bytes_per_s: int = Field(
         4 * 1024 * 1024,
         ge=0,
-        description="how fast what is at rest is read and checked, in bytes a second; 0: not at all",
+        description="how fast all logs on disk are read and checked for damage, in bytes per second; a log "
+        "of less than 1 MiB counts as 1 MiB; 0 switches the check off",
     )
     scrub_interval_ms: int = Field(
-        24 * 60 * 60 * 1000, ge=100, description="how often at most all that is at rest is read and checked"
+        24 * 60 * 60 * 1000, ge=100, description="the least time between the beginnings of two such checks"
     )
     in_flight_produce_bytes_max: int = Field(
-        256 * 1024 * 1024, ge=1024 * 1024, description="unfinished produce requests beyond it are refused"
+        256 * 1024 * 1024,
+        ge=1024 * 1024,
+        description="the most bytes of unfinished produce requests; the broker refuses more with OVERLOADED",
     )
-    parked_fetches_max: int = Field(10_000, ge=1, description="waiting fetches beyond it are refused")
+    parked_fetches_max: int = Field(
+        10_000, ge=1, description="the most fetches that may wait for new records; more are refused"
+    )
     disk_timeout_ms: int = Field(
         30_000,
         ge=1_000,
-        description="a single call to a disk that takes longer takes its data directory offline; the sync of "
-        "much that was written may take many seconds. Others lead what clients wait for after five sixths of "
-        "the session timeout, 5 s at the least",
+        description="if one call to a disk takes longer, its data directory goes offline; leave room for a "
+        "sync of much data, which may take many seconds. Already after five sixths of the session timeout, "
+        "and at least 5 s, other brokers lead the partitions that clients wait for",
     )
     controlled_shutdown_timeout_ms: int = Field(
-        5_000, ge=0, description="how long SIGTERM waits for leadership to move elsewhere"
+        5_000,
+        ge=0,
+        description="how long the broker waits, after SIGTERM, until other brokers lead its partitions",
     )

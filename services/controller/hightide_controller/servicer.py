@@ -146,7 +146,7 @@ class ControllerServicer(controller_grpc.ControllerServiceServicer):
     async def ElectLeaders(
         self, request: controller_pb2.ElectLeadersRequest, context: Any
     ) -> controller_pb2.ElectLeadersResponse:
-        """Elect leaders by hand."""
+        """Elect leaders at the request of an operator."""
         event = convert_requests.elect_in(request, self._shell.take_request_id())
         answer = await self._shell.ask(event, AnswerElections)
         return controller_pb2.ElectLeadersResponse(

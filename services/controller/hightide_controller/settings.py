@@ -1,4 +1,4 @@
-"""What a controller can be told: flags, or HIGHTIDE_CONTROLLER_<FIELD> in the environment."""
+"""The settings of a controller: flags, or HIGHTIDE_CONTROLLER_<FIELD> in the environment."""
 
 from __future__ import annotations
 
@@ -12,37 +12,52 @@ __all__ = ["ControllerSettings"]
 class ControllerSettings(
     ServiceSettings, env_prefix="HIGHTIDE_CONTROLLER_", cli_prog_name="hightide-controller"
 ):
-    """A controller: it decides who leads. Each flag may also be a variable of the environment, as
-    HIGHTIDE_CONTROLLER_ZOOKEEPER for --zookeeper; a flag comes before it."""
+    """A controller: it elects the leader of each partition. Each flag may also be set by an environment
+    variable, for example --zookeeper by HIGHTIDE_CONTROLLER_ZOOKEEPER. A flag overrides the variable."""
 
-    controller_id: int = Field(ge=0, le=2**31 - 1, description="this controller's id, unique in the cluster")
-    listen: Address = Field(HostPort("127.0.0.1", 9192), description="host:port to listen on")
+    controller_id: int = Field(
+        ge=0,
+        le=2**31 - 1,
+        description="the id of this controller; no other controller of the cluster may have it",
+    )
+    listen: Address = Field(HostPort("127.0.0.1", 9192), description="the host:port to listen on")
     broker_rpc_timeout_ms: int = Field(
-        5_000, ge=100, description="one attempt to tell a broker; it is repeated while that broker lives"
+        5_000,
+        ge=100,
+        description="how long the controller waits for a broker's answer before it sends the decision again",
     )
     create_topic_timeout_ms: int = Field(
-        10_000, ge=100, description="how long CreateTopic waits for the leaders of a topic"
+        10_000,
+        ge=100,
+        description="how long CreateTopic waits until all partitions of the topic have leaders",
     )
     request_timeout_ms: int = Field(
-        25_000, ge=100, description="how long other requests wait until they are carried out"
+        25_000, ge=100, description="how long any other request waits until it is carried out"
     )
     controlled_shutdown_timeout_ms: int = Field(
-        1_000, ge=10, description="how long ControlledShutdown waits for brokers to acknowledge"
+        1_000,
+        ge=10,
+        description="how long a broker that shuts down waits until other brokers acknowledge its successors",
     )
     resignation_rest_ms: int = Field(
-        2_000, ge=0, description="how long it lets others be elected first after it was told to step down"
+        2_000,
+        ge=0,
+        description="how long this controller does not stand for election after `controller resign`",
     )
     refresh_interval_ms: int = Field(
-        1_000, ge=10, description="how often partitions that are not fully in sync are read again"
+        1_000,
+        ge=10,
+        description="how often partitions that are not fully in sync are read from ZooKeeper again",
     )
     leader_rebalance_interval_ms: int = Field(
         300_000,
         ge=0,
-        description="how often leadership is given back to preferred replicas; 0: only by hand",
+        description="how often leadership returns to the preferred replicas; 0: only by `elect preferred`",
     )
     leader_imbalance_percent: int = Field(
         10,
         ge=0,
         le=100,
-        description="share of a broker's preferred partitions led elsewhere from which it is given back",
+        description="leadership returns to a broker if other brokers lead more than this share of the "
+        "partitions that prefer it",
     )

@@ -205,7 +205,7 @@ class ControllerShell:
             self.inbox.put(news)
 
     def _look_at_nonsense_again(self) -> None:
-        """Below /brokers/topics no watch tells that a hand has corrected a znode."""
+        """Below /brokers/topics no watch fires when an operator has corrected a znode."""
         if self.state.role is not Role.ACTIVE:
             return
         if states := tuple(islice(self._unreadable_states, _LOOKED_AT_AGAIN_MAX)):
@@ -409,7 +409,8 @@ class ControllerShell:
             _log.warning("the election is tried again: %s", error)
             elected = None
         except Exception:  # noqa: BLE001 - the top of a task
-            # For example garbage in /controller_epoch: a hand must mend it, no controller should die of it.
+            # For example garbage in /controller_epoch: an operator must correct it; no controller should end
+            # because of it.
             _log.exception("the election failed")
             elected = None
             await asyncio.sleep(_PAUSE_S)
@@ -508,8 +509,8 @@ class ControllerShell:
         except TimeoutError:
             raise ServiceError(
                 ErrorCode.ERROR_CODE_TIMED_OUT,
-                f"this controller acts no longer, but ZooKeeper has not let go of its place in {timeout_ms} "
-                "ms; describe the cluster to see who is elected",
+                "this controller is not active any more, but ZooKeeper has not removed its znode within "
+                f"{timeout_ms} ms; describe the cluster to see which controller is active",
             ) from None
 
     def replicas_failed(self, event: ev.ReplicasFailed | ev.ReplicasDamaged) -> None:

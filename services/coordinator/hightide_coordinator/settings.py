@@ -1,4 +1,4 @@
-"""What a coordinator can be told: flags, or HIGHTIDE_COORDINATOR_<FIELD> in the environment."""
+"""The settings of a coordinator: flags, or HIGHTIDE_COORDINATOR_<FIELD> in the environment."""
 
 from __future__ import annotations
 
@@ -15,16 +15,22 @@ __all__ = ["CoordinatorSettings"]
 class CoordinatorSettings(
     ServiceSettings, env_prefix="HIGHTIDE_COORDINATOR_", cli_prog_name="hightide-coordinator"
 ):
-    """A coordinator: it shares partitions out among consumers. Each flag may also be a variable of the
-    environment, as HIGHTIDE_COORDINATOR_ZOOKEEPER for --zookeeper; a flag comes before it."""
+    """A coordinator: it assigns partitions to the consumers of groups. Each flag may also be set by an
+    environment variable, for example --zookeeper by HIGHTIDE_COORDINATOR_ZOOKEEPER. A flag overrides the
+    variable."""
 
-    coordinator_id: int = Field(ge=0, le=2**31 - 1, description="its id, unique in the cluster")
-    listen: Address = Field(HostPort("127.0.0.1", 9292), description="host:port to listen on")
+    coordinator_id: int = Field(
+        ge=0,
+        le=2**31 - 1,
+        description="the id of this coordinator; no other coordinator of the cluster may have it",
+    )
+    listen: Address = Field(HostPort("127.0.0.1", 9292), description="the host:port to listen on")
     shards: int = Field(
         1,
         ge=1,
         le=SHARDS_MAX,
-        description="into how many shards groups are divided; fixed by the first coordinator of a cluster",
+        description="the number of shards among which groups are divided; the first coordinator of a cluster "
+        "sets it for good",
     )
     session_timeout_min_ms: int = Field(
         500, ge=50, description="the shortest session timeout that a consumer may ask for"
@@ -36,26 +42,30 @@ class CoordinatorSettings(
         0,
         ge=0,
         le=100,
-        description="how many pings in a row may go unanswered beyond the first",
+        description="how many more pings a consumer may leave unanswered before it counts as dead",
     )
     commit_interval_ms: int = Field(
-        5_000, ge=10, description="how often positions of auto-committing consumers are written down"
+        5_000,
+        ge=10,
+        description="how often the positions of consumers with auto_commit are written to ZooKeeper",
     )
     join_window_ms: int = Field(
-        100, ge=0, description="how long a change of members waits for more of them before a rebalance"
+        100,
+        ge=0,
+        description="how long a group waits for further changes of its members before it rebalances",
     )
-    join_window_max_ms: int = Field(
-        3_000, ge=0, description="how long it waits at most, while more of them come"
-    )
+    join_window_max_ms: int = Field(3_000, ge=0, description="the longest such wait, if changes keep coming")
     rebalance_retries_max: int = Field(
-        4, ge=0, description="how often a rebalance is tried again before the group counts as failed"
+        4, ge=0, description="how often a failed rebalance is repeated before the group counts as failed"
     )
-    rebalance_backoff_ms: int = Field(500, ge=1, description="the pause before a rebalance is tried again")
-    rebalance_backoff_max_ms: int = Field(10_000, ge=1, description="the longest such pause; it doubles")
+    rebalance_backoff_ms: int = Field(
+        500, ge=1, description="the pause before a failed rebalance is repeated; it doubles each time"
+    )
+    rebalance_backoff_max_ms: int = Field(10_000, ge=1, description="the longest such pause")
     consumers_max: int = Field(
-        20_000, ge=1, description="how many consumers a shard, and a process, takes; more are refused"
+        20_000, ge=1, description="the most consumers of a shard, and of this process; more are refused"
     )
-    groups_max: int = Field(10_000, ge=1, description="how many groups a shard takes; more are refused")
+    groups_max: int = Field(10_000, ge=1, description="the most groups of a shard; more are refused")
     request_timeout_ms: int = Field(
         25_000, ge=100, description="how long a commit, reset or delete waits until it is durable"
     )
@@ -63,7 +73,8 @@ class CoordinatorSettings(
         0,
         ge=0,
         le=86_400_000,
-        description="how often leaders are asked where logs end, to report the lag of groups; 0: never",
+        description="how often the coordinator asks leaders for the ends of their logs, to report the lag of "
+        "groups as a metric; 0: never",
     )
 
     @property

@@ -53,8 +53,8 @@ class ShardCallbacks:
     """The callbacks of a shard to its process. All are called on the loop."""
 
     watch_topics: Callable[[int, ef.WatchTopics], None]
-    look_for_standstill: Callable[[], None]
-    """Called before each event: if this process has stood still, it deposes the shard first."""
+    look_for_pause: Callable[[], None]
+    """Called before each event: if this process was paused, it deposes the shard first."""
     resigned: Callable[[int], None]
     """The core has resigned, because a write was fenced."""
     failed: Callable[[], None]
@@ -121,7 +121,7 @@ class Shard:
         if self._is_closed:
             return
         if not isinstance(event, ev.Elected | ev.Deposed | ev.CoordinatorSeen):
-            self._callbacks.look_for_standstill()
+            self._callbacks.look_for_pause()
         self._inbox.append(event)
         if self._is_taking:
             return
@@ -245,7 +245,10 @@ class Shard:
             if elsewhere is not None and is_outside and not elsewhere.external_host:
                 # There is none, or brokers named it while ZooKeeper, which knows, could not be reached.
                 metadata.pop("coordinator_address", None)
-                message = f"this coordinator is not the active one; any broker tells where {elsewhere.id} is"
+                message = (
+                    f"this coordinator is not the active one; coordinator {elsewhere.id} is; ask any "
+                    "broker for its address"
+                )
             elif elsewhere is not None and inside is not None:
                 metadata["coordinator_address"] = told = str(address_told(elsewhere, listener))
                 message = message.replace(inside, told)
@@ -348,5 +351,5 @@ class Shard:
 def _shutting_down() -> ServiceError:
     return ServiceError(
         ErrorCode.ERROR_CODE_SHUTTING_DOWN,
-        "this coordinator is shutting down; another one takes over, which any broker names",
+        "this coordinator is shutting down; another one takes over; ask any broker which one",
     )

@@ -78,14 +78,14 @@ class CoordinatorShell:
             on_topics=self._take_everywhere,
             on_brokers=self._brokers_changed,
         )
-        self._standstill = PauseDetector(
+        self._pause_detector = PauseDetector(
             clock, lambda: (session.granted_timeout_ms or settings.zookeeper_session_timeout_ms) / 2
         )
         self._session = session
         self._isolation = IsolationCheck(identity, self._watches, self._start_offsets.coordinators)
         callbacks = ShardCallbacks(
             watch_topics=self._watches.watch_topics,
-            look_for_standstill=self._look_for_standstill,
+            look_for_pause=self._look_for_pause,
             resigned=self._watches.resigned,
             failed=self.failed.set,
         )
@@ -106,7 +106,7 @@ class CoordinatorShell:
 
     def start(self) -> None:
         """Campaign for every shard that no process coordinates. Called once the server listens."""
-        self._standstill.start()
+        self._pause_detector.start()
         self._watches.start()
         self._isolation.start()
         self.group_lag.start()
@@ -118,7 +118,7 @@ class CoordinatorShell:
         to look for it.
         """
         await self._isolation.close()
-        self._standstill.close()
+        self._pause_detector.close()
         try:
             async with asyncio.timeout(_HAND_OVER_S):
                 await self._watches.close()
@@ -127,8 +127,8 @@ class CoordinatorShell:
         await self.streams.stop(
             ServiceError(
                 ErrorCode.ERROR_CODE_SHUTTING_DOWN,
-                f"coordinator {self.identity.id} is shutting down; another one takes over, which any broker "
-                "names",
+                f"coordinator {self.identity.id} is shutting down; another one takes over; ask any broker "
+                "which one",
             ),
             _FAREWELL_S,
         )
@@ -139,21 +139,21 @@ class CoordinatorShell:
 
     # ---- what happens
 
-    def _look_for_standstill(self) -> None:
-        """Check whether this process, or its event loop (`runtime.pulse`), stood still: another one may have
+    def _look_for_pause(self) -> None:
+        """Check whether this process, or its event loop (`loop_watchdog`), was paused: another one may have
         taken over.
 
-        A process that stood still for half of its session's time may have sent ZooKeeper its last message a
+        A process that was paused for half of its session's time may have sent ZooKeeper its last message a
         third of it before. Events that waited meanwhile are for its successor, and its Pings would let
         consumers go on with partitions that others got.
         """
-        stood_still_ms = self._standstill.noticed_ms()
-        if (stood_still_ms or self._session.is_given_up) and self._watches.held():
+        paused_ms = self._pause_detector.noticed_ms()
+        if (paused_ms or self._session.is_given_up) and self._watches.held():
             _log.warning(
-                "this coordinator stood still%s: it resigns, until ZooKeeper says who is active",
-                f" for {stood_still_ms} ms" if stood_still_ms else ", and its session was ended meanwhile",
+                "this coordinator was paused%s: it resigns, until ZooKeeper says which coordinator is active",
+                f" for {paused_ms} ms" if paused_ms else ", and its session was ended meanwhile",
             )
-            self._watches.stood_still()
+            self._watches.was_paused()
 
     def _elected(self, shard: int, elected: ev.Elected, takeover: ShardTakeover) -> None:
         _log.info(

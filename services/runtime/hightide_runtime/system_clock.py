@@ -4,7 +4,7 @@ import time
 
 
 class SystemClock:
-    """A `Clock` that reads the machine's clocks. Every main builds one and hands it on."""
+    """A `Clock` that reads the machine's clocks. Every main builds one and passes it on."""
 
     __slots__ = ()
 

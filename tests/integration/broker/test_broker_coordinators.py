@@ -64,60 +64,60 @@ def coordinator(number: int) -> tuple[bytes, EndpointView]:
 def test_a_coordinator_is_told_when_it_comes_goes_and_is_followed_by_another_one(
     zookeeper_hosts: str,
 ) -> None:
-    async def test(hand: ZooKeeperSession, cache: MetadataCache, _: Coordinators) -> None:
+    async def test(operator: ZooKeeperSession, cache: MetadataCache, _: Coordinators) -> None:
         (first, first_seen), (second, second_seen) = coordinator(1), coordinator(2)
         assert cache.coordinators == ()
-        await hand.create(ShardsZnode.path(), ShardsZnode(1).encode())
+        await operator.create(ShardsZnode.path(), ShardsZnode(1).encode())
         await told(cache, (None,))
-        await hand.create(ALONE, first, ephemeral=True)
+        await operator.create(ALONE, first, ephemeral=True)
         await told(cache, (first_seen,))
-        await hand.delete(ALONE)
+        await operator.delete(ALONE)
         await told(cache, (None,))
-        await hand.create(ALONE, second, ephemeral=True)
+        await operator.create(ALONE, second, ephemeral=True)
         await told(cache, (second_seen,))
 
     with_coordinators(zookeeper_hosts, test)
 
 
 def test_each_shard_has_its_own_coordinator(zookeeper_hosts: str) -> None:
-    async def test(hand: ZooKeeperSession, cache: MetadataCache, _: Coordinators) -> None:
+    async def test(operator: ZooKeeperSession, cache: MetadataCache, _: Coordinators) -> None:
         content, seen = coordinator(1)
-        await hand.create(ShardsZnode.path(), ShardsZnode(2).encode())
-        await hand.create(SECOND, content, ephemeral=True)
+        await operator.create(ShardsZnode.path(), ShardsZnode(2).encode())
+        await operator.create(SECOND, content, ephemeral=True)
         await told(cache, (None, seen))
 
     with_coordinators(zookeeper_hosts, test)
 
 
-def test_nonsense_of_a_hand_is_nobody(zookeeper_hosts: str) -> None:
-    async def test(hand: ZooKeeperSession, cache: MetadataCache, _: Coordinators) -> None:
+def test_nonsense_of_an_operator_is_nobody(zookeeper_hosts: str) -> None:
+    async def test(operator: ZooKeeperSession, cache: MetadataCache, _: Coordinators) -> None:
         content, seen = coordinator(1)
-        await hand.create(ShardsZnode.path(), b"{}")
-        await hand.set(ShardsZnode.path(), ShardsZnode(1).encode(), 0)
-        await hand.create(ALONE, content)
+        await operator.create(ShardsZnode.path(), b"{}")
+        await operator.set(ShardsZnode.path(), ShardsZnode(1).encode(), 0)
+        await operator.create(ALONE, content)
         await told(cache, (seen,))
-        await hand.set(ALONE, b'{"host":1}', 0)
+        await operator.set(ALONE, b'{"host":1}', 0)
         await told(cache, (None,))
         # The number of shards stays what it was while it makes no sense.
-        await hand.set(ShardsZnode.path(), b"nonsense", 1)
-        await hand.set(ALONE, content, 1)
+        await operator.set(ShardsZnode.path(), b"nonsense", 1)
+        await operator.set(ALONE, content, 1)
         await told(cache, (seen,))
 
     with_coordinators(zookeeper_hosts, test)
 
 
 def test_what_changed_while_there_was_no_connection_is_seen_afterwards(zookeeper_hosts: str) -> None:
-    async def test(hand: ZooKeeperSession, cache: MetadataCache, coordinators: Coordinators) -> None:
+    async def test(operator: ZooKeeperSession, cache: MetadataCache, coordinators: Coordinators) -> None:
         content, seen = coordinator(1)
-        await hand.create(ShardsZnode.path(), ShardsZnode(1).encode())
+        await operator.create(ShardsZnode.path(), ShardsZnode(1).encode())
         await told(cache, (None,))
         coordinators.take(SessionStateChanged(SessionState.SUSPENDED, 1))
         # A read may be under way. It has at most so many questions left, and answers come in order.
         for _ in range(READ_STEPS_MAX):
-            await hand.sync()
-        await hand.create(ALONE, content, ephemeral=True)
+            await operator.sync()
+        await operator.create(ALONE, content, ephemeral=True)
         # The watch has fired by the time that this has come back.
-        await hand.sync()
+        await operator.sync()
         assert cache.coordinators == (None,)
         coordinators.take(SessionStateChanged(SessionState.CONNECTED, 1))
         await told(cache, (seen,))

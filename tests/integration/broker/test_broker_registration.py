@@ -41,22 +41,22 @@ async def kept(session: ZooKeeperSession) -> AsyncIterator[Registration]:
 
 
 def with_registration(hosts: str, test: Callable[[Registration, ZooKeeperSession], Awaitable[None]]) -> None:
-    """Run a test with a registration, and with the session of a hand that means no good."""
+    """Run a test with a registration, and with the session of an operator that means no good."""
 
     async def run() -> None:
-        async with connected(hosts) as session, connected(hosts) as hand, kept(session) as registration:
-            await test(registration, hand)
+        async with connected(hosts) as session, connected(hosts) as operator, kept(session) as registration:
+            await test(registration, operator)
 
     asyncio.run(run())
 
 
-async def seen(hand: ZooKeeperSession, unlike: int, content: bytes | None = None) -> Znode:
+async def seen(operator: ZooKeeperSession, unlike: int, content: bytes | None = None) -> Znode:
     """The registration under another broker epoch, or with this content."""
 
     async def look() -> Znode:
         while True:
             try:
-                found = await hand.get(PATH)
+                found = await operator.get(PATH)
             except NoNode:
                 continue
             if found.czxid != unlike and content in (None, found.data):
@@ -65,14 +65,14 @@ async def seen(hand: ZooKeeperSession, unlike: int, content: bytes | None = None
     return await asyncio.wait_for(look(), HEALED_S)
 
 
-def test_a_registration_that_a_hand_deletes_is_made_again_under_a_new_broker_epoch(
+def test_a_registration_that_an_operator_deletes_is_made_again_under_a_new_broker_epoch(
     zookeeper_hosts: str,
 ) -> None:
-    async def test(registration: Registration, hand: ZooKeeperSession) -> None:
+    async def test(registration: Registration, operator: ZooKeeperSession) -> None:
         for registered_before in (1, 2):
             before = registration.broker_epoch
-            await hand.delete(PATH)
-            found = await seen(hand, unlike=before)
+            await operator.delete(PATH)
+            found = await seen(operator, unlike=before)
             # So that each loss of it is told apart in traces; the epoch would not do, which goes with it.
             assert found.data == replace(OURS, registered_before=registered_before).encode()
             assert await registration.known(HEALED_S) == found.czxid > before
@@ -80,16 +80,16 @@ def test_a_registration_that_a_hand_deletes_is_made_again_under_a_new_broker_epo
     with_registration(zookeeper_hosts, test)
 
 
-def test_a_hand_that_insists_is_given_way_to_for_longer_and_longer(zookeeper_hosts: str) -> None:
-    async def test(registration: Registration, hand: ZooKeeperSession) -> None:
+def test_an_operator_that_insists_is_given_way_to_for_longer_and_longer(zookeeper_hosts: str) -> None:
+    async def test(registration: Registration, operator: ZooKeeperSession) -> None:
         waited_s = []
         for _ in range(4):
-            # One that it is still making goes away by no hand's insisting, to it.
+            # One that it is still making does not vanish, as it sees it, because an operator insists.
             await registration.known(HEALED_S)
-            found = await seen(hand, unlike=-1)
+            found = await seen(operator, unlike=-1)
             started = asyncio.get_running_loop().time()
-            await hand.delete(PATH)
-            await seen(hand, unlike=found.czxid)
+            await operator.delete(PATH)
+            await seen(operator, unlike=found.czxid)
             waited_s.append(asyncio.get_running_loop().time() - started)
         assert waited_s[-1] > 0.3, waited_s
 
@@ -97,9 +97,9 @@ def test_a_hand_that_insists_is_given_way_to_for_longer_and_longer(zookeeper_hos
 
 
 def test_a_znode_of_no_session_in_the_place_of_the_registration_is_replaced(zookeeper_hosts: str) -> None:
-    async def test(registration: Registration, hand: ZooKeeperSession) -> None:
-        await hand.multi([Delete(PATH, -1), Create(PATH, b"nonsense")])
-        found = await seen(hand, unlike=-1, content=replace(OURS, registered_before=1).encode())
+    async def test(registration: Registration, operator: ZooKeeperSession) -> None:
+        await operator.multi([Delete(PATH, -1), Create(PATH, b"nonsense")])
+        found = await seen(operator, unlike=-1, content=replace(OURS, registered_before=1).encode())
         assert found.ephemeral_owner != 0
 
     with_registration(zookeeper_hosts, test)
@@ -117,23 +117,23 @@ def test_a_broker_starts_over_a_znode_of_no_session_in_its_place(zookeeper_hosts
     asyncio.run(run())
 
 
-def test_what_a_hand_writes_into_the_registration_is_mended_under_the_same_broker_epoch(
+def test_what_an_operator_writes_into_the_registration_is_mended_under_the_same_broker_epoch(
     zookeeper_hosts: str,
 ) -> None:
-    async def test(registration: Registration, hand: ZooKeeperSession) -> None:
-        await hand.set(PATH, b"nonsense", -1)
-        found = await seen(hand, unlike=-1, content=OURS.encode())
+    async def test(registration: Registration, operator: ZooKeeperSession) -> None:
+        await operator.set(PATH, b"nonsense", -1)
+        found = await seen(operator, unlike=-1, content=OURS.encode())
         assert found.czxid == registration.broker_epoch
 
     with_registration(zookeeper_hosts, test)
 
 
 def test_a_broker_that_withdraws_stays_gone(zookeeper_hosts: str) -> None:
-    async def test(registration: Registration, hand: ZooKeeperSession) -> None:
+    async def test(registration: Registration, operator: ZooKeeperSession) -> None:
         await registration.withdraw()
         # The watch of the deletion has been delivered when a later one of the same session is answered.
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(seen(hand, unlike=-1), 0.5)
+            await asyncio.wait_for(seen(operator, unlike=-1), 0.5)
 
     with_registration(zookeeper_hosts, test)
 

@@ -256,7 +256,7 @@ def test_what_was_moved_away_or_removed_while_the_broker_is_down_is_put_aside(
     run(zookeeper_hosts, tmp_path, test)
 
 
-@pytest.mark.parametrize("spoilt_by", [b"not JSON", b'{"0":[1]}'], ids=["garbage", "a hand"])
+@pytest.mark.parametrize("spoilt_by", [b"not JSON", b'{"0":[1]}'], ids=["garbage", "an operator"])
 def test_what_zookeeper_does_not_say_for_certain_is_left_alone(
     zookeeper_hosts: str, tmp_path: Path, spoilt_by: bytes
 ) -> None:

@@ -51,7 +51,7 @@ def test_nonsense_in_the_znode_is_told_with_what_to_write_instead(zookeeper_host
     with_session(zookeeper_hosts, test)
 
 
-def test_a_broker_gives_no_id_out_again_though_a_hand_took_the_znode_away(zookeeper_hosts: str) -> None:
+def test_a_broker_gives_no_id_out_again_though_an_operator_took_the_znode_away(zookeeper_hosts: str) -> None:
     async def test(session: ZooKeeperSession) -> None:
         ids = ProducerIds(session)
         before = await taken(ids, BLOCK)

@@ -1,4 +1,4 @@
-"""What a hand writes below /admin in a real ZooKeeper, as the controller reads it."""
+"""What an operator writes below /admin in a real ZooKeeper, as the controller reads it."""
 
 from __future__ import annotations
 

@@ -19,14 +19,14 @@ from hightide_local.cluster import LocalCluster
 from hightide_local.histories.drill import HEALED_S, Drill
 from hightide_local.histories.waiting import wait_until
 from integration.controller.crashing_controller import CRASH_PLAN, plan_crash
-from integration.controller.operators_hand import OperatorsHand
+from integration.controller.zookeeper_operator import ZooKeeperOperator
 
 pytestmark = pytest.mark.cluster
 
 PROGRAM = (sys.executable, str(Path(__file__).with_name("crashing_controller.py")))
 
 
-class Stage(OperatorsHand):
+class Stage(ZooKeeperOperator):
     """A cluster of four brokers and two controllers that die where they are told to."""
 
     def __init__(self, cluster: LocalCluster, plan: Path) -> None:
@@ -178,7 +178,7 @@ def test_f_partitions_move_though_the_controller_dies(stage: Stage, point: str) 
         drill.wait_for_isr(3)
         drill.wait_for_progress()
         topic_id = stage.admin.describe_topics([drill.topic])[0].topic_id
-        wait_until("broker 1 lets go", lambda: 1 not in stage.holders(topic_id), HEALED_S)
+        wait_until("broker 1 deletes its replica", lambda: 1 not in stage.holders(topic_id), HEALED_S)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_f_moves_are_taken_back_though_the_controller_dies(stage: Stage, point: 
         stage.wait_until_done()
         drill.wait_for_isr(3)
         topic_id = stage.admin.describe_topics([drill.topic])[0].topic_id
-        wait_until("broker 4 lets go", lambda: 4 not in stage.holders(topic_id), HEALED_S)
+        wait_until("broker 4 deletes its replica", lambda: 4 not in stage.holders(topic_id), HEALED_S)
 
 
 def test_f_a_dead_old_replica_does_not_block_a_move(stage: Stage) -> None:
@@ -244,7 +244,7 @@ def test_h_a_topic_shrinks_and_grows_again_without_its_old_records(stage: Stage,
     with stage.controller_dies(point):
         stage.admin.remove_partitions(name, 1)
     wait_until(
-        "the brokers let go",
+        "the brokers delete their replicas",
         lambda: {p for held in stage.holders(topic_id).values() for p in held} == {0},
         HEALED_S,
     )

@@ -94,7 +94,7 @@ def test_those_that_stand_by_are_told_as_long_as_they_are_there(zookeeper_hosts:
                 return await controllers() == there
 
             await until(both, "both controllers are told")
-            # A hand takes the standby's session: the process goes on, and stands again.
+            # An operator takes the standby's session: the process goes on, and stands again.
             (standby,) = [
                 name
                 for name in await running.session.children(CONTROLLER_CANDIDATES)

@@ -51,7 +51,7 @@ async def put(session: ZooKeeperSession, topic: ev.Topic) -> None:
     await session.create(TopicIdZnode.path(bytes.fromhex(topic.topic_id)), TopicIdZnode(topic.name).encode())
 
 
-def test_a_topic_that_a_hand_has_garbled_is_not_taken_for_one_that_is_gone(zookeeper_hosts: str) -> None:
+def test_a_topic_that_an_operator_has_garbled_is_not_taken_for_one_that_is_gone(zookeeper_hosts: str) -> None:
     async def test(session: ZooKeeperSession, store: ControllerStore) -> None:
         await session.create("/brokers/topics/flights", b"{")
         reading = asyncio.create_task(store.read_everything_about(["flights"], AdminReader(session)))
@@ -83,8 +83,9 @@ def test_nonsense_among_the_markers_is_complained_about_and_left_alone(zookeeper
 
 
 def test_a_description_leaves_no_complaint_behind(zookeeper_hosts: str) -> None:
-    """It would come up with whatever is read next, when a hand may have taken away what it is about: nothing
-    would ever withdraw it. And whoever asks for a name that no topic can have tells nothing of ZooKeeper."""
+    """It would come up with whatever is read next, when an operator may have taken away what it is about:
+    nothing would ever withdraw it. And whoever asks for a name that no topic can have tells nothing of
+    ZooKeeper."""
 
     async def test(session: ZooKeeperSession, store: ControllerStore) -> None:
         await put(session, FLIGHTS)
@@ -134,7 +135,7 @@ def test_the_largest_topic_that_may_be_can_be_written(zookeeper_hosts: str) -> N
     with_store(zookeeper_hosts, test)
 
 
-def test_a_topic_whose_id_a_hand_has_overwritten_is_no_other_topic(zookeeper_hosts: str) -> None:
+def test_a_topic_whose_id_an_operator_has_overwritten_is_no_other_topic(zookeeper_hosts: str) -> None:
     async def test(session: ZooKeeperSession, store: ControllerStore) -> None:
         path = TopicZnode.path("flights")
         await put(session, FLIGHTS)
@@ -172,7 +173,7 @@ def test_a_topic_that_is_adopted_while_it_is_read_is_not_taken_for_one_whose_id_
     with_store(zookeeper_hosts, test)
 
 
-def test_a_topic_that_a_hand_has_deleted_and_created_again_is_another_one(zookeeper_hosts: str) -> None:
+def test_a_topic_that_an_operator_has_deleted_and_created_again_is_another_one(zookeeper_hosts: str) -> None:
     async def test(session: ZooKeeperSession, store: ControllerStore) -> None:
         await put(session, FLIGHTS)
         await session.delete(TopicZnode.path("flights"))
@@ -192,9 +193,9 @@ def test_nobody_is_advised_to_take_away_a_znode_that_records_hang_on(zookeeper_h
         await session.create("/brokers/topics/garbled", b"{")
         await session.create("/brokers/ids/seven", b"")
         found = (await store.read_snapshot(AdminReader(session))).admin.complaints
-        assert "do not take it away" in (found[state] or "")
-        assert "do not take it away" in (found["/brokers/topics/garbled"] or "")
-        assert "correct it or take it away" in (found["/brokers/ids/seven"] or "")
+        assert "do not delete it" in (found[state] or "")
+        assert "do not delete it" in (found["/brokers/topics/garbled"] or "")
+        assert "correct it or delete it" in (found["/brokers/ids/seven"] or "")
 
     with_store(zookeeper_hosts, test)
 

@@ -19,8 +19,8 @@ from hightide_local.histories.drill import HEALED_S, Drill
 from hightide_local.histories.waiting import wait_until
 from hightide_runtime.znodes.cluster_znodes import ControllerZnode
 from integration.controller.crashing_controller import CRASH_PLAN, plan_crash
-from integration.controller.operators_hand import OperatorsHand
 from integration.controller.session_theft import end_session_of
+from integration.controller.zookeeper_operator import ZooKeeperOperator
 
 pytestmark = pytest.mark.cluster
 
@@ -31,8 +31,8 @@ MOVES = "/admin/partitions_reassigned"
 class Bed:
     """A cluster whose controllers fall asleep where they are told to."""
 
-    def __init__(self, hand: OperatorsHand, plan: Path) -> None:
-        self.hand, self.cluster, self._plan = hand, hand.cluster, plan
+    def __init__(self, operator: ZooKeeperOperator, plan: Path) -> None:
+        self.operator, self.cluster, self._plan = operator, operator.cluster, plan
         self.woken: list[str] = []
 
     @contextlib.contextmanager
@@ -64,16 +64,16 @@ class Bed:
         (sleeper,) = self.woken
         active = self.cluster.active_controller(HEALED_S)
         line = f"controller {active.rpartition('-')[2]} at "
-        before = self.hand.log_lines(line)[sleeper]
+        before = self.operator.log_lines(line)[sleeper]
         self.cluster.resume(sleeper)
-        wait_until("it stands by", lambda: self.hand.log_lines(line)[sleeper] > before, HEALED_S)
+        wait_until("it stands by", lambda: self.operator.log_lines(line)[sleeper] > before, HEALED_S)
         assert self.cluster.active_controller(HEALED_S) == active
 
     def tree(self, path: str) -> dict[str, tuple[bytes, int]]:
         """All znodes from here on, with their versions."""
-        content, stat = self.hand.zookeeper.get(path)
+        content, stat = self.operator.zookeeper.get(path)
         found = {path: (content, stat.version)}
-        for child in self.hand.zookeeper.get_children(path):
+        for child in self.operator.zookeeper.get_children(path):
             found |= self.tree(f"{path}/{child}")
         return found
 
@@ -90,16 +90,16 @@ def shared_bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
             session_timeout_ms=30_000,
             controller_program=PROGRAM,
         ) as cluster:
-            hand = OperatorsHand(cluster)
-            yield Bed(hand, directory / "plan")
-            hand.close()
+            operator = ZooKeeperOperator(cluster)
+            yield Bed(operator, directory / "plan")
+            operator.close()
 
 
 @pytest.fixture
 def bed(shared_bed: Bed) -> Iterator[Bed]:
     """The cluster, whole again after a test that failed halfway."""
     yield shared_bed
-    shared_bed.hand.make_whole()
+    shared_bed.operator.make_whole()
 
 
 def named(text: str, point: str) -> str:
@@ -108,12 +108,12 @@ def named(text: str, point: str) -> str:
 
 def move(bed: Bed, drill: Drill, replicas: bytes) -> None:
     for partition in drill.partitions:
-        bed.hand.put(f"{MOVES}/{drill.topic}/{partition.partition}", replicas)
+        bed.operator.put(f"{MOVES}/{drill.topic}/{partition.partition}", replicas)
 
 
 def wait_until_moved(bed: Bed, drill: Drill, replicas: tuple[int, ...]) -> None:
     wait_until("AR is RAR", lambda: all(p.replicas == replicas for p in drill.describe()), HEALED_S)
-    bed.hand.wait_until_done()
+    bed.operator.wait_until_done()
     drill.wait_for_isr(3)
 
 
@@ -133,13 +133,15 @@ def test_one_that_wakes_up_after_a_move_stops_no_replica_that_has_come_back(bed:
         wait_until_moved(bed, drill, (4, 2, 3))
         move(bed, drill, b"[1,2,3]")
         wait_until_moved(bed, drill, (1, 2, 3))
-        topic_id = bed.hand.topic_id(drill.topic)
-        wait_until("4 lets go", lambda: sorted(bed.hand.holders(topic_id)) == [1, 2, 3], HEALED_S)
+        topic_id = bed.operator.topic_id(drill.topic)
+        wait_until(
+            "4 deletes its replica", lambda: sorted(bed.operator.holders(topic_id)) == [1, 2, 3], HEALED_S
+        )
         before = bed.tree("/brokers/topics"), bed.tree("/admin")
         bed.wake()
         drill.wait_for_progress()
         assert (bed.tree("/brokers/topics"), bed.tree("/admin")) == before
-        assert sorted(bed.hand.holders(topic_id)) == [1, 2, 3]
+        assert sorted(bed.operator.holders(topic_id)) == [1, 2, 3]
 
 
 def test_one_that_wakes_up_in_the_middle_of_a_move_leaves_it_to_its_successor(bed: Bed) -> None:
@@ -168,21 +170,21 @@ def test_one_that_wakes_up_in_the_middle_of_a_move_leaves_it_to_its_successor(be
 )
 def test_one_that_wakes_up_after_a_deletion_spares_the_next_topic_of_the_name(bed: Bed, point: str) -> None:
     name = named("namesake", point)
-    bed.hand.admin.create_topic(name, assignment=[[1, 2, 3], [2, 3, 4]])
-    bed.hand.produce(name, 10, 2)
-    old = bed.hand.topic_id(name)
+    bed.operator.admin.create_topic(name, assignment=[[1, 2, 3], [2, 3, 4]])
+    bed.operator.produce(name, 10, 2)
+    old = bed.operator.topic_id(name)
     with bed.controller_sleeps(point):
-        bed.hand.put(f"/admin/delete_topics/{name}")
-    wait_until("it is gone", lambda: not bed.hand.exists(name), HEALED_S)
-    bed.hand.wait_until_done()
-    bed.hand.put(f"/brokers/topics/{name}", b'{"0": [1, 2, 3], "1": [2, 3, 4]}')
-    bed.hand.wait_until_led(name, 2)
-    assert bed.hand.ends(name, 2) == [0, 0]
-    bed.hand.produce(name, 7, 2)
+        bed.operator.put(f"/admin/delete_topics/{name}")
+    wait_until("it is gone", lambda: not bed.operator.exists(name), HEALED_S)
+    bed.operator.wait_until_done()
+    bed.operator.put(f"/brokers/topics/{name}", b'{"0": [1, 2, 3], "1": [2, 3, 4]}')
+    bed.operator.wait_until_led(name, 2)
+    assert bed.operator.ends(name, 2) == [0, 0]
+    bed.operator.produce(name, 7, 2)
     before = bed.tree("/brokers"), bed.tree("/admin")
     bed.wake()
-    bed.hand.produce(name, 1, 2)
-    assert bed.hand.ends(name, 2) == [8, 8]
+    bed.operator.produce(name, 1, 2)
+    assert bed.operator.ends(name, 2) == [8, 8]
     assert (bed.tree("/brokers"), bed.tree("/admin")) == before
-    wait_until("no broker keeps the old data", lambda: bed.hand.holders(old) == {}, HEALED_S)
-    assert sorted(bed.hand.holders(bed.hand.topic_id(name))) == [1, 2, 3, 4]
+    wait_until("no broker keeps the old data", lambda: bed.operator.holders(old) == {}, HEALED_S)
+    assert sorted(bed.operator.holders(bed.operator.topic_id(name))) == [1, 2, 3, 4]

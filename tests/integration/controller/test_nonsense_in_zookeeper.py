@@ -1,4 +1,5 @@
-"""Anything may stand anywhere in ZooKeeper: a hand wrote it, or half of it. The controller takes it as it is.
+"""Anything may stand anywhere in ZooKeeper: an operator wrote it, or half of it. The controller takes it as
+it is.
 
 A seed chooses what stands where. The real store and the real reader read it, the core decides, what it
 decides is written to the same ZooKeeper, and so on until nothing is left to do.

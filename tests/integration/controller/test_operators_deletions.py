@@ -1,4 +1,4 @@
-"""Operators let go of records and of committed offsets, ask for room on disks and drain brokers, on real
+"""Operators delete records and committed offsets, ask for room on disks and drain brokers, on real
 processes; and what they may get wrong."""
 
 from __future__ import annotations

@@ -38,15 +38,15 @@ async def connected(hosts: str) -> AsyncIterator[ZooKeeperSession]:
 
 
 def with_active(hosts: str, test: Callable[[ZooKeeperSession, CoordinatorStore], Awaitable[None]]) -> None:
-    """Run a test with a hand's session and the store of the active coordinator of the only shard."""
+    """Run a test with an operator's session and the store of the active coordinator of the only shard."""
 
     async def run() -> None:
-        async with connected(hosts) as hand, connected(hosts) as session:
+        async with connected(hosts) as operator, connected(hosts) as session:
             await fix_shard_count(session, 1)
             store = CoordinatorStore(session, 0, 1, me())
             assert await store.elect() == 1
             await store.load()
-            await test(hand, store)
+            await test(operator, store)
 
     asyncio.run(run())
 

@@ -318,7 +318,7 @@ def ending_of(error: grpc.aio.AioRpcError) -> Ending:
 
 
 class RawGroups:
-    """The coordinator of a cluster as tests meet it: its consumers, which `close` lets go of, and its unary
+    """The coordinator of a cluster as tests meet it: its consumers, which `close` closes, and its unary
     calls."""
 
     def __init__(self, address: str) -> None:
@@ -418,7 +418,7 @@ class RawGroups:
 def with_groups(
     address: str, story: Callable[[RawGroups], Awaitable[None]], timeout_s: float = 100.0
 ) -> None:
-    """Run a story on an event loop of its own, and let go of everything after it."""
+    """Run a story on an event loop of its own, and close everything after it."""
 
     async def run() -> None:
         groups = RawGroups(address)

@@ -157,16 +157,16 @@ def takeovers(cluster: LocalCluster) -> list[SpanRecord]:
     return sorted(spans, key=lambda span: span.start_us)
 
 
-def figures_of(cluster: LocalCluster, name: str) -> Mapping[str, int]:
-    """The last figures of a process that has ended; those with attributes are added up."""
+def metrics_of(cluster: LocalCluster, name: str) -> Mapping[str, int]:
+    """The last metrics of a process that has ended; those with attributes are added up."""
     text = (cluster.trace_directory / f"{name}.metrics").read_text()
     exported = [json.loads(line) for line in text.splitlines()]
     last_us = max(line["time_us"] for line in exported)
-    figures: Counter[str] = Counter()
+    metrics: Counter[str] = Counter()
     for line in exported:
         if line["time_us"] == last_us:
-            figures[line["name"]] += line.get("value", 0)
-    return figures
+            metrics[line["name"]] += line.get("value", 0)
+    return metrics
 
 
 def test_when_the_active_coordinator_dies_a_standby_takes_the_group_over_as_it_is(
@@ -214,11 +214,11 @@ def test_a_coordinator_that_is_stopped_hands_over_at_once(cluster: LocalCluster)
         await asyncio.to_thread(cluster.terminate, active)
         reasons = {(await consumer.ended()).reason for consumer in group.consumers}
         assert reasons == {"SHUTTING_DOWN"}
-        figures = figures_of(cluster, active)
-        assert figures["hightide.coordinator.active_shards"] == 1
-        assert figures["hightide.coordinator.members"] >= 3
-        assert figures["hightide.coordinator.rebalances"] >= 1
-        assert figures["hightide.coordinator.groups_failed"] == 0
+        metrics = metrics_of(cluster, active)
+        assert metrics["hightide.coordinator.active_shards"] == 1
+        assert metrics["hightide.coordinator.members"] >= 3
+        assert metrics["hightide.coordinator.rebalances"] >= 1
+        assert metrics["hightide.coordinator.groups_failed"] == 0
         await group.come_back()
         after = await until(group.state, "the group is stable")
         assert (after.generation, after.coordinator_epoch) == (

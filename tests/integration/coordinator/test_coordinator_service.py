@@ -14,7 +14,7 @@ from hightide.v1 import coordinator_service_pb2 as pb
 from hightide_local.cluster import LocalCluster
 from hightide_runtime.znodes.cluster_znodes import TopicZnode
 from integration.controller.controller_harness import until
-from integration.controller.operators_hand import OperatorsHand
+from integration.controller.zookeeper_operator import ZooKeeperOperator
 from integration.coordinator.raw_consumer import (
     Ended,
     Ending,
@@ -351,7 +351,7 @@ def test_offsets_of_a_topic_that_made_no_sense_at_takeover_count_when_it_does_ag
     cluster: LocalCluster, topic: str
 ) -> None:
     group = group_name()
-    hand = OperatorsHand(cluster)
+    operator = ZooKeeperOperator(cluster)
     path = TopicZnode.path(topic)
 
     async def commit(groups: RawGroups) -> None:
@@ -359,7 +359,7 @@ def test_offsets_of_a_topic_that_made_no_sense_at_takeover_count_when_it_does_ag
 
     async def correct(groups: RawGroups) -> None:
         assert await groups.committed(group) == {}
-        hand.put(path, content)
+        operator.put(path, content)
 
         async def is_told() -> bool:
             return await groups.committed(group) == {(topic, 0): 0}
@@ -368,9 +368,9 @@ def test_offsets_of_a_topic_that_made_no_sense_at_takeover_count_when_it_does_ag
 
     try:
         with_coordinator(cluster, commit)
-        content, _ = hand.zookeeper.get(path)
-        hand.put(path, b"nonsense")
+        content, _ = operator.zookeeper.get(path)
+        operator.put(path, b"nonsense")
         cluster.restart("coordinator-1")
         with_coordinator(cluster, correct)
     finally:
-        hand.close()
+        operator.close()

@@ -24,7 +24,7 @@ from hightide_runtime.addresses import HostPort
 from hightide_runtime.serving.channels import open_channel
 from hightide_runtime.znodes.group_znodes import CoordinatorZnode, shard_of
 from integration.controller.controller_harness import until
-from integration.controller.operators_hand import OperatorsHand
+from integration.controller.zookeeper_operator import ZooKeeperOperator
 from integration.coordinator.raw_consumer import RawConsumer, ending_of
 
 pytestmark = pytest.mark.cluster
@@ -51,14 +51,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 def divide(cluster: LocalCluster) -> None:
     """See to it that both have some shards. Those that start at the same time have by themselves
     (test_coordinator_watches); one that starts a second late finds nothing left. Then the other one stands
-    still while two of its seats are taken away."""
-    hand = OperatorsHand(cluster)
+    still while two of its znodes are deleted."""
+    operator = ZooKeeperOperator(cluster)
     try:
         while len(owners := set(named_by_the_broker(cluster))) == 1:
             (holder,) = owners
             cluster.pause(f"coordinator-{holder}")
             for shard in (0, 1):
-                hand.take_away(CoordinatorZnode.path(shard, SHARDS))
+                operator.take_away(CoordinatorZnode.path(shard, SHARDS))
             nobody_else = {0, holder}
             wait_until(
                 "the other one has them",
@@ -68,7 +68,7 @@ def divide(cluster: LocalCluster) -> None:
             cluster.resume(f"coordinator-{holder}")
             wait_until("all have a coordinator", lambda: 0 not in named_by_the_broker(cluster), 60)
     finally:
-        hand.close()
+        operator.close()
 
 
 def named_by_the_broker(cluster: LocalCluster) -> list[int]:

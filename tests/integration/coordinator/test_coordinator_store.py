@@ -1,4 +1,4 @@
-"""What the coordinator reads from a real ZooKeeper and writes to it, also among what hands left there."""
+"""What the coordinator reads from a real ZooKeeper and writes to it, also among what operators left there."""
 
 from __future__ import annotations
 
@@ -51,13 +51,13 @@ GROUP = GroupZnode.path("readers")
 
 
 def test_an_election_creates_the_coordinator_and_moves_its_epoch_at_once(zookeeper_hosts: str) -> None:
-    async def test(hand: ZooKeeperSession, store: CoordinatorStore) -> None:
-        found = await hand.get(CoordinatorZnode.path(0, 1))
+    async def test(operator: ZooKeeperSession, store: CoordinatorStore) -> None:
+        found = await operator.get(CoordinatorZnode.path(0, 1))
         assert CoordinatorZnode.decode(found.data) == CoordinatorZnode(1, "127.0.0.1", 1, 1)
         assert found.ephemeral_owner != 0
-        epoch = await hand.get(CoordinatorEpochZnode.path(0, 1))
+        epoch = await operator.get(CoordinatorEpochZnode.path(0, 1))
         assert CoordinatorEpochZnode.decode(epoch.data).coordinator_epoch == 1
-        second = CoordinatorStore(hand, 0, 1, me(2))
+        second = CoordinatorStore(operator, 0, 1, me(2))
         assert await second.elect() is None
         await store.abdicate()
         assert await second.elect() == 2
@@ -66,8 +66,8 @@ def test_an_election_creates_the_coordinator_and_moves_its_epoch_at_once(zookeep
 
 
 def test_of_many_that_take_over_from_a_dead_one_one_does(zookeeper_hosts: str) -> None:
-    async def test(hand: ZooKeeperSession, store: CoordinatorStore) -> None:
-        others = [CoordinatorStore(hand, 0, 1, me(2)), CoordinatorStore(hand, 0, 1, me(3))]
+    async def test(operator: ZooKeeperSession, store: CoordinatorStore) -> None:
+        others = [CoordinatorStore(operator, 0, 1, me(2)), CoordinatorStore(operator, 0, 1, me(3))]
         won = await asyncio.gather(*(other.elect(1) for other in others))
         assert sorted(won, key=str) == [2, None]
         # The word that number 1 is dead is of no use against its successor.
@@ -77,9 +77,9 @@ def test_of_many_that_take_over_from_a_dead_one_one_does(zookeeper_hosts: str) -
 
 
 def test_a_coordinator_that_was_replaced_writes_nothing(zookeeper_hosts: str) -> None:
-    async def test(hand: ZooKeeperSession, store: CoordinatorStore) -> None:
+    async def test(operator: ZooKeeperSession, store: CoordinatorStore) -> None:
         assert await store.store_group(store_of(store, offsets={FLIGHTS: committed(5)})) == DONE
-        assert await CoordinatorStore(hand, 0, 1, me(2)).elect(1) == 2
+        assert await CoordinatorStore(operator, 0, 1, me(2)).elect(1) == 2
         outcomes = [
             await store.store_group(store_of(store, offsets={FLIGHTS: committed(9)})),
             await store.store_group(store_of(store, group="others")),
@@ -87,28 +87,28 @@ def test_a_coordinator_that_was_replaced_writes_nothing(zookeeper_hosts: str) ->
             await store.store_group(store_of(store)),
         ]
         assert outcomes == [StoreFenced(7)] * 4
-        found = await hand.get(OffsetZnode.path("readers", *FLIGHTS))
+        found = await operator.get(OffsetZnode.path("readers", *FLIGHTS))
         assert OffsetZnode.decode(found.data).offset == 5
-        assert await hand.children(GROUPS) == ["readers"]
+        assert await operator.children(GROUPS) == ["readers"]
 
     with_active(zookeeper_hosts, test)
 
 
 def test_an_election_that_was_won_unheard_is_taken_up(zookeeper_hosts: str) -> None:
-    async def test(hand: ZooKeeperSession, store: CoordinatorStore) -> None:
+    async def test(operator: ZooKeeperSession, store: CoordinatorStore) -> None:
         assert await store.resume() == 1
-        assert await CoordinatorStore(hand, 0, 1, me(2)).elect(1) == 2
+        assert await CoordinatorStore(operator, 0, 1, me(2)).elect(1) == 2
         assert await store.resume() is None
 
     with_active(zookeeper_hosts, test)
 
 
-def test_an_epoch_that_a_hand_takes_away_does_not_begin_anew(zookeeper_hosts: str) -> None:
-    async def test(hand: ZooKeeperSession, store: CoordinatorStore) -> None:
+def test_an_epoch_that_an_operator_takes_away_does_not_begin_anew(zookeeper_hosts: str) -> None:
+    async def test(operator: ZooKeeperSession, store: CoordinatorStore) -> None:
         for epoch in (2, 3):
             await store.abdicate()
             assert await store.elect() == epoch
-        await hand.delete(CoordinatorEpochZnode.path(0, 1))
+        await operator.delete(CoordinatorEpochZnode.path(0, 1))
         assert await store.store_group(store_of(store)) == StoreFenced(7)
         # Consumers obey no lower epoch than they have seen.
         await store.abdicate()
@@ -150,8 +150,8 @@ def test_a_coordinator_loads_the_groups_of_its_shard_only(zookeeper_hosts: str) 
 
 
 def test_what_is_stored_is_what_the_next_coordinator_loads(zookeeper_hosts: str) -> None:
-    async def test(hand: ZooKeeperSession, store: CoordinatorStore) -> None:
-        await put_topic(hand, "flights", 3)
+    async def test(operator: ZooKeeperSession, store: CoordinatorStore) -> None:
+        await put_topic(operator, "flights", 3)
         mine = replace(owner(), instance_id="i-1", stream=2)
         with_metadata = replace(committed(5), metadata="as of noon")
         first = store_of(store, {FLIGHTS: mine}, {FLIGHTS: with_metadata})
@@ -159,7 +159,7 @@ def test_what_is_stored_is_what_the_next_coordinator_loads(zookeeper_hosts: str)
         moved = TopicPartition("flights", 2)
         second = store_of(store, {FLIGHTS: None, moved: owner("m-2", 2)}, {moved: committed(0)}, generation=2)
         assert await store.store_group(second) == DONE
-        successor = CoordinatorStore(hand, 0, 1, me(2))
+        successor = CoordinatorStore(operator, 0, 1, me(2))
         assert await successor.elect(1) == 2
         loaded = await successor.load()
         assert loaded.coordinator_epoch == 2
@@ -173,18 +173,18 @@ def test_what_is_stored_is_what_the_next_coordinator_loads(zookeeper_hosts: str)
     with_active(zookeeper_hosts, test)
 
 
-async def one_by_one_s(hand: ZooKeeperSession, znodes: int) -> float:
+async def one_by_one_s(operator: ZooKeeperSession, znodes: int) -> float:
     """How long so many znodes would take one after the other, on this machine as busy as it is now."""
     sample = 200
     began = time.perf_counter()
     for _ in range(sample):
-        await hand.get(GROUP)
+        await operator.get(GROUP)
     return (time.perf_counter() - began) / sample * znodes
 
 
 def test_ten_thousand_owners_and_offsets_are_stored_and_loaded_many_at_once(zookeeper_hosts: str) -> None:
-    async def test(hand: ZooKeeperSession, store: CoordinatorStore) -> None:
-        await put_topic(hand, "flights", 5_000)
+    async def test(operator: ZooKeeperSession, store: CoordinatorStore) -> None:
+        await put_topic(operator, "flights", 5_000)
         names = [TopicPartition("flights", number) for number in range(5_000)]
         effect = store_of(store, {name: owner() for name in names}, {name: committed(1) for name in names})
         stored_s: dict[int, list[float]] = {1: [], 2: []}
@@ -203,7 +203,7 @@ def test_ten_thousand_owners_and_offsets_are_stored_and_loaded_many_at_once(zook
             assert loaded.groups[group].offsets == effect.offsets
             assert loaded.groups[group].generation == 2
         # A ninth of it on a quiet machine.
-        bound_s = await one_by_one_s(hand, 10_000) / 2
+        bound_s = await one_by_one_s(operator, 10_000) / 2
         assert min(stored_s[1]) < bound_s
         assert min(stored_s[2]) < bound_s
         assert min(loaded_s) < bound_s
@@ -211,13 +211,15 @@ def test_ten_thousand_owners_and_offsets_are_stored_and_loaded_many_at_once(zook
     with_active(zookeeper_hosts, test)
 
 
-def test_a_large_store_is_done_up_to_what_a_hand_has_changed_and_not_beyond(zookeeper_hosts: str) -> None:
-    async def test(hand: ZooKeeperSession, store: CoordinatorStore) -> None:
+def test_a_large_store_is_done_up_to_what_an_operator_has_changed_and_not_beyond(
+    zookeeper_hosts: str,
+) -> None:
+    async def test(operator: ZooKeeperSession, store: CoordinatorStore) -> None:
         names = [TopicPartition("flights", number) for number in range(2_000)]
         offsets = {name: committed(1) for name in names}
         assert await store.store_group(store_of(store, offsets=dict(offsets))) == DONE
         touched = OffsetZnode.path("readers", "flights", 1_500)
-        await hand.set(touched, (await hand.get(touched)).data, 0)
+        await operator.set(touched, (await operator.get(touched)).data, 0)
         further = {name: committed(2) for name in names}
         effect = store_of(store, {FLIGHTS: owner("m-1", 2)}, dict(further), generation=2)
         assert await store.store_group(effect) == REFUSED
@@ -237,12 +239,12 @@ def test_a_large_store_is_done_up_to_what_a_hand_has_changed_and_not_beyond(zook
 
 
 @pytest.mark.parametrize("path", [GROUP, OffsetZnode.path("readers", *FLIGHTS)])
-def test_a_store_beside_a_hand_is_refused_and_goes_through_once_the_group_was_read_again(
+def test_a_store_beside_an_operator_is_refused_and_goes_through_once_the_group_was_read_again(
     zookeeper_hosts: str, path: str
 ) -> None:
-    async def test(hand: ZooKeeperSession, store: CoordinatorStore) -> None:
+    async def test(operator: ZooKeeperSession, store: CoordinatorStore) -> None:
         assert await store.store_group(store_of(store, offsets={FLIGHTS: committed(5)})) == DONE
-        await hand.set(path, (await hand.get(path)).data, 0)
+        await operator.set(path, (await operator.get(path)).data, 0)
         effect = store_of(store, offsets={FLIGHTS: committed(6)})
         assert await store.store_group(effect) == REFUSED
         found = (await store.read_group("readers")).stored
@@ -252,28 +254,28 @@ def test_a_store_beside_a_hand_is_refused_and_goes_through_once_the_group_was_re
     with_active(zookeeper_hosts, test)
 
 
-def test_what_a_hand_has_taken_away_is_made_again(zookeeper_hosts: str) -> None:
-    async def test(hand: ZooKeeperSession, store: CoordinatorStore) -> None:
+def test_what_an_operator_has_taken_away_is_made_again(zookeeper_hosts: str) -> None:
+    async def test(operator: ZooKeeperSession, store: CoordinatorStore) -> None:
         effect = store_of(store, {FLIGHTS: owner()}, {FLIGHTS: committed(5)})
         assert await store.store_group(effect) == DONE
         taken = OffsetZnode.path("readers", *FLIGHTS)
         for path in (taken, taken.rpartition("/")[0], OffsetZnode.parent("readers")):
-            await hand.delete(path)
+            await operator.delete(path)
         assert await store.store_group(effect) == REFUSED
         assert (await store.read_group("readers")).stored == StoredGroup(1, 10_000, {FLIGHTS: owner()}, {})
         assert await store.store_group(effect) == DONE
-        assert await hand.exists(taken) is not None
+        assert await operator.exists(taken) is not None
 
     with_active(zookeeper_hosts, test)
 
 
 def test_a_group_that_is_not_there_is_told_as_such_and_can_be_stored(zookeeper_hosts: str) -> None:
-    async def test(hand: ZooKeeperSession, store: CoordinatorStore) -> None:
+    async def test(operator: ZooKeeperSession, store: CoordinatorStore) -> None:
         assert (await store.read_group("readers")).stored is None
         assert await store.store_group(store_of(store)) == DONE
         assert (await store.read_group("readers")).stored == StoredGroup(1, 10_000)
         for path in (OwnerZnode.parent("readers"), OffsetZnode.parent("readers"), GROUP):
-            await hand.delete(path)
+            await operator.delete(path)
         assert await store.store_group(store_of(store, generation=2)) == REFUSED
         assert (await store.read_group("readers")).stored is None
         assert await store.store_group(store_of(store, generation=2)) == DONE
@@ -282,12 +284,12 @@ def test_a_group_that_is_not_there_is_told_as_such_and_can_be_stored(zookeeper_h
 
 
 def test_topics_that_a_group_has_done_with_leave_nothing_behind(zookeeper_hosts: str) -> None:
-    async def test(hand: ZooKeeperSession, store: CoordinatorStore) -> None:
+    async def test(operator: ZooKeeperSession, store: CoordinatorStore) -> None:
         effect = store_of(store, {FLIGHTS: owner()}, {FLIGHTS: committed(5)})
         assert await store.store_group(effect) == DONE
         assert await store.store_group(store_of(store, {FLIGHTS: None}, {FLIGHTS: None})) == DONE
-        assert await hand.children(OwnerZnode.parent("readers")) == []
-        assert await hand.children(OffsetZnode.parent("readers")) == []
+        assert await operator.children(OwnerZnode.parent("readers")) == []
+        assert await operator.children(OffsetZnode.parent("readers")) == []
         # Also where it is nobody's and has no offset already; and it can come back.
         assert await store.store_group(store_of(store, {FLIGHTS: None}, {FLIGHTS: None})) == DONE
         assert await store.store_group(effect) == DONE
@@ -296,16 +298,16 @@ def test_topics_that_a_group_has_done_with_leave_nothing_behind(zookeeper_hosts:
 
 
 def test_a_group_is_deleted_with_all_that_hands_have_left_in_it(zookeeper_hosts: str) -> None:
-    async def test(hand: ZooKeeperSession, store: CoordinatorStore) -> None:
+    async def test(operator: ZooKeeperSession, store: CoordinatorStore) -> None:
         deletion = replace(store_of(store), delete_group=True)
         assert await store.store_group(deletion) == DONE
         names = [TopicPartition("flights", number) for number in range(1_200)]
         effect = store_of(store, {FLIGHTS: owner()}, {name: committed(1) for name in names})
         assert await store.store_group(effect) == DONE
-        await hand.ensure_path(f"{GROUP}/notes/of/a hand")
-        await hand.ensure_path(f"{OffsetZnode.path('readers', *FLIGHTS)}/note")
+        await operator.ensure_path(f"{GROUP}/notes/of/an operator")
+        await operator.ensure_path(f"{OffsetZnode.path('readers', *FLIGHTS)}/note")
         assert await store.store_group(deletion) == DONE
-        assert await hand.exists(GROUP) is None
+        assert await operator.exists(GROUP) is None
         assert (await store.read_group("readers")).stored is None
         assert await store.store_group(effect) == DONE
 
@@ -330,7 +332,7 @@ def test_without_a_connection_the_outcome_is_unknown(zookeeper_hosts: str) -> No
 def test_nonsense_in_a_group_is_complained_about_once_and_harms_nothing(
     zookeeper_hosts: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def test(hand: ZooKeeperSession, store: CoordinatorStore) -> None:
+    async def test(operator: ZooKeeperSession, store: CoordinatorStore) -> None:
         second = TopicPartition("flights", 1)
         effect = store_of(
             store,
@@ -339,13 +341,13 @@ def test_nonsense_in_a_group_is_complained_about_once_and_harms_nothing(
             generation=4,
         )
         assert await store.store_group(effect) == DONE
-        await hand.create(f"{GROUPS}/no group", b"")
-        await hand.create(f"{OwnerZnode.parent('readers')}/no topic", b"")
-        await hand.create(f"{OffsetZnode.parent('readers')}/flights/07", b"")
-        await hand.create(f"{OffsetZnode.parent('readers')}/flights/8", b"\xff")
-        await hand.create(f"{OffsetZnode.parent('readers')}/flights/9", b'{"offset":-1}')
-        await hand.set(OwnerZnode.path("readers", *second), b"[]", 0)
-        await hand.set(GROUP, b"{", (await hand.get(GROUP)).version)
+        await operator.create(f"{GROUPS}/no group", b"")
+        await operator.create(f"{OwnerZnode.parent('readers')}/no topic", b"")
+        await operator.create(f"{OffsetZnode.parent('readers')}/flights/07", b"")
+        await operator.create(f"{OffsetZnode.parent('readers')}/flights/8", b"\xff")
+        await operator.create(f"{OffsetZnode.parent('readers')}/flights/9", b'{"offset":-1}')
+        await operator.set(OwnerZnode.path("readers", *second), b"[]", 0)
+        await operator.set(GROUP, b"{", (await operator.get(GROUP)).version)
         for _ in range(2):
             loaded = await store.load()
             assert loaded.groups == {
@@ -367,18 +369,18 @@ def test_nonsense_in_a_group_is_complained_about_once_and_harms_nothing(
         with_active(zookeeper_hosts, test)
 
 
-def test_of_a_topic_that_a_hand_has_garbled_no_offset_is_lost(zookeeper_hosts: str) -> None:
-    async def test(hand: ZooKeeperSession, store: CoordinatorStore) -> None:
-        await put_topic(hand, "flights")
+def test_of_a_topic_that_an_operator_has_garbled_no_offset_is_lost(zookeeper_hosts: str) -> None:
+    async def test(operator: ZooKeeperSession, store: CoordinatorStore) -> None:
+        await put_topic(operator, "flights")
         assert await store.store_group(store_of(store, offsets={FLIGHTS: committed(5)})) == DONE
         path = TopicZnode.path("flights")
-        before = await hand.get(path)
-        await hand.set(path, b"{", before.version)
+        before = await operator.get(path)
+        await operator.set(path, b"{", before.version)
         loaded = await store.load()
         # Neither the topic nor its offsets, but that there are some: nobody may conclude that it is gone.
         assert loaded.topics == {}
         assert loaded.groups == {"readers": StoredGroup(1, 10_000, withheld=frozenset({"flights"}))}
-        await hand.set(path, before.data, before.version + 1)
+        await operator.set(path, before.data, before.version + 1)
         # Whoever begins it anew is refused, and reads the truth.
         assert await store.store_group(store_of(store, offsets={FLIGHTS: committed(0)})) == REFUSED
         found = (await store.read_group("readers")).stored

@@ -27,7 +27,7 @@ from integration.controller.controller_harness import until
 from integration.coordinator.coordinator_rig import FLIGHTS_ID, committed, connected, put_topic, store_of
 from integration.faults.test_zookeeper_outage import expire
 
-SEAT = CoordinatorZnode.path(0, 1)
+ACTIVE = CoordinatorZnode.path(0, 1)
 PATH = TopicZnode.path("flights")
 AT_ONCE_S = 50.0
 """Half of the session timeout, and far more than it takes."""
@@ -111,25 +111,25 @@ async def process(
 
 
 def with_processes(hosts: str, test: Callable[[ZooKeeperSession, Process, Process], Awaitable[None]]) -> None:
-    """Run a test with a hand's session, an active process and one that stands by."""
+    """Run a test with an operator's session, an active process and one that stands by."""
 
     async def run() -> None:
-        async with connected(hosts) as hand, process(hosts, 1) as active:
+        async with connected(hosts) as operator, process(hosts, 1) as active:
             await active.is_elected()
             async with process(hosts, 2) as standby:
                 await standby.sees(active.identity)
-                await test(hand, active, standby)
+                await test(operator, active, standby)
 
     asyncio.run(run())
 
 
 def with_active(hosts: str, test: Callable[[ZooKeeperSession, Process], Awaitable[None]]) -> None:
-    """Run a test with a hand's session and an active process."""
+    """Run a test with an operator's session and an active process."""
 
     async def run() -> None:
-        async with connected(hosts) as hand, process(hosts) as active:
+        async with connected(hosts) as operator, process(hosts) as active:
             await active.is_elected()
-            await test(hand, active)
+            await test(operator, active)
 
     asyncio.run(run())
 
@@ -142,7 +142,7 @@ def flights(partitions: int) -> Topic:
 
 
 def test_whoever_comes_first_coordinates_and_the_next_one_knows_it(zookeeper_hosts: str) -> None:
-    async def test(hand: ZooKeeperSession, active: Process, standby: Process) -> None:
+    async def test(operator: ZooKeeperSession, active: Process, standby: Process) -> None:
         loaded, takeover = await active.is_elected()
         assert loaded == ev.Elected(1, {}, {})
         assert takeover.cause == "vacant"
@@ -154,9 +154,9 @@ def test_whoever_comes_first_coordinates_and_the_next_one_knows_it(zookeeper_hos
 
 
 def test_a_dead_coordinator_is_followed_at_once_though_its_session_lives_on(zookeeper_hosts: str) -> None:
-    async def test(hand: ZooKeeperSession, active: Process, standby: Process) -> None:
+    async def test(operator: ZooKeeperSession, active: Process, standby: Process) -> None:
         name = TopicPartition("flights", 0)
-        await put_topic(hand, "flights")
+        await put_topic(operator, "flights")
         effect = store_of(active.watches.stores[0], offsets={name: committed(5)})
         assert await active.watches.stores[0].store_group(effect) == ev.StoreCommitted(7)
         began = asyncio.get_running_loop().time()
@@ -176,7 +176,7 @@ def test_a_dead_coordinator_is_followed_at_once_though_its_session_lives_on(zook
 
 
 def test_a_coordinator_that_stops_hands_over_without_waiting_for_its_session(zookeeper_hosts: str) -> None:
-    async def test(hand: ZooKeeperSession, active: Process, standby: Process) -> None:
+    async def test(operator: ZooKeeperSession, active: Process, standby: Process) -> None:
         began = asyncio.get_running_loop().time()
         await active.watches.close()
         loaded, takeover = await standby.is_elected()
@@ -188,7 +188,7 @@ def test_a_coordinator_that_stops_hands_over_without_waiting_for_its_session(zoo
 
 
 def test_a_coordinator_whose_session_expires_is_deposed_and_stands_by(zookeeper_hosts: str) -> None:
-    async def test(hand: ZooKeeperSession, active: Process, standby: Process) -> None:
+    async def test(operator: ZooKeeperSession, active: Process, standby: Process) -> None:
         # Who is elected then is whoever is quicker, which may be the one whose session it was.
         while not standby.elected:
             times = len(active.elected)
@@ -206,7 +206,7 @@ def test_a_coordinator_whose_session_expires_is_deposed_and_stands_by(zookeeper_
 
 
 def test_a_coordinator_that_is_alone_and_loses_its_session_is_elected_anew(zookeeper_hosts: str) -> None:
-    async def test(hand: ZooKeeperSession, active: Process) -> None:
+    async def test(operator: ZooKeeperSession, active: Process) -> None:
         await asyncio.to_thread(expire, active.session, zookeeper_hosts)
         loaded, _ = await active.is_elected(times=2)
         assert active.deposed == [0]
@@ -215,9 +215,9 @@ def test_a_coordinator_that_is_alone_and_loses_its_session_is_elected_anew(zooke
     with_active(zookeeper_hosts, test)
 
 
-def test_a_coordinator_whose_znode_a_hand_takes_away_begins_a_new_epoch(zookeeper_hosts: str) -> None:
-    async def test(hand: ZooKeeperSession, active: Process) -> None:
-        await hand.delete(SEAT)
+def test_a_coordinator_whose_znode_an_operator_takes_away_begins_a_new_epoch(zookeeper_hosts: str) -> None:
+    async def test(operator: ZooKeeperSession, active: Process) -> None:
+        await operator.delete(ACTIVE)
         loaded, _ = await active.is_elected(times=2)
         assert active.deposed == [0]
         assert loaded.coordinator_epoch == 2
@@ -270,10 +270,10 @@ def test_shards_spread_over_the_processes_that_start_together(zookeeper_hosts: s
 
 
 def test_topics_that_come_and_go_are_told(zookeeper_hosts: str) -> None:
-    async def test(hand: ZooKeeperSession, active: Process) -> None:
-        await put_topic(hand, "flights", 2)
+    async def test(operator: ZooKeeperSession, active: Process) -> None:
+        await put_topic(operator, "flights", 2)
         await active.topic("flights", flights(2))
-        await hand.delete(PATH)
+        await operator.delete(PATH)
         await active.topic("flights", None)
 
     with_active(zookeeper_hosts, test)
@@ -284,10 +284,10 @@ def test_a_topic_that_a_request_names_is_told_by_the_time_that_the_request_is_ju
 ) -> None:
     """Whoever creates a topic commits an offset of it next: no watch is sooner than that for sure."""
 
-    async def test(hand: ZooKeeperSession, active: Process) -> None:
+    async def test(operator: ZooKeeperSession, active: Process) -> None:
         for number in range(20):
             name, topic_id = f"new-{number}", bytes(15) + bytes([number + 1])
-            await hand.create(TopicZnode.path(name), TopicZnode(topic_id, ((1,),)).encode())
+            await operator.create(TopicZnode.path(name), TopicZnode(topic_id, ((1,),)).encode())
             await active.watches.look_up_topics([name, "never/legal"])
             told: dict[str, Topic | None] = {}
             while not active.topics.empty():
@@ -298,32 +298,32 @@ def test_a_topic_that_a_request_names_is_told_by_the_time_that_the_request_is_ju
 
 
 def test_partitions_of_a_topic_that_is_read_are_told_when_they_are_added(zookeeper_hosts: str) -> None:
-    async def test(hand: ZooKeeperSession, active: Process) -> None:
-        await put_topic(hand, "flights", 2)
+    async def test(operator: ZooKeeperSession, active: Process) -> None:
+        await put_topic(operator, "flights", 2)
         await active.topic("flights", flights(2))
         active.watches.watch_topics(0, WatchTopics(frozenset({"flights", "to come", "to-come"})))
         for partitions in (3, 4):
             grown = TopicZnode(FLIGHTS_ID, ((1,),) * partitions, {1: 5})
-            await hand.set(PATH, grown.encode(), partitions - 3)
+            await operator.set(PATH, grown.encode(), partitions - 3)
             await active.topic("flights", Topic("flights", FLIGHTS_ID, partitions, {1: 5}))
 
     with_active(zookeeper_hosts, test)
 
 
 def test_a_topic_that_nobody_reads_any_more_is_followed_no_more(zookeeper_hosts: str) -> None:
-    async def test(hand: ZooKeeperSession, active: Process) -> None:
-        await put_topic(hand, "flights", 2)
+    async def test(operator: ZooKeeperSession, active: Process) -> None:
+        await put_topic(operator, "flights", 2)
         other = bytes(15) + b"\2"
-        await hand.create(TopicZnode.path("later"), TopicZnode(other, ((1,),)).encode())
+        await operator.create(TopicZnode.path("later"), TopicZnode(other, ((1,),)).encode())
         active.watches.watch_topics(0, WatchTopics(frozenset({"flights", "later"})))
         await active.topic("flights", flights(2))
         await active.topic("later", Topic("later", other, 1))
         active.watches.watch_topics(0, WatchTopics(frozenset(), frozenset({"flights"})))
         # One is read after the other: what was still being read when it was unwatched has been told now.
-        await hand.set(TopicZnode.path("later"), TopicZnode(other, ((1,),) * 2).encode(), 0)
+        await operator.set(TopicZnode.path("later"), TopicZnode(other, ((1,),) * 2).encode(), 0)
         await active.topic("later", Topic("later", other, 2))
-        await hand.set(PATH, TopicZnode(FLIGHTS_ID, ((1,),) * 3).encode(), 0)
-        await hand.set(TopicZnode.path("later"), TopicZnode(other, ((1,),) * 3).encode(), 1)
+        await operator.set(PATH, TopicZnode(FLIGHTS_ID, ((1,),) * 3).encode(), 0)
+        await operator.set(TopicZnode.path("later"), TopicZnode(other, ((1,),) * 3).encode(), 1)
         grown = Topic("later", other, 3)
         while (event := await active.topics.get()).topics.get("later") != grown:
             assert event.topics.get("flights") in (None, flights(2)), "a change of it is told no more"
@@ -335,32 +335,32 @@ def test_a_topic_that_nobody_reads_any_more_is_followed_no_more(zookeeper_hosts:
 
 
 def test_a_topic_that_was_created_again_between_two_looks_is_another_one(zookeeper_hosts: str) -> None:
-    async def test(hand: ZooKeeperSession, active: Process) -> None:
-        await put_topic(hand, "flights", 2)
+    async def test(operator: ZooKeeperSession, active: Process) -> None:
+        await put_topic(operator, "flights", 2)
         await active.topic("flights", flights(2))
         # Nobody reads between the two.
         active.watches.connected.clear()
-        await hand.delete(PATH)
+        await operator.delete(PATH)
         another = bytes(15) + b"\2"
-        await hand.create(PATH, TopicZnode(another, ((1,),)).encode())
+        await operator.create(PATH, TopicZnode(another, ((1,),)).encode())
         active.watches.connected.set()
         await active.topic("flights", Topic("flights", another, 1))
 
     with_active(zookeeper_hosts, test)
 
 
-def test_a_topic_that_a_hand_garbles_is_not_told_as_gone_and_is_told_when_corrected(
+def test_a_topic_that_an_operator_garbles_is_not_told_as_gone_and_is_told_when_corrected(
     zookeeper_hosts: str,
 ) -> None:
-    async def test(hand: ZooKeeperSession, active: Process) -> None:
-        await put_topic(hand, "flights", 2)
+    async def test(operator: ZooKeeperSession, active: Process) -> None:
+        await put_topic(operator, "flights", 2)
         active.watches.watch_topics(0, WatchTopics(frozenset({"flights"})))
         await active.topic("flights", flights(2))
-        await hand.set(PATH, b"nonsense", 0)
-        await hand.create("/brokers/topics/no topic", b"")
-        await put_other(hand, "others")
+        await operator.set(PATH, b"nonsense", 0)
+        await operator.create("/brokers/topics/no topic", b"")
+        await put_other(operator, "others")
         told = await active.topic("others", Topic("others", bytes(15) + b"\3", 1))
-        await hand.set(PATH, TopicZnode(FLIGHTS_ID, ((1,),) * 3).encode(), 1)
+        await operator.set(PATH, TopicZnode(FLIGHTS_ID, ((1,),) * 3).encode(), 1)
         told += await active.topic("flights", flights(3))
         # What it was before may be told twice.
         assert all(event.topics.get("flights", flights(3)) in (flights(2), flights(3)) for event in told)
@@ -373,20 +373,20 @@ async def put_other(session: ZooKeeperSession, topic: str) -> None:
 
 
 def test_a_topic_without_an_id_is_told_once_the_controller_has_given_it_one(zookeeper_hosts: str) -> None:
-    async def test(hand: ZooKeeperSession, active: Process) -> None:
-        await hand.create(PATH, b'{"0":[1]}')
-        await put_other(hand, "others")
+    async def test(operator: ZooKeeperSession, active: Process) -> None:
+        await operator.create(PATH, b'{"0":[1]}')
+        await put_other(operator, "others")
         await active.topic("others", Topic("others", bytes(15) + b"\3", 1))
-        await hand.set(PATH, TopicZnode(FLIGHTS_ID, ((1,),)).encode(), 0)
+        await operator.set(PATH, TopicZnode(FLIGHTS_ID, ((1,),)).encode(), 0)
         await active.topic("flights", flights(1))
 
     with_active(zookeeper_hosts, test)
 
 
 def test_brokers_that_come_and_go_are_told(zookeeper_hosts: str) -> None:
-    async def test(hand: ZooKeeperSession, active: Process) -> None:
-        await hand.create("/brokers/ids/seven", b"")
-        await hand.create(BrokerZnode.path(7), BrokerZnode("h", 9, 1).encode())
+    async def test(operator: ZooKeeperSession, active: Process) -> None:
+        await operator.create("/brokers/ids/seven", b"")
+        await operator.create(BrokerZnode.path(7), BrokerZnode("h", 9, 1).encode())
 
         async def told(expected: tuple[ev.Endpoint, ...]) -> None:
             async def look() -> bool:
@@ -395,7 +395,7 @@ def test_brokers_that_come_and_go_are_told(zookeeper_hosts: str) -> None:
             await until(look, f"brokers are {expected}")
 
         await told((ev.Endpoint(7, "h", 9),))
-        await hand.delete(BrokerZnode.path(7))
+        await operator.delete(BrokerZnode.path(7))
         await told(())
 
     with_active(zookeeper_hosts, test)

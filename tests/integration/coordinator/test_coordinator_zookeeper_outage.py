@@ -31,9 +31,9 @@ def server(tmp_path: Path) -> Iterator[EmbeddedZooKeeper]:
 
 def test_a_coordinator_outlives_a_restart_of_zookeeper_within_its_session(server: EmbeddedZooKeeper) -> None:
     async def run() -> None:
-        async with process(server.address) as active, connected(server.address) as hand:
+        async with process(server.address) as active, connected(server.address) as operator:
             await active.is_elected()
-            await put_topic(hand, "flights")
+            await put_topic(operator, "flights")
             active.watches.watch_topics(0, WatchTopics(frozenset({"flights"})))
             await active.topic("flights", Topic("flights", FLIGHTS_ID, 1))
             store = active.watches.stores[0]

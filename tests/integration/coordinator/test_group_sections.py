@@ -17,7 +17,7 @@ from hightide.v1 import coordinator_service_pb2 as pb
 from hightide_local.cluster import LocalCluster
 from hightide_runtime.znodes.group_znodes import GroupZnode, OffsetZnode, OwnerZnode
 from integration.controller.controller_harness import until
-from integration.controller.operators_hand import OperatorsHand
+from integration.controller.zookeeper_operator import ZooKeeperOperator
 from integration.coordinator.group_reading import Reading
 from integration.coordinator.raw_consumer import Manner, RawConsumer, RawGroups, with_groups
 
@@ -32,7 +32,7 @@ STORIES_S = 200
 FLIGHTS = [("flights", number) for number in range(4)]
 AWAY = "broker-2"
 MISSING = ("flights", 3)
-"""The partition whose owner a hand takes away."""
+"""The partition whose owner an operator takes away."""
 
 
 @pytest.fixture(scope="module")
@@ -218,12 +218,12 @@ def test_each_reason_for_a_rebalance_that_a_new_coordinator_finds_in_zookeeper(
         members = dict(zip(names, await asyncio.gather(*(pair(groups, name) for name in names)), strict=True))
         before = {name: await groups.describe(name) for name in names}
         kept = {name: [set(each.owned) for each in both] for name, both in members.items()}
-        hand = await asyncio.to_thread(OperatorsHand, cluster)
+        operator = await asyncio.to_thread(ZooKeeperOperator, cluster)
         cluster.kill("coordinator-1")
         for both in members.values():
             for consumer in both:
                 await consumer.ended()
-        await asyncio.to_thread(change, hand)
+        await asyncio.to_thread(change, operator)
         await asyncio.to_thread(cluster.restart, "coordinator-1")
         again = RawGroups(cluster.address_of(cluster.active_coordinator()))
         try:
@@ -247,28 +247,28 @@ def test_each_reason_for_a_rebalance_that_a_new_coordinator_finds_in_zookeeper(
             ]
             assert started == [MISSING]
             await asyncio.to_thread(read_from_the_beginning, cluster)
-            assert not hand.zookeeper.exists(OwnerZnode.path("one-too-many", "flights", 9))
-            assert not hand.zookeeper.exists(OffsetZnode.path("one-too-many", "flights", 9))
+            assert not operator.zookeeper.exists(OwnerZnode.path("one-too-many", "flights", 9))
+            assert not operator.zookeeper.exists(OffsetZnode.path("one-too-many", "flights", 9))
         finally:
-            hand.close()
+            operator.close()
             await again.close()
 
     with_groups(address, story, STORIES_S)
 
 
-def change(hand: OperatorsHand) -> None:
+def change(operator: ZooKeeperOperator) -> None:
     """§9.3.1: nobody owns anything. §9.3.2: a partition has no owner. §9.3.3: one that is not there has.
     §9.3.4: the owner is not who should be."""
-    hand.take_away(OwnerZnode.parent("unowned"))
-    hand.take_away(OwnerZnode.path("one-missing", *MISSING))
-    owner = hand.content(OwnerZnode.path("one-too-many", "flights", 0))
+    operator.take_away(OwnerZnode.parent("unowned"))
+    operator.take_away(OwnerZnode.path("one-missing", *MISSING))
+    owner = operator.content(OwnerZnode.path("one-too-many", "flights", 0))
     assert owner is not None
-    hand.put(OwnerZnode.path("one-too-many", "flights", 9), owner)
-    found = OwnerZnode.decode(hand.content(OwnerZnode.path("other-owner", "flights", 0)) or b"")
+    operator.put(OwnerZnode.path("one-too-many", "flights", 9), owner)
+    found = OwnerZnode.decode(operator.content(OwnerZnode.path("other-owner", "flights", 0)) or b"")
     stranger = OwnerZnode("m-nobody", "nobody", "", 0, found.generation, found.topic_id)
-    hand.put(OwnerZnode.path("other-owner", "flights", 0), stranger.encode())
-    hand.put(GroupZnode.path("ahead"), GroupZnode(1, LONG_MS).encode())
-    hand.put(OffsetZnode.path("ahead", "flights", 0), OffsetZnode(1_000, -1, found.topic_id).encode())
+    operator.put(OwnerZnode.path("other-owner", "flights", 0), stranger.encode())
+    operator.put(GroupZnode.path("ahead"), GroupZnode(1, LONG_MS).encode())
+    operator.put(OffsetZnode.path("ahead", "flights", 0), OffsetZnode(1_000, -1, found.topic_id).encode())
 
 
 def read_from_the_beginning(cluster: LocalCluster) -> None:

@@ -12,7 +12,7 @@ from hightide import Consumer, Producer
 from hightide_local.cluster import LocalCluster
 from hightide_local.histories.drill import HEALED_S
 from hightide_local.histories.waiting import wait_until
-from integration.controller.operators_hand import OperatorsHand
+from integration.controller.zookeeper_operator import ZooKeeperOperator
 
 _ANOTHER_BOOT = b"an-earlier-boot-of-this-machine"
 
@@ -35,15 +35,15 @@ def lose_power(cluster: LocalCluster, broker_id: int) -> None:
         (path / "marks").unlink()
 
 
-def start_in_turn(hand: OperatorsHand, *broker_ids: int) -> None:
+def start_in_turn(operator: ZooKeeperOperator, *broker_ids: int) -> None:
     """Start brokers that were killed; each registers before the next one starts."""
     for broker_id in broker_ids:
         path = f"/brokers/ids/{broker_id}"
-        before = hand.zookeeper.exists(path)
-        hand.cluster.restart(f"broker-{broker_id}", wait=False)
+        before = operator.zookeeper.exists(path)
+        operator.cluster.restart(f"broker-{broker_id}", wait=False)
 
         def is_registered(path: str = path, before: object = before) -> bool:
-            found = hand.zookeeper.exists(path)
+            found = operator.zookeeper.exists(path)
             return found is not None and found != before
 
         wait_until(f"broker {broker_id} has registered", is_registered, HEALED_S)
@@ -56,7 +56,7 @@ def copy_of_disks(cluster: LocalCluster, broker_id: int, to: Path) -> None:
 
 
 def restore_disks(cluster: LocalCluster, broker_id: int, copy: Path) -> None:
-    """A hand puts the copy in place of what is there, of a broker that is stopped."""
+    """An operator puts the copy in place of what is there, of a broker that is stopped."""
     for number, path in enumerate(cluster.data_directories(broker_id)):
         shutil.rmtree(path)
         shutil.copytree(copy / str(number), path)

@@ -74,7 +74,7 @@ def test_a_leader_whose_loop_hangs_is_replaced_within_the_session_timeout_and_fo
     assert took_s < 3 * SESSION_TIMEOUT_MS / 1000, f"{took_s:.1f} s"
 
 
-def test_a_controller_whose_loop_hangs_loses_its_seat(cluster: LocalCluster, hang: Hang) -> None:
+def test_a_controller_whose_loop_hangs_is_replaced(cluster: LocalCluster, hang: Hang) -> None:
     hung = cluster.active_controller(HEALED_S)
     began = hang.begin(cluster, hung)
 
@@ -89,7 +89,7 @@ def test_a_controller_whose_loop_hangs_loses_its_seat(cluster: LocalCluster, han
     assert cluster.active_controller(HEALED_S) != hung
 
 
-def test_a_coordinator_whose_loop_hangs_loses_its_seat(cluster: LocalCluster, hang: Hang) -> None:
+def test_a_coordinator_whose_loop_hangs_is_replaced(cluster: LocalCluster, hang: Hang) -> None:
     hung = cluster.active_coordinator()
     began = hang.begin(cluster, hung)
 

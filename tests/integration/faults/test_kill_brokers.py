@@ -353,12 +353,12 @@ GARBAGE = {
 
 def test_garbage_in_zookeeper_stops_nobody(cluster: LocalCluster) -> None:
     """Not the active controller, not the one that takes over and reads it all, not a broker that starts."""
-    hand = KazooClient(cluster.zookeeper, timeout=30.0)
-    hand.start(60)
+    operator = KazooClient(cluster.zookeeper, timeout=30.0)
+    operator.start(60)
     try:
         with Drill(cluster, "garbage") as drill:
-            # All at once: the controller would see to a topic's partitions before the hand comes to them.
-            writing = hand.transaction()
+            # All at once: the controller would see to a topic's partitions before the operator comes to them.
+            writing = operator.transaction()
             for path, content in GARBAGE.items():
                 writing.create(path, content)
             assert writing.commit() == list(GARBAGE)
@@ -374,34 +374,34 @@ def test_garbage_in_zookeeper_stops_nobody(cluster: LocalCluster) -> None:
                 admin.create_topic("bad-settings", 3, 3)
                 drill.wait_for_progress()
             for path in reversed(GARBAGE):
-                hand.delete(path, recursive=True)
+                operator.delete(path, recursive=True)
     finally:
-        hand.stop()
-        hand.close()
+        operator.stop()
+        operator.close()
 
 
-def test_a_registration_that_a_hand_deletes_heals_by_itself(cluster: LocalCluster) -> None:
+def test_a_registration_that_an_operator_deletes_heals_by_itself(cluster: LocalCluster) -> None:
     """The broker lives, and so does its session: only the znode is gone, which is all that others look at."""
-    hand = KazooClient(cluster.zookeeper, timeout=30.0)
-    hand.start(60)
+    operator = KazooClient(cluster.zookeeper, timeout=30.0)
+    operator.start(60)
     try:
         with Drill(cluster, "registration-deleted") as drill:
             for broker_id in (drill.leader(), *cluster.brokers):
                 path = BrokerZnode.path(broker_id)
-                _, before = hand.get(path)
-                hand.delete(path)
+                _, before = operator.get(path)
+                operator.delete(path)
                 wait_until(
                     "another registration",
                     lambda path=path, before=before: (  # type: ignore[misc]
-                        (now := hand.exists(path)) and now.czxid > before.czxid
+                        (now := operator.exists(path)) and now.czxid > before.czxid
                     ),
                     HEALED_S,
                 )
                 drill.wait_for_isr(3)
                 drill.wait_for_progress()
     finally:
-        hand.stop()
-        hand.close()
+        operator.stop()
+        operator.close()
 
 
 def test_after_all_of_it_the_stopped_replicas_are_byte_identical(cluster: LocalCluster) -> None:

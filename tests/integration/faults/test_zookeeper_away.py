@@ -17,8 +17,8 @@ from hightide_local.histories.drill import HEALED_S, Drill
 from hightide_local.histories.waiting import wait_until
 from hightide_runtime.znodes.cluster_znodes import CONTROLLER_CANDIDATES
 from histories.zookeeper_outage import without_zookeeper
-from integration.controller.operators_hand import OperatorsHand
 from integration.controller.session_theft import end_session_of
+from integration.controller.zookeeper_operator import ZooKeeperOperator
 
 pytestmark = pytest.mark.cluster
 
@@ -26,52 +26,52 @@ SESSION_TIMEOUT_MS = 6_000
 
 
 @pytest.fixture(scope="module")
-def shared_hand(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OperatorsHand]:
+def shared_operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperOperator]:
     with LocalCluster(tmp_path_factory.mktemp("away"), session_timeout_ms=SESSION_TIMEOUT_MS) as cluster:
-        hand = OperatorsHand(cluster)
-        yield hand
-        hand.close()
+        operator = ZooKeeperOperator(cluster)
+        yield operator
+        operator.close()
 
 
 @pytest.fixture
-def hand(shared_hand: OperatorsHand) -> Iterator[OperatorsHand]:
+def operator(shared_operator: ZooKeeperOperator) -> Iterator[ZooKeeperOperator]:
     """The cluster, whole again after a test that failed halfway."""
-    yield shared_hand
-    shared_hand.make_whole()
+    yield shared_operator
+    shared_operator.make_whole()
 
 
 @contextlib.contextmanager
-def session_expires(hand: OperatorsHand, name: str, ephemeral: str) -> Iterator[None]:
+def session_expires(operator: ZooKeeperOperator, name: str, ephemeral: str) -> Iterator[None]:
     """A process stands still while its session ends; it wakes up when the block ends."""
-    hand.cluster.pause(name)
-    end_session_of(hand.cluster.zookeeper, ephemeral)
+    operator.cluster.pause(name)
+    end_session_of(operator.cluster.zookeeper, ephemeral)
     yield
-    hand.cluster.resume(name)
+    operator.cluster.resume(name)
 
 
-def broker_epoch(hand: OperatorsHand, broker_id: int) -> int:
+def broker_epoch(operator: ZooKeeperOperator, broker_id: int) -> int:
     return next(
-        each.broker_epoch for each in hand.admin.describe_cluster().brokers if each.broker_id == broker_id
+        each.broker_epoch for each in operator.admin.describe_cluster().brokers if each.broker_id == broker_id
     )
 
 
-def test_the_session_of_a_follower_expires_and_it_comes_back_as_new(hand: OperatorsHand) -> None:
-    with Drill(hand.cluster, "follower-expired") as drill:
-        before = broker_epoch(hand, 2)
-        with session_expires(hand, "broker-2", "/brokers/ids/2"):
+def test_the_session_of_a_follower_expires_and_it_comes_back_as_new(operator: ZooKeeperOperator) -> None:
+    with Drill(operator.cluster, "follower-expired") as drill:
+        before = broker_epoch(operator, 2)
+        with session_expires(operator, "broker-2", "/brokers/ids/2"):
             drill.wait_for_isr(2)
             drill.wait_for_progress()
-        wait_until("it is registered anew", lambda: broker_epoch(hand, 2) > before, HEALED_S)
+        wait_until("it is registered anew", lambda: broker_epoch(operator, 2) > before, HEALED_S)
         drill.wait_for_isr(3)
         assert [each.leader for each in drill.describe()] == [1, 1, 1]
         drill.wait_for_progress()
 
 
-def test_the_session_of_a_leader_expires_and_it_comes_back_as_follower(hand: OperatorsHand) -> None:
+def test_the_session_of_a_leader_expires_and_it_comes_back_as_follower(operator: ZooKeeperOperator) -> None:
     # Who still takes it for the leader may read its old high watermark: it holds no lease on reading.
     allowed = frozenset({Kind.END_BEHIND_ACKNOWLEDGED})
-    with Drill(hand.cluster, "leader-expired", request_timeout_ms=2_000, allowed=allowed) as drill:
-        with session_expires(hand, "broker-1", "/brokers/ids/1"):
+    with Drill(operator.cluster, "leader-expired", request_timeout_ms=2_000, allowed=allowed) as drill:
+        with session_expires(operator, "broker-1", "/brokers/ids/1"):
             drill.wait_for_other_leaders(1)
             drill.wait_for_progress()
         drill.wait_for_isr(3)
@@ -79,25 +79,27 @@ def test_the_session_of_a_leader_expires_and_it_comes_back_as_follower(hand: Ope
         drill.wait_for_progress()
 
 
-def test_the_sessions_of_both_controllers_expire_and_one_of_them_takes_over(hand: OperatorsHand) -> None:
+def test_the_sessions_of_both_controllers_expire_and_one_of_them_takes_over(
+    operator: ZooKeeperOperator,
+) -> None:
     """Nobody decides meanwhile; a leader that dies is replaced as soon as one of them wakes up."""
-    with Drill(hand.cluster, "controllers-expired") as drill:
-        active = hand.cluster.active_controller(HEALED_S)
+    with Drill(operator.cluster, "controllers-expired") as drill:
+        active = operator.cluster.active_controller(HEALED_S)
         standby = "controller-1" if active == "controller-2" else "controller-2"
-        hand.cluster.pause(standby)
+        operator.cluster.pause(standby)
         (candidate,) = (
             each
-            for each in hand.zookeeper.get_children(CONTROLLER_CANDIDATES)
+            for each in operator.zookeeper.get_children(CONTROLLER_CANDIDATES)
             if each.startswith(f"{standby.rpartition('-')[2]}-")
         )
-        end_session_of(hand.cluster.zookeeper, f"{CONTROLLER_CANDIDATES}/{candidate}")
-        with session_expires(hand, active, "/controller"):
+        end_session_of(operator.cluster.zookeeper, f"{CONTROLLER_CANDIDATES}/{candidate}")
+        with session_expires(operator, active, "/controller"):
             drill.wait_for_progress()
-            leader = leader_by_hand(hand, drill.topic)
+            leader = leader_by_hand(operator, drill.topic)
             drill.kill(leader)
-            hand.cluster.resume(standby)
+            operator.cluster.resume(standby)
             # Asked in ZooKeeper: an admin would wait for the controller that is still asleep.
-            wait_until("it is succeeded", lambda: leader_by_hand(hand, drill.topic) != leader, HEALED_S)
+            wait_until("it is succeeded", lambda: leader_by_hand(operator, drill.topic) != leader, HEALED_S)
         drill.wait_for_other_leaders(leader)
         drill.wait_for_progress()
         drill.restart(leader)
@@ -105,15 +107,17 @@ def test_the_sessions_of_both_controllers_expire_and_one_of_them_takes_over(hand
 
 
 @pytest.mark.parametrize("how", ["kill", "pause"])
-def test_all_of_zookeeper_is_gone_for_longer_than_any_session_lasts(hand: OperatorsHand, how: str) -> None:
-    with Drill(hand.cluster, f"gone-by-{how}") as drill:
+def test_all_of_zookeeper_is_gone_for_longer_than_any_session_lasts(
+    operator: ZooKeeperOperator, how: str
+) -> None:
+    with Drill(operator.cluster, f"gone-by-{how}") as drill:
         outage = without_zookeeper(drill, 2 * SESSION_TIMEOUT_MS / 1000, "kill" if how == "kill" else "pause")
         assert outage.acknowledged >= 3 * 40, "every partition went on"
         assert outage.refusal, "nobody can create a topic without ZooKeeper"
-        hand.wait_until_led(f"gone-by-{how}-after", 3)
-        hand.produce(f"gone-by-{how}-after", 3, 3)
+        operator.wait_until_led(f"gone-by-{how}-after", 3)
+        operator.produce(f"gone-by-{how}-after", 3, 3)
         # What was refused in the dark may have been tried for a while.
-        wait_until("nothing is complained about", lambda: hand.complaints() == {}, HEALED_S)
+        wait_until("nothing is complained about", lambda: operator.complaints() == {}, HEALED_S)
         leader = drill.leader()
         drill.kill(leader)
         drill.wait_for_other_leaders(leader)
@@ -121,7 +125,7 @@ def test_all_of_zookeeper_is_gone_for_longer_than_any_session_lasts(hand: Operat
         drill.wait_for_isr(3)
 
 
-def leader_by_hand(hand: OperatorsHand, topic: str) -> int:
+def leader_by_hand(operator: ZooKeeperOperator, topic: str) -> int:
     """Who leads partition 0, without a controller that could be asked."""
-    content = hand.content(f"/brokers/topics/{topic}/0/leaderAndISR")
+    content = operator.content(f"/brokers/topics/{topic}/0/leaderAndISR")
     return int(json.loads(content or b"")["leader"])

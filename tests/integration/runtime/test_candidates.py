@@ -7,17 +7,17 @@ from hightide_runtime.zookeeper.candidates import Candidate, read_candidates
 from integration.coordinator.coordinator_rig import connected
 
 
-def test_a_process_stands_once_in_each_session_also_where_a_hand_took_the_place_away(
+def test_a_process_stands_once_in_each_session_also_where_an_operator_took_the_place_away(
     zookeeper_hosts: str,
 ) -> None:
     async def run() -> None:
         mine = CandidateZnode(2, "127.0.0.1", 9091)
-        async with connected(zookeeper_hosts) as hand, connected(zookeeper_hosts) as session:
-            await hand.delete(CONTROLLER_CANDIDATES)
+        async with connected(zookeeper_hosts) as operator, connected(zookeeper_hosts) as session:
+            await operator.delete(CONTROLLER_CANDIDATES)
             candidate = Candidate(session, CONTROLLER_CANDIDATES, mine)
             await candidate.stand()
             await candidate.stand()
-            assert await read_candidates(hand, CONTROLLER_CANDIDATES) == (mine,)
-            assert len(await hand.children(CONTROLLER_CANDIDATES)) == 1
+            assert await read_candidates(operator, CONTROLLER_CANDIDATES) == (mine,)
+            assert len(await operator.children(CONTROLLER_CANDIDATES)) == 1
 
     asyncio.run(run())

@@ -90,25 +90,25 @@ def replaced(request: pytest.FixtureRequest, address: Address) -> Address:
 def prepare(server: EmbeddedZooKeeper, content: dict[str, bytes]) -> Tree:
     """Run it for a moment, until it has this content and is ahead; everything that stands there then."""
     server.start()
-    with zookeeper(server.address) as hand:
+    with zookeeper(server.address) as operator:
         for path, data in content.items():
-            hand.create(path, data, makepath=True)
-        keep_busy(hand)
+            operator.create(path, data, makepath=True)
+        keep_busy(operator)
     found = tree(server.address)
     server.stop()
     return found
 
 
-def keep_busy(hand: KazooClient) -> None:
-    hand.create("/busy", b"")
-    for written in [hand.set_async("/busy", b"") for _ in range(AHEAD)]:
+def keep_busy(operator: KazooClient) -> None:
+    operator.create("/busy", b"")
+    for written in [operator.set_async("/busy", b"") for _ in range(AHEAD)]:
         written.get(PATIENCE_S)
-    hand.delete("/busy")
+    operator.delete("/busy")
 
 
 @contextmanager
 def zookeeper(hosts: str) -> Iterator[KazooClient]:
-    """A hand's client."""
+    """An operator's client."""
     client = KazooClient(hosts, timeout=10.0)
     client.start(20)
     try:
@@ -122,16 +122,16 @@ def tree(hosts: str) -> Tree:
     """Everything that stands there, with versions and owners."""
     found: Tree = {}
 
-    def read(hand: KazooClient, path: str) -> None:
-        for name in hand.get_children(path):
+    def read(operator: KazooClient, path: str) -> None:
+        for name in operator.get_children(path):
             child = f"{path.rstrip('/')}/{name}"
             if child != "/zookeeper":
-                data, stat = hand.get(child)
+                data, stat = operator.get(child)
                 found[child] = (data, stat.version, stat.ephemeralOwner)
-                read(hand, child)
+                read(operator, child)
 
-    with zookeeper(hosts) as hand:
-        read(hand, "/")
+    with zookeeper(hosts) as operator:
+        read(operator, "/")
     return found
 
 
@@ -250,8 +250,8 @@ def test_one_that_is_behind_gives_no_session_which_is_told_until_it_has_caught_u
         return any("gives no session" in line and address.hosts in line for line in caplog.messages)
 
     def catch_up() -> None:
-        with zookeeper(address.hosts) as hand:
-            keep_busy(hand)
+        with zookeeper(address.hosts) as operator:
+            keep_busy(operator)
 
     with caplog.at_level(logging.WARNING):
         asyncio.run(run())
@@ -297,8 +297,8 @@ class Cluster:
 @pytest.fixture
 def cluster(replaced: Address, tmp_path: Path) -> Iterator[Cluster]:
     """It runs, with a topic of one partition and ten records, and has had a hundred controllers."""
-    with zookeeper(replaced.hosts) as hand:
-        hand.create("/controller_epoch", ControllerEpochZnode(100).encode())
+    with zookeeper(replaced.hosts) as operator:
+        operator.create("/controller_epoch", ControllerEpochZnode(100).encode())
     found = Cluster(replaced.hosts, tmp_path / "data")
     try:
         found.start()
@@ -318,9 +318,9 @@ def test_each_service_ends_where_another_zookeeper_took_the_place_of_its_own_and
 ) -> None:
     """Its session is over, so that the controller would campaign with its high epoch and stop the replicas of
     topics that it does not find, the coordinator would take its shards, and the broker register."""
-    with zookeeper(replaced.hosts) as hand:
-        ours = cluster_id_at(hand)
-        assert hand.exists(ShardsZnode.path())
+    with zookeeper(replaced.hosts) as operator:
+        ours = cluster_id_at(operator)
+        assert operator.exists(ShardsZnode.path())
     replaced.replace()
     for service in cluster.running.values():
         line = service.refusal()
@@ -351,5 +351,5 @@ def knows_brokers(admin: Admin) -> bool:
     return any(broker.alive for broker in admin.describe_cluster().brokers)
 
 
-def cluster_id_at(hand: KazooClient) -> str:
-    return ClusterIdZnode.decode(hand.get("/cluster/id")[0]).cluster_id
+def cluster_id_at(operator: KazooClient) -> str:
+    return ClusterIdZnode.decode(operator.get("/cluster/id")[0]).cluster_id

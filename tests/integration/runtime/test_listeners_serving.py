@@ -27,7 +27,7 @@ INSIDE, OUTSIDE = HostPort("127.0.0.1", 0), HostPort("127.0.0.2", 0)
 
 
 class Replica:
-    """Notes down through which listener each call came; answers once it is let go."""
+    """Notes down through which listener each call came; answers once it is released."""
 
     def __init__(self) -> None:
         self.came_through: list[Listener] = []

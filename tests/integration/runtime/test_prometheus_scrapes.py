@@ -1,4 +1,4 @@
-"""What Prometheus sees of a cluster: each figure that is declared and no other, before and after a kill."""
+"""What Prometheus sees of a cluster: each metric that is declared and no other, before and after a kill."""
 
 from __future__ import annotations
 
@@ -95,13 +95,13 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield running
 
 
-def names_in_prometheus(figures: Sequence[MetricDeclaration]) -> dict[str, str]:
+def names_in_prometheus(metrics: Sequence[MetricDeclaration]) -> dict[str, str]:
     """Each family with its type. The exporter's text format calls a counter's family by its sample's name."""
-    return {figure.prometheus_name: figure.kind.value for figure in figures}
+    return {metric.prometheus_name: metric.kind.value for metric in metrics}
 
 
 @pytest.mark.parametrize("service", TABLES)
-def test_each_figure_that_is_declared_is_scraped_and_no_other(cluster: LocalCluster, service: str) -> None:
+def test_each_metric_that_is_declared_is_scraped_and_no_other(cluster: LocalCluster, service: str) -> None:
     declared = names_in_prometheus((*TABLES[service], *PROCESS, *RPC))
 
     def undeclared_or_missing() -> set[tuple[str, str]]:
@@ -191,6 +191,6 @@ def test_a_port_that_is_taken_is_named_in_one_line(service: str, tmp_path: Path)
         )
     assert ended.returncode == 1
     assert ended.stderr.splitlines()[-1] == (
-        f"hightide-{service}: error: port {port} of 127.0.0.1 is in use by another process; stop it, or say "
-        "with --prometheus-listen where else the metrics are scraped"
+        f"hightide-{service}: error: port {port} of 127.0.0.1 is in use by another process; stop it, or give "
+        "--prometheus-listen another port"
     )

@@ -1,5 +1,5 @@
 """Acknowledged ⊆ the log of every ISR member and of who is eligible: whoever may lead next has what producers
-were promised, but for what an operator has let go of."""
+were promised, but for what an operator has deleted."""
 
 from __future__ import annotations
 

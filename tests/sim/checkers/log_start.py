@@ -24,7 +24,7 @@ class LogStart(Checker):
                 self.violated(f"{broker.broker_id} begins at {broker.disk.log_start}, its core at {start}")
             key = (broker.broker_id, broker.lives)
             before = max(self._seen.get(key, 0), broker.disk.log_start_written)
-            # Where records were lost that had been let go of, a log begins where its leader's does.
+            # Where records were lost that had been deleted, a log begins where its leader's does.
             if start < before and self.world.unclean_epoch == 0:
                 self.violated(f"{broker.broker_id} went back from {before} to {start}")
             if start > self.world.deleted_before:

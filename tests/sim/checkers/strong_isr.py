@@ -26,7 +26,7 @@ class StrongIsr(Checker):
                     continue
                 held = world.brokers[member].disk
                 start = max(broker.disk.log_start, held.log_start)
-                # What lies before was let go of.
+                # What lies before was deleted.
                 if len(held.log) < high_watermark or (held.log[start:high_watermark] != committed[start:]):
                     name = "StrongIsr" if member in world.electable else "WeakIsr"
                     self.violated(

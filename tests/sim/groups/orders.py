@@ -103,7 +103,7 @@ class GroupOrders(Groups):
 
     def by_hand(self, group: str) -> None:
         """Somebody sets one of a group's znodes to what it is, in a ZooKeeper shell."""
-        self.tell(f"a hand touches {group}")
+        self.tell(f"an operator touches {group}")
         self.zookeeper.touched.add(group)
 
     # ---- topics

@@ -56,7 +56,7 @@ FAULTS: Final = {
     "hand": 0.5,
     "babble": 0.5,
 }
-WISHES: Final = {
+REQUESTS: Final = {
     "consume": 3.0,
     "leave": 1.0,
     "replace": 0.7,
@@ -85,7 +85,7 @@ class RandomWalk:
             join_window_ms=self.rng.choice((10, 60, 200)),
         )
         self.world = GroupOrders(self.rng, limits)
-        drawn = {name: odds * self.rng.choice(LEVELS) for name, odds in {**FAULTS, **WISHES}.items()}
+        drawn = {name: odds * self.rng.choice(LEVELS) for name, odds in {**FAULTS, **REQUESTS}.items()}
         self.odds = {**OFTEN, **drawn}
         self.orders_max = self.rng.choice(ORDERS_MAX)
         self.consumers_max = self.rng.choice(CONSUMERS_MAX)
@@ -94,7 +94,7 @@ class RandomWalk:
         self.assignor = self.rng.choice(("sticky", "sticky", "range", "roundrobin"))
 
     def run(self) -> GroupOrders:
-        """The whole schedule: start, wishes and faults, healing. Raises Violation."""
+        """The whole schedule: start, requests and faults, healing. Raises Violation."""
         world = self.world
         world.elect(self.rng.choice(COORDINATORS))
         world.create(TOPICS[0], self.rng.randint(1, 4))
@@ -184,9 +184,9 @@ class RandomWalk:
         if sum(each.is_alive for each in self.world.consumers) >= self.consumers_max:
             return
         instance_id = self.rng.choice(("i1", "i2", "i3")) if self.is_static else ""
-        self.world.consume(self._wish(instance_id))
+        self.world.consume(self._registration(instance_id))
 
-    def _wish(self, instance_id: str) -> Registration:
+    def _registration(self, instance_id: str) -> Registration:
         rng = self.rng
         pattern = rng.choice(("", "", "", "e.*|f.*"))
         topics = {topic: rng.choice((1, 1, 2)) for topic in TOPICS[: rng.choice((1, 1, 2))]}
@@ -213,7 +213,7 @@ class RandomWalk:
     def _resubscribe(self) -> None:
         """The same member wants something else; it says so on a new stream."""
         if consumer := self._someone():
-            requested = self._wish(consumer.requested.instance_id)
+            requested = self._registration(consumer.requested.instance_id)
             consumer.requested = replace(
                 consumer.requested, topics=requested.topics, pattern=requested.pattern
             )

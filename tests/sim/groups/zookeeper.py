@@ -82,7 +82,8 @@ class SimZooKeeper:
         """The coordinator in /consumers/coordinator."""
         self.groups: dict[str, GroupNode] = {}
         self.touched: set[str] = set()
-        """Groups of which a hand has touched a znode: the next store finds another version than it knows."""
+        """Groups of which an operator has touched a znode: the next store finds another version than it
+        knows."""
         self._on_write = on_write
 
     def elect(self, coordinator_id: int) -> int:

@@ -78,13 +78,13 @@ class PartitionView:
         self.contradictions: list[tuple[int, Record]] = []
         self.commits: list[tuple[int, int, int]] = []
         self.let_go_at: dict[int, int] = {}
-        """Broker → the partition epoch with which it had to let go of its replica last."""
+        """Broker → the partition epoch with which it had to give up its replica last."""
         self.doubted_at: dict[int, int] = {}
         """Broker → the last partition epoch with which it was told to have lost its tail, perhaps."""
         self._is_fsynced = False
         self.logs_changed = True
         self.deleted_before = 0
-        """Nobody lets go of records in these schedules."""
+        """Nobody deletes records in these schedules."""
         self.unclean_epoch = 0
         """The last epoch whose leader was elected unclean, since an operator asked for it."""
         self.kept: tuple[Record, ...] = ()
@@ -134,7 +134,7 @@ class PartitionView:
         return _OnDisk(host.broker_id, found if is_it else EMPTY)
 
     def counts(self, member: int, isr: IsrState | None = None) -> bool:
-        """Whether a member can be held to its word: not by a leader that has not heard that it was let go.
+        """Whether a member can be held to its word: not by a leader that has not heard that it was removed.
 
         Where its word counts for more than its disk has: not after a loss of power until it has told of it,
         nor by a leader that has not heard of that. The same where files are not what a process left.
@@ -167,7 +167,7 @@ class Checkers:
         self._assigned_since: dict[tuple[Generation, int], int] = {}
         """Since which partition epoch a broker is in AR."""
         self._let_go: dict[tuple[int, Key], dict[int, tuple[int, Record]]] = {}
-        """(broker, partition) → value → where it was in the log that the broker let go of."""
+        """(broker, partition) → value → where it was in the log that the broker gave up."""
         self._found: Violation | None = None
         self.unclean_asked: set[tuple[str, int]] = set()
         """Partitions for which an operator asked for an unclean election."""
@@ -179,7 +179,7 @@ class Checkers:
     def acknowledged(self, host: SimHost, key: Key, offset: int, value: int) -> None:
         """A producer is told that its record is committed.
 
-        It is told so late where others in the same request were waited for: the broker may have let go of the
+        It is told so late where others in the same request were waited for: the broker may have given up the
         partition meanwhile.
         """
         log = host.logs.log(key).log
@@ -216,7 +216,7 @@ class Checkers:
         return max(found, key=lambda view: view.generation.first_leader_epoch, default=None)
 
     def put_aside(self, host: SimHost, key: Key, replica: HostedReplica | None) -> None:
-        """A broker lets go of a replica: not one that it knows to be its own, and never an ISR member."""
+        """A broker gives up a replica: not one that it knows to be its own, and never an ISR member."""
         log = host.logs.log(key).log
         let_go = self._let_go.setdefault((host.broker_id, key), {})
         let_go.update({record[1]: (offset, record) for offset, record in enumerate(log)})
@@ -237,7 +237,7 @@ class Checkers:
 
     @staticmethod
     def _holds(host: SimHost, generation: Generation, replica: HostedReplica | None) -> bool:
-        """Whether it is this partition that a broker lets go of, and not the one before or an empty log."""
+        """Whether it is this partition that a broker gives up, and not the one before or an empty log."""
         found = host.logs.log(generation.key)
         return is_of(generation, replica, found) and (replica is not None or bool(found.log))
 
@@ -399,7 +399,7 @@ class Checkers:
         for view in self._standing():
             view.look()
             self._check_partition_healed(view)
-        for path in self._wishes_by_hand():
+        for path in self._operator_requests():
             if path not in world.complaints:
                 self._violated("Healed", f"{path} stands, and nobody complains about it")
         ids = {TopicZnode.decode(found.data).topic_id.hex() for found in self._topic_znodes()}
@@ -418,7 +418,7 @@ class Checkers:
                 if (*key, host.broker_id) not in assigned:
                     self._violated("Healed", f"{host.broker_id} still holds {key[0][:2].hex()}-{key[1]}")
 
-    def _wishes_by_hand(self) -> Iterator[str]:
+    def _operator_requests(self) -> Iterator[str]:
         tree = self._world.tree
         for parent in (
             cluster_znodes.REASSIGNMENTS,

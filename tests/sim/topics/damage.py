@@ -1,5 +1,5 @@
-"""What happens to the files of a broker that is stopped: a hand, a repair of the file system, or a copy put
-back cuts them or takes them away.
+"""What happens to the files of a broker that is stopped: an operator, a repair of the file system, or a copy
+put back cuts them or takes them away.
 
 Each is one that the next start of the broker must notice by itself: it then takes itself out of the ISRs that
 count on what is gone, before anybody can elect it.

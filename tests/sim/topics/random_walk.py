@@ -71,7 +71,7 @@ FAULTS: Final = {
     "stop_threads": 0.6,
     "hang": 0.5,
 }
-WISHES: Final = {
+REQUESTS: Final = {
     "delete": 1.5,
     "delete_by_hand": 0.5,
     "take_topic_away": 0.2,
@@ -95,14 +95,14 @@ class RandomWalk:
         self.seed = seed
         self.rng = Random(seed)
         self.world = Cluster()
-        drawn = {name: odds * self.rng.choice(LEVELS) for name, odds in {**FAULTS, **WISHES}.items()}
+        drawn = {name: odds * self.rng.choice(LEVELS) for name, odds in {**FAULTS, **REQUESTS}.items()}
         self.odds = {**OFTEN, **drawn}
         self.configs = {"flush": self.rng.choice(("replicated", "fsync")), "segment.bytes": "2000"}
         """Of every topic. What flush=replicated promises where machines go down is asked of others."""
         self._deaths: list[tuple[int, int]] = []
 
     def run(self) -> Cluster:
-        """The whole schedule: start, wishes and faults, healing. Raises Violation. The world is closed."""
+        """The whole schedule: start, requests and faults, healing. Raises Violation. The world is closed."""
         world = self.world
         try:
             world.start()
@@ -282,7 +282,7 @@ class RandomWalk:
             self.world.let_threads_go_on(host.broker_id)
 
     def _hang(self) -> None:
-        """A loop stands still for so long that the pulse beside it ends the session."""
+        """A loop stands still for so long that the watchdog ends the session."""
         node_id = self.rng.choice((*BROKERS, *CONTROLLERS))
         if self.world.nodes[node_id].alive:
             self.world.pause(node_id)
@@ -309,7 +309,7 @@ class RandomWalk:
         if (name := self._partition()) is not None:
             self.world.send(self.rng.choice(PRODUCERS), *name)
 
-    # --- what clients and operators wish -----------------------------------------------------------
+    # --- what clients and operators request----------------------------------------------------------
 
     def _ask(self, event: Any, kind: Any) -> None:
         self.world.ask(event, kind)
@@ -342,7 +342,7 @@ class RandomWalk:
             self.world.by_hand(DeleteTopicZnode.path(found[0]))
 
     def _take_topic_away(self) -> None:
-        """A hand deletes the topic's znodes, children first, as `deleteall` does."""
+        """An operator deletes the topic's znodes, children first, as `deleteall` does."""
         if (found := self._topic()) is not None:
             self.world.take_away(TopicZnode.path(found[0]))
 

@@ -1,4 +1,4 @@
-"""A hand in ZooKeeper is quicker than the controller, which reads about the same topic just now."""
+"""An operator in ZooKeeper is quicker than the controller, which reads about the same topic just now."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_marker_of_a_topic_goes_that_was_taken_away_before_its_creation_was_
     assert world.tree.children(TOPIC_IDS) == [FIRST_ID]
 
 
-def test_a_move_that_a_hand_asks_for_between_two_reads_is_complained_about_when_its_topic_is_gone(
+def test_a_move_that_an_operator_asks_for_between_two_reads_is_complained_about_when_its_topic_is_gone(
     world: Cluster,
 ) -> None:
     """The names below its parent were read before, and were told of after the watch."""

@@ -38,7 +38,9 @@ def asked_by_the_next(world: Cluster, what: str) -> list[Envelope]:
     ]
 
 
-def test_the_marker_of_a_topic_goes_also_where_a_hand_takes_it_away_between_two_reads(world: Cluster) -> None:
+def test_the_marker_of_a_topic_goes_also_where_an_operator_takes_it_away_between_two_reads(
+    world: Cluster,
+) -> None:
     """Its name was among the children, and its znode was not there any more: so it is no topic that cannot be
     understood, whose marker is needed."""
     path = TopicZnode.path(TOPIC)

@@ -126,7 +126,7 @@ class Cluster(Network):
         self.checkers.committed(replica)
 
     def put_aside(self, host: SimHost, key: Key, replica: HostedReplica | None) -> None:
-        """A broker lets go of a replica, which it may not run."""
+        """A broker gives up a replica, which it may not run."""
         self.story.append(f"      {host.broker_id} puts {key[0][:2].hex()}-{key[1]} aside")
         self.checkers.put_aside(host, key, replica)
 
@@ -341,7 +341,7 @@ class Cluster(Network):
         self.check()
 
     def set_clock(self, broker_id: int, by_ms: int) -> None:
-        """A hand sets a machine's clock."""
+        """An operator sets a machine's clock."""
         self.story.append(f"the clock of {broker_id} jumps by {by_ms}")
         self.hosts[broker_id].clock.jumped_us += by_ms * 1000
 

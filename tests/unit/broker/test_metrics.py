@@ -118,6 +118,6 @@ def test_a_leader_tells_who_is_missing_and_how_far_behind(tmp_path: Path) -> Non
 
 
 def test_names_begin_with_the_service_and_are_declared_once() -> None:
-    names = [figure.name for figure in METRICS]
+    names = [metric.name for metric in METRICS]
     assert len(names) == len(set(names))
     assert all(name.startswith("hightide.broker.") for name in names)

@@ -32,7 +32,7 @@ def test_the_environment_separates_data_directories_by_commas(monkeypatch: pytes
     ("arguments", "why"),
     [
         (["--data-dir", "/a", "--data-dir", "/a/../a"], "/a/../a is given twice"),
-        (["--data-dir", " , "], "no directory is given"),
+        (["--data-dir", " , "], "it names no directory"),
         ([], "--data-dir is missing"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Where a log begins: records are let go of by a leader, and followers hear of it (KIP-107)."""
+"""Where a log begins: records are deleted by a leader, and followers hear of it (KIP-107)."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_a_leader_that_is_empty_inside_a_batch_goes_on_there() -> None:
 
 
 def test_a_log_that_shares_no_epoch_with_the_leaders_begins_anew_where_that_does() -> None:
-    """What it holds below may be other records than those that were committed and let go of. Kept, they would
+    """What it holds below may be other records than those that were committed and deleted. Kept, they would
     be shown to consumers by the next leader."""
     node = Node(
         Replica.opened(
@@ -237,7 +237,7 @@ def test_what_was_let_go_of_is_the_leaders_too_where_no_election_was_unclean(log
 def test_after_an_unclean_election_a_log_of_other_epochs_begins_where_the_leaders_does(
     end_offset: int,
 ) -> None:
-    """The leader may have other records than were let go of here. Who lacks them is not to lead."""
+    """The leader may have other records than were deleted here. Who lacks them is not to lead."""
     node = all_let_go_of(3)
     effects = node.is_answered(0, end_offset)
     began = TruncateAndStartAt(0, lost_committed=True)

@@ -194,14 +194,14 @@ class World:
         return [stop for sent in self.stops if sent.broker_id == broker_id for stop in sent.stops]
 
     def put_topic(self, by_hand: ev.Topic) -> None:
-        """A hand creates a topic znode, and the watch tells."""
+        """An operator creates a topic znode, and the watch tells."""
         self.zk.put(by_hand)
         found = self.zk.read_topic(by_hand.name)
         assert found is not None
         self.send(ev.TopicsChanged(added=(found,)))
 
     def write_admin(self, admin: ev.AdminZnodes, cause: str = "") -> None:
-        """A hand creates or deletes znodes below /admin, and the watch tells."""
+        """An operator creates or deletes znodes below /admin, and the watch tells."""
         for held, written in (
             (self.zk.moves, admin.reassignments),
             (self.zk.additions, admin.additions),

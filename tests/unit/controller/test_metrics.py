@@ -105,7 +105,7 @@ def test_partitions_below_the_minimum_that_their_topic_asks_for_are_counted() ->
     assert world.readings()[f"{PREFIX}partitions_under_replicated"] == 2
 
 
-def test_each_figure_that_is_declared_is_read_and_no_other() -> None:
+def test_each_metric_that_is_declared_is_read_and_no_other() -> None:
     counters = Counters()
     counters.failed_over("process_died", 0.2)
 
@@ -113,7 +113,7 @@ def test_each_figure_that_is_declared_is_read_and_no_other() -> None:
         return controller_readings(lambda: ClusterState(1), Inbox(SystemClock()), counters, lambda: 0)()
 
     readings = asyncio.run(read())
-    assert readings.keys() == {figure.name for figure in METRICS}
+    assert readings.keys() == {metric.name for metric in METRICS}
     elections = readings[f"{PREFIX}elections"]
     assert elections == {(reason,): 0 for reason in ELECTION_REASONS}
 

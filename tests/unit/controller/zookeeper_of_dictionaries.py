@@ -33,10 +33,10 @@ class ZooKeeper:
     created: dict[str, int] = field(default_factory=dict)
     """Which put made a topic znode: its czxid."""
     taken_away: set[str] = field(default_factory=set)
-    """Ids of topics that a hand took away."""
+    """Ids of topics that an operator took away."""
 
     def put(self, topic: ev.Topic) -> None:
-        """A topic as issue after issue of this software, or a hand, has left it."""
+        """A topic as issue after issue of this software, or an operator, has left it."""
         self.puts += 1
         self.created[topic.name] = self.puts
         self.topics[topic.name] = replace(topic, configs={}, config_version=None, has_marker=True)

@@ -56,6 +56,6 @@ def test_groups_and_partitions_that_are_looked_at_are_bounded() -> None:
 
 
 def test_names_begin_with_the_service_and_are_declared_once() -> None:
-    names = [figure.name for figure in METRICS]
+    names = [metric.name for metric in METRICS]
     assert len(names) == len(set(names))
     assert all(name.startswith("hightide.coordinator.") for name in names)

@@ -1,4 +1,5 @@
-"""The judge of consumer groups: a hand-made history for each way in which a group can break its promises."""
+"""The judge of consumer groups: an operator-made history for each way in which a group can break its
+promises."""
 
 import pytest
 from histories.group_anomalies import (

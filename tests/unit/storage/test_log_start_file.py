@@ -91,7 +91,7 @@ def test_a_power_cut_that_takes_what_lies_above_leaves_an_empty_log_there(rig: L
 
 
 def test_a_power_cut_brings_nothing_back_below_a_start_that_was_written_down(tmp_path: Path) -> None:
-    """Other records would lie there than those that were let go of, and would count as committed: the log
+    """Other records would lie there than those that were deleted, and would count as committed: the log
     would seem to differ from its leader's."""
     for seed in range(POWER_CUTS):
         rig = LogRig(tmp_path / str(seed))

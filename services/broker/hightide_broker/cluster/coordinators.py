@@ -95,7 +95,7 @@ class Coordinators:
         try:
             count = ShardsZnode.decode(found.data).shard_count
         except ZnodeGarbage as error:
-            log.error("%s; correct it, or take it away while no coordinator runs", error)
+            log.error("%s; correct it, or delete it while no coordinator runs", error)
             return self._paths
         return tuple(CoordinatorZnode.path(shard, count) for shard in range(count))
 
@@ -106,7 +106,7 @@ def _endpoint_in(found: Znode | None) -> EndpointView | None:
     try:
         znode = CoordinatorZnode.decode(found.data)
     except ZnodeGarbage as error:
-        log.error("%s; whoever wrote it must take it away", error)
+        log.error("%s; delete the znode", error)
         return None
     return EndpointView(
         znode.coordinator_id, znode.host, znode.port, znode.external_host, znode.external_port

@@ -14,7 +14,7 @@ from hightide_runtime.addresses import HostPort
 
 DELETED_IDS_MAX: Final = 1_000
 """How many ids of deleted topics are kept, so that late news does not bring a deleted topic back."""
-BLANK: Final = "has heard from no controller since it started, and cannot tell which topics there are"
+BLANK: Final = "has heard from no controller since it started, and does not know the topics"
 
 
 @dataclass(frozen=True, slots=True)

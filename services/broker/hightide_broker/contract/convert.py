@@ -83,7 +83,7 @@ def refusal_of(code: int) -> Refusal:
 
 
 def _endpoint_out(endpoint: EndpointView) -> metadata_pb2.Endpoint:
-    """As the client that asks can reach it."""
+    """The address at which the client that asks can reach the process."""
     told = address_told(endpoint)
     return metadata_pb2.Endpoint(id=endpoint.id, host=told.host, port=told.port)
 

@@ -127,7 +127,7 @@ def _check_each_once(keys: Sequence[tuple[bytes, int]]) -> None:
     if len(set(keys)) != len(keys):
         raise ServiceError(
             ErrorCode.ERROR_CODE_INVALID_REQUEST,
-            "the request decides about a partition twice; which is meant?",
+            "the request decides about a partition twice; name each partition once",
         )
 
 
@@ -211,7 +211,8 @@ def metadata_update_in(request: control_pb2.UpdateMetadataRequest) -> MetadataUp
     if request.reassignment_throttle_bytes_per_s < 0:
         raise ServiceError(
             ErrorCode.ERROR_CODE_INVALID_REQUEST,
-            f"a speed limit of {request.reassignment_throttle_bytes_per_s} bytes a second is none; say 0",
+            f"the speed limit is {request.reassignment_throttle_bytes_per_s} bytes per second; it is at "
+            "least 0, and 0 means no limit",
         )
     for topic in request.topics:
         _check_described(topic)
@@ -249,7 +250,7 @@ def _check_described(topic: metadata_pb2.TopicMetadata) -> None:
     if topic.error_code and not removes:
         raise ServiceError(
             ErrorCode.ERROR_CODE_INVALID_REQUEST,
-            f"{topic.topic}: error code {topic.error_code} says nothing in an UpdateMetadata",
+            f"{topic.topic}: error code {topic.error_code} has no meaning in UpdateMetadata",
         )
 
 

@@ -32,4 +32,4 @@ class DescribedReplica:
     log_directory: int
     """The place of its directory among the --data-dir, from 0 on."""
     failed: bool
-    """Its directory failed: the figures are the last ones known."""
+    """Its directory failed: the sizes are the last ones known."""

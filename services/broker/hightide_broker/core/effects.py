@@ -154,7 +154,7 @@ class StoreIsr(Matchable):
     recovered: tuple[RecoveredLog, ...] = ()
     """The recorded log ends of replicas that may have lost some."""
     unclean_epoch: int = 0
-    """As the decision has it."""
+    """The unclean epoch of the decision."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ class RecordDeletion:
         if len(asked) > PARTITIONS_MAX:
             raise ServiceError(
                 ErrorCode.ERROR_CODE_LIMIT_EXCEEDED,
-                f"the request names {len(asked)} partitions; at most {PARTITIONS_MAX} are taken",
+                f"the request names {len(asked)} partitions; send at most {PARTITIONS_MAX}",
             )
         if len({each.key for each in asked}) < len(asked):
             raise ServiceError(

@@ -54,8 +54,8 @@ class ProducerDescriptions:
             if described_count > DESCRIPTIONS_MAX:
                 raise ServiceError(
                     ErrorCode.ERROR_CODE_LIMIT_EXCEEDED,
-                    f"the partitions remember more than {DESCRIPTIONS_MAX} producers, as many as one answer "
-                    "tells of; name fewer partitions, or the producers",
+                    f"the partitions remember more than {DESCRIPTIONS_MAX} producers, the most for one "
+                    "answer; name fewer partitions, or name the producers",
                 )
             answers.append(answer)
         return answers
@@ -84,5 +84,5 @@ def _check(count: int, count_max: int, what: str) -> None:
     if count > count_max:
         raise ServiceError(
             ErrorCode.ERROR_CODE_LIMIT_EXCEEDED,
-            f"the request names {count} {what}; at most {count_max} are taken",
+            f"the request names {count} {what}; send at most {count_max}",
         )

@@ -203,7 +203,7 @@ def _check(call: FetchCall) -> None:
     if len(call.partitions) > REQUEST_PARTITIONS_MAX:
         raise ServiceError(
             ErrorCode.ERROR_CODE_LIMIT_EXCEEDED,
-            f"the request names {len(call.partitions)} partitions; take at most {REQUEST_PARTITIONS_MAX}",
+            f"the request names {len(call.partitions)} partitions; send at most {REQUEST_PARTITIONS_MAX}",
         )
     if call.from_follower:
         # An epoch of 0 may also mean that none is given.
@@ -211,7 +211,7 @@ def _check(call: FetchCall) -> None:
             if each.leader_epoch > 0 or each.last_fetched_epoch != NO_EPOCH:
                 raise ServiceError(
                     ErrorCode.ERROR_CODE_INVALID_REQUEST,
-                    f"partition {each.key[1]} of topic {each.key[0].hex()}: from_follower goes with neither "
-                    "leader_epoch nor last_fetched_epoch, for a replica that follows does not vouch for its "
-                    "leader's log; leave them out",
+                    f"partition {each.key[1]} of topic {each.key[0].hex()}: with from_follower, "
+                    "leader_epoch and last_fetched_epoch are not allowed, because a follower cannot check "
+                    "them for its leader; leave them out",
                 )

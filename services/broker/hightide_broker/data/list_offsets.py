@@ -37,7 +37,7 @@ class OffsetLookup:
         if len(questions) > REQUEST_PARTITIONS_MAX:
             raise ServiceError(
                 ErrorCode.ERROR_CODE_LIMIT_EXCEEDED,
-                f"the request names {len(questions)} partitions; at most {REQUEST_PARTITIONS_MAX} are taken",
+                f"the request names {len(questions)} partitions; send at most {REQUEST_PARTITIONS_MAX}",
             )
         return [await self._answer(question) for question in questions]
 
@@ -58,7 +58,7 @@ class OffsetLookup:
             case _:
                 return Refused(
                     ErrorCode.ERROR_CODE_INVALID_REQUEST,
-                    f"{replica}: the offset spec is {question.spec}; say EARLIEST, LATEST or TIMESTAMP",
+                    f"{replica}: the offset spec is {question.spec}; use EARLIEST, LATEST or TIMESTAMP",
                 )
         if isinstance(found, Refusal):
             return partition_errors.by_core(replica, found)

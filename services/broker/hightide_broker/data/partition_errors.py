@@ -43,7 +43,7 @@ def diverging(replica: HostedReplica, asked: FetchFrom, agreed: EpochEnd) -> Ref
     held = "which begins later" if agreed.epoch == NO_EPOCH else f"which has epoch {agreed.epoch} there"
     sentence = (
         f"{replica}: the record that was read before offset {asked.offset}, in leader epoch "
-        f"{asked.last_fetched_epoch}, is not in the log, {held}; what was read may agree with it up to "
+        f"{asked.last_fetched_epoch}, is not in the log, {held}; the log and what was read may agree up to "
         f"offset {agreed.end_offset}"
     )
     return Refused(ErrorCode.ERROR_CODE_DIVERGING_LOG, sentence, agreed=agreed)
@@ -66,7 +66,10 @@ def _sentence(replica: HostedReplica, refusal: Refusal, offset: int | None) -> s
         case Refusal.OFFSET_OUT_OF_RANGE:
             start, end = state.log_start_offset, state.log_end_offset
             asked = "the offset" if offset is None else f"offset {offset}"
-            return f"{asked} is not between its log start {start} and its log end {end}; seek into that"
+            return (
+                f"{asked} is not between its log start {start} and its log end {end}; use an offset "
+                "between them"
+            )
         case Refusal.OFFSET_NOT_AVAILABLE if offset is not None:
             return (
                 f"offset {offset} is beyond its log end {state.log_end_offset}, and it does not know whether "
@@ -81,7 +84,7 @@ def _sentence(replica: HostedReplica, refusal: Refusal, offset: int | None) -> s
         case Refusal.STORAGE_FAILED:
             return "this broker's log directory failed; see its log"
         case Refusal.NOT_ASSIGNED:
-            return "this broker is not to hold a replica of it; refresh the metadata"
+            return "this broker is not assigned a replica of it; refresh the metadata"
         case Refusal.STALE_CONTROLLER_EPOCH | Refusal.INVALID_DECISION:
             return refusal.name.lower().replace("_", " ")
 
@@ -97,7 +100,7 @@ def not_hosted(broker_id: int, metadata: MetadataCache, key: PartitionKey) -> Re
                 ErrorCode.ERROR_CODE_NOT_LEADER, f"broker {broker_id} {BLANK}; refresh the metadata"
             )
         what = (
-            f"topic {name} of the id {topic_id.hex()} was deleted"
+            f"topic {name} with the id {topic_id.hex()} was deleted"
             if name
             else (f"broker {broker_id} knows no topic with the id {topic_id.hex()}")
         )
@@ -111,7 +114,7 @@ def not_hosted(broker_id: int, metadata: MetadataCache, key: PartitionKey) -> Re
     if view.leader == broker_id:
         return Refused(
             ErrorCode.ERROR_CODE_NOT_LEADER,
-            f"{topic.topic}-{partition}: broker {broker_id} is to lead it, but its log is not open: it is "
+            f"{topic.topic}-{partition}: broker {broker_id} should lead it, but its log is not open: it is "
             "being recovered, or its directory failed; try again",
         )
     return Refused(
@@ -132,7 +135,7 @@ def no_replica(broker_id: int, metadata: MetadataCache, key: PartitionKey) -> Re
     if broker_id in view.replicas:
         return Refused(
             ErrorCode.ERROR_CODE_NOT_LEADER,
-            f"{topic.topic}-{key[1]}: broker {broker_id} is to hold a replica of it, but its log is not "
+            f"{topic.topic}-{key[1]}: broker {broker_id} should hold a replica of it, but its log is not "
             "open: it is being recovered, or its directory failed; try again",
         )
     return Refused(
@@ -147,7 +150,7 @@ def after_append(replica: HostedReplica, code: ErrorCode.ValueType) -> Refused:
     state = replica.state
     if code == ErrorCode.ERROR_CODE_TIMED_OUT:
         return Refused(
-            code, f"{replica}: not all in-sync replicas have it within the time; it may still be committed"
+            code, f"{replica}: not all in-sync replicas got it within the timeout; it may still be committed"
         )
     sentence = f"{replica}: appended, but not acknowledged: {reason_of(code)}; try again"
     return Refused(code, sentence, state.leader, state.leader_epoch)
@@ -184,7 +187,7 @@ def find_by_name(
         raise ServiceError(ErrorCode.ERROR_CODE_OVERLOADED, f"broker {broker_id} {BLANK}; try again")
     if known is None:
         raise ServiceError(
-            ErrorCode.ERROR_CODE_UNKNOWN_TOPIC, f"no topic is called {topic[:249]!r}; create it first"
+            ErrorCode.ERROR_CODE_UNKNOWN_TOPIC, f"there is no topic {topic[:249]!r}; create it first"
         )
     key = (known.topic_id, partition)
     replica = replicas.get(key)

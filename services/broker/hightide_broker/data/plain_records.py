@@ -80,7 +80,7 @@ class PlainRecords:
         if not 1 <= limit <= PLAIN_RECORDS_MAX:
             raise ServiceError(
                 ErrorCode.ERROR_CODE_LIMIT_EXCEEDED,
-                f"max_records is {max_records}; say 1 to {PLAIN_RECORDS_MAX}, or 0",
+                f"max_records is {max_records}; it may be 1 to {PLAIN_RECORDS_MAX}, or 0 for the default",
             )
         call = FetchCall(max_wait_ms, 1, FETCH_BYTES, (FetchFrom(key, -1, offset, FETCH_BYTES),))
         (read,) = await self._fetching.fetch(call)
@@ -94,7 +94,7 @@ class PlainRecords:
         except UnreadableBatch as error:
             raise ServiceError(error.code, str(error), error.facts) from error
         except BatchError as error:
-            raise ServiceError(error.code, f"what is stored at offset {offset}: {error}") from error
+            raise ServiceError(error.code, f"the batch at offset {offset} cannot be read: {error}") from error
         return PlainRecordsRead(
             tuple(opened.records),
             read.high_watermark,
@@ -129,8 +129,8 @@ class UnreadableBatch(BatchError):
 
     def __init__(self, first: int, next_offset: int, why: BatchError) -> None:
         super().__init__(
-            f"the batch of the offsets {first} to {next_offset - 1} cannot be read: {why}; to leave it out, "
-            f"go on at {next_offset}, or say on_corrupt_batch SKIP"
+            f"the batch with the offsets {first} to {next_offset - 1} cannot be read: {why}; to leave it "
+            f"out, fetch from {next_offset}, or set on_corrupt_batch to SKIP"
         )
         self.facts = {"base_offset": str(first), "next_offset": str(next_offset)}
 

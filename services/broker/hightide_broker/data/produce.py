@@ -133,7 +133,7 @@ def _check(request: ProduceRequest[memoryview]) -> None:
     if request.acks not in (Acks.ACKS_NONE, Acks.ACKS_LEADER, Acks.ACKS_ALL):
         raise ServiceError(
             ErrorCode.ERROR_CODE_INVALID_REQUEST,
-            f"acks is {request.acks}; say ACKS_NONE, ACKS_LEADER or ACKS_ALL",
+            f"acks is {request.acks}; use ACKS_NONE, ACKS_LEADER or ACKS_ALL",
         )
     if len(request.partitions) > REQUEST_PARTITIONS_MAX:
         raise ServiceError(
@@ -144,5 +144,5 @@ def _check(request: ProduceRequest[memoryview]) -> None:
     if len(keys) != len(request.partitions):
         raise ServiceError(
             ErrorCode.ERROR_CODE_INVALID_REQUEST,
-            "a partition stands in the request more than once; put its batches back to back",
+            "the request names a partition more than once; put all batches of a partition into one entry",
         )

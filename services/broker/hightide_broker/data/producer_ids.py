@@ -44,13 +44,15 @@ class ProducerIds:
                 except ZnodeGarbage as error:
                     raise ServiceError(
                         ErrorCode.ERROR_CODE_ZOOKEEPER_UNAVAILABLE,
-                        f"no producer ids can be had, since {error}; write a number into it that is larger "
-                        f"than any id in use, as {ProducerIdsZnode(10**12).encode().decode()}",
+                        f"the broker cannot assign a producer id, because {error}; write a number into it "
+                        "that is larger than any id in use, such as "
+                        f"{ProducerIdsZnode(10**12).encode().decode()}",
                     ) from error
                 except (ConnectionLost, SessionExpired, ZooKeeperRefused) as error:
                     raise ServiceError(
                         ErrorCode.ERROR_CODE_ZOOKEEPER_UNAVAILABLE,
-                        f"no producer ids can be had while ZooKeeper does not answer: {error}; try again",
+                        f"the broker cannot assign a producer id while ZooKeeper does not answer: {error}; "
+                        "try again",
                     ) from error
                 self._end = self._next + ProducerIdsZnode.BLOCK_SIZE
             self._next += 1

@@ -10,7 +10,7 @@ from hightide_broker.contract.descriptions import DescribedDirectory
 from hightide_broker.directories.log_directories import LogDirectories, LogDirectory
 
 PATIENCE_S: Final = 1.0
-"""If a disk hangs, callers do not wait for it: they get the last known figures."""
+"""If a disk hangs, callers do not wait for it: they get the last known sizes."""
 
 
 class DiskSpace:

@@ -51,7 +51,7 @@ PIECE_BYTES: Final = 1024 * 1024
 AT_ONCE: Final = 4
 """Replicas that are repaired at the same time."""
 ANYWHERE: Final = -1
-"""Stands for a segment that is not known."""
+"""Means that the damaged segment is not known."""
 
 _FETCH: Final = "/hightide.v1.BrokerService/Fetch"
 
@@ -265,7 +265,7 @@ class Healing:
             if await self._run(mend.take, batches):
                 return
             reasons.append(f"broker {peer} has no batch that fits")
-        raise _NotYet(f"nobody has offset {offset}: {'; '.join(reasons) or 'there is no other replica'}")
+        raise _NotYet(f"no replica has offset {offset}: {'; '.join(reasons) or 'there is no other replica'}")
 
     def _sources(self, replica: HostedReplica) -> Iterator[int]:
         """The other replicas, in order of how certainly they have the records."""

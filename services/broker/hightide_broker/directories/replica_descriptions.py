@@ -42,8 +42,8 @@ class ReplicaDescriptions:
         if len(chosen) > DESCRIBED_MAX:
             raise ServiceError(
                 ErrorCode.ERROR_CODE_LIMIT_EXCEEDED,
-                f"this broker holds {len(chosen)} replicas of what was asked for, and tells of "
-                f"{DESCRIBED_MAX} at once; name fewer topics",
+                f"this broker holds {len(chosen)} replicas of these topics, and describes at most "
+                f"{DESCRIBED_MAX} in one answer; name fewer topics",
             )
         described = []
         for done, replica in enumerate(sorted(chosen, key=_place), start=1):

@@ -280,14 +280,14 @@ class Control:
         if stamp.broker_epoch != broker_epoch:
             raise ServiceError(
                 ErrorCode.ERROR_CODE_STALE_BROKER_EPOCH,
-                f"broker epoch {stamp.broker_epoch} is another life of broker {self._broker_id}, now in "
-                f"{broker_epoch}; read its registration again",
+                f"broker epoch {stamp.broker_epoch} belongs to another registration of broker "
+                f"{self._broker_id}, whose epoch is {broker_epoch}; read it again",
             )
         if stamp.controller_epoch < self.controller_epoch:
             raise ServiceError(
                 ErrorCode.ERROR_CODE_STALE_CONTROLLER_EPOCH,
-                f"controller {stamp.controller_id} speaks under epoch {stamp.controller_epoch}, but "
-                f"{self.controller_epoch} was elected since; resign",
+                f"controller {stamp.controller_id} has epoch {stamp.controller_epoch}, and a controller "
+                f"with epoch {self.controller_epoch} was elected since; resign",
             )
         if stamp.controller_epoch > self.controller_epoch:
             self.controller_epoch = stamp.controller_epoch

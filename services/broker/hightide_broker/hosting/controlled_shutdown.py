@@ -49,10 +49,12 @@ async def _ask(session: ZooKeeperSession, broker_id: int, broker_epoch: int, con
         found = await session.get(ControllerZnode.path())
         active = ControllerZnode.decode(found.data)
     except NoNode:
-        log.warning("there is no controller to hand leadership over to; stopping without")
+        log.warning(
+            "no controller is known that could elect other leaders; the broker stops without handing over"
+        )
         return True
     except InconsistentClusterId as error:
-        log.warning("there is nobody to hand leadership over to: %s", error)
+        log.warning("no controller could elect other leaders: %s", error)
         return True
     except (ZooKeeperError, ZnodeGarbage) as error:
         log.warning("the active controller is not known: %s", error)

@@ -124,7 +124,7 @@ class Hosting:
             await self.put_aside(key)
         return await self._directories.create_log(key, topic, order.settings.log, is_first)
 
-    # --- letting go ------------------------------------------------------------------------------
+    # --- removing --------------------------------------------------------------------------------
 
     def stopped(self, replica: HostedReplica, delete: bool) -> None:
         """Take note that the replica's core has stopped. With `delete` the broker does not hold it any more,

@@ -192,7 +192,7 @@ class Registration:
         lasted = loop.time() - self._stood_since > LASTING_S
         self._removals = 1 if lasted else self._removals + 1
         log.warning(
-            "the registration of broker %d was %s by a hand: it registers again",
+            "the registration of broker %d was %s by an operator: the broker registers again",
             self._broker_id, "removed" if found is None else "replaced",
         )  # fmt: skip
         self.lost()
@@ -209,7 +209,10 @@ class Registration:
         misled."""
         if found.version == self._version:
             return
-        log.warning("the registration of broker %d was changed by a hand: it is mended", self._broker_id)
+        log.warning(
+            "the registration of broker %d was changed by an operator: the broker restores it",
+            self._broker_id,
+        )
         try:
             self._version = await self._session.set(self.path, self._content, found.version)
         except (NoNode, BadVersion, ZooKeeperRefused) as error:

@@ -128,7 +128,9 @@ async def _read_topics(session: ZooKeeperSession) -> dict[str, TopicZnode]:
         if topic.topic_id:
             topics[name] = topic
         else:
-            log.warning("topic %s was written by a hand; the controller gives it an id when it sees it", name)
+            log.warning(
+                "topic %s was written by an operator, without an id; the controller will assign one", name
+            )
     return topics
 
 

@@ -56,13 +56,13 @@ class Counters:
     """Whether the records that consumers receive are counted. This reads the header of every batch, and the
     metric may not be in use."""
     received: Flow = field(default_factory=Flow)
-    """From producers."""
+    """Batches received from producers."""
     sent: Flow = field(default_factory=Flow)
-    """To consumers."""
+    """Batches sent to consumers."""
     replicated_in: Flow = field(default_factory=Flow)
-    """From leaders."""
+    """Batches copied from leaders."""
     replicated_out_bytes: int = 0
-    """To followers."""
+    """Bytes sent to followers."""
     topics: dict[str, TopicFlow] = field(default_factory=dict)
     refusals: dict[tuple[str, str], int] = field(default_factory=dict)
     """Errors of single partitions, by operation and reason. There are at most as many as the catalogue

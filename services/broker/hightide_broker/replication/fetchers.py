@@ -71,7 +71,7 @@ class FailedPartition:
 
     reason: str
     failures: int
-    """In a row."""
+    """The number of failures in a row."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +333,7 @@ class LeaderFetcher:
             await self._let_go()
         except Exception:
             # Still the top of the task: whatever cannot be released is left behind.
-            log.exception("letting go of the connection to broker %d failed", self._leader)
+            log.exception("closing the connection to broker %d failed", self._leader)
         self._session.restart()
 
     async def _let_go(self) -> None:

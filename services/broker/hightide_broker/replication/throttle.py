@@ -58,7 +58,7 @@ class ReassignmentThrottle:
             self._millibytes -= size_bytes * 1000
 
     def wait_ms(self, now_ms: int) -> int:
-        """How long until a send is allowed; 0: now."""
+        """The time until a send is allowed; 0: it is allowed now."""
         if self.allowed_bytes(now_ms):
             return 0
         return -((self._millibytes - self._worth_sending()) // self.bytes_per_s)

@@ -95,8 +95,8 @@ class DamagedLog(StorageError):
         cannot be used; -1 where that is not known."""
         where = f" at offset {offset}" if offset >= 0 else ""
         super().__init__(
-            f"{topic}-{partition} is damaged{where}: {reason}; the replica mends itself from its peers, see "
-            "`hightide cluster health`"
+            f"{topic}-{partition} is damaged{where}: {reason}; the replica repairs itself from the other "
+            "replicas, see `hightide cluster health`"
         )
         self.topic = topic
         self.topic_id = topic_id

@@ -118,7 +118,7 @@ class BrokerLink:
         """The last event about its silence; None: there was none."""
         self._filled = asyncio.Event()
         self._pressing = asyncio.Event()
-        """Set while more waits than a bare list."""
+        """Set while more waits to be sent than a list of partitions."""
         self._channel = channel or open_channel(HostPort(broker.host, broker.port))
         self._stub: BrokerControlServiceAsyncStub = control_grpc.BrokerControlServiceStub(self._channel)
         self._task = asyncio.create_task(self._run(), name=f"link-{broker.broker_id}")

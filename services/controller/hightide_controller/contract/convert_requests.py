@@ -228,7 +228,7 @@ def _topic_id_in(topic_id: bytes) -> str:
     if len(topic_id) not in (0, _TOPIC_ID_BYTES):
         raise ServiceError(
             ErrorCode.ERROR_CODE_INVALID_REQUEST,
-            f"a topic id is {_TOPIC_ID_BYTES} bytes, or left out where any topic of the name is meant, and "
-            f"not {len(topic_id):,} bytes",
+            f"a topic id has {_TOPIC_ID_BYTES} bytes, and this one has {len(topic_id):,}; leave it out to "
+            "name the topic by its name alone",
         )
     return topic_id.hex()

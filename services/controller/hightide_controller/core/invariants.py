@@ -142,14 +142,14 @@ def _is_worked_on(state: ClusterState, waiter: WaitingRequest) -> bool:
     if isinstance(purpose, CreatesTopic | AltersTopic | DeletesTopic):
         return purpose.topic.name in state.work
     if isinstance(purpose, MovesPartitions):
-        wished = {
+        requested = {
             TopicPartition(topic_name, number)
             for topic_name, work in state.work.items()
             for requested in work.requested_changes
             if isinstance(requested, RequestedMoves) and requested.request_id == waiter.request_id
             for number in requested.targets
         }
-        return set(purpose.names) == wished | set(purpose.outcomes)
+        return set(purpose.names) == requested | set(purpose.outcomes)
     if isinstance(purpose, ElectsLeaders):
         return set(purpose.names) == set(purpose.outcomes) | {
             name for name, election in state.elections.items() if waiter.request_id in election.request_ids

@@ -150,7 +150,8 @@ def resign(state: ClusterState, reason: str) -> list[Effect]:
         RefuseRequest(
             request_id,
             Refusal.NOT_CONTROLLER,
-            f"this controller has just resigned: {reason}; what was asked for may have begun",
+            f"this controller has just resigned: {reason}; the request may have begun: describe the "
+            "cluster to see",
             may_have_begun=True,
         )
         for request_id in state.waiters

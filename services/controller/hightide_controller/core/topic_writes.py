@@ -148,8 +148,8 @@ def on_topic_failed(state: ClusterState, store: TopicStoreInFlight, *, is_unknow
     effects: list[Effect] = []
     if work.refusals >= _REFUSALS_MAX:
         message = (
-            f"ZooKeeper refused {_REFUSALS_MAX} times in a row what was to be written about it; it is tried "
-            "on: look whether a znode below it is not as it should be"
+            f"ZooKeeper refused the controller's writes about it {_REFUSALS_MAX} times in a row; the "
+            "controller keeps trying: check the znodes below it"
         )
         effects += complain(state, subject, message)
         work.is_resting = True

@@ -1,6 +1,6 @@
 """What an event comes from, as a short text that goes through the core and comes out with its effects.
 
-The core hands causes on and reads none of them. The shell gives them, with the reason in front, and knows by
+The core passes causes on and reads none of them. The shell gives them, with the reason in front, and knows by
 them to which trace an effect belongs, and for what reason a leader was elected.
 """
 

@@ -54,7 +54,7 @@ def sample_of(names: Iterable[TopicPartition]) -> str:
 
 @dataclass(slots=True)
 class _Write:
-    """One that is under way in ZooKeeper."""
+    """A write that is under way in ZooKeeper."""
 
     name: str
     began_us: int
@@ -94,7 +94,7 @@ class ControlTrace:
         self.is_finished = False
         self._leader_epoch = -1
         self._sample: list[LeaderAndIsrWrite] = []
-        """What was decided first."""
+        """The first decisions, for the trace's sample."""
         self._leaderless = set(leaderless) if telemetry.enabled else set[TopicPartition]()
         """What the lost brokers led, until a new leader has acknowledged that it leads it."""
         self._writes: dict[int | str, _Write] = {}

@@ -6,8 +6,8 @@
     stop_old_replicas  every live broker knows, and the old replicas have stopped
 
 The core knows nothing of it: a move is followed by its writes, and by what is sent when they are done. Its
-traceparent stands in its znode, so that the next controller goes on with the trace. A move that a hand began
-has one that follows from the topic, the partition and the znode.
+traceparent stands in its znode, so that the next controller goes on with the trace. A move that an operator
+began has one that follows from the topic, the partition and the znode.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class _Request:
 
     began_us: int
     trace: _Trace | None = None
-    """From its first move on."""
+    """The trace, once the first move has begun."""
 
 
 @dataclass(slots=True, eq=False)
@@ -173,7 +173,7 @@ class MoveTraces:
                 self._by_hand[name] = self._traceparent_of(name, znode, topics)
             move = self._moves.get(name)
             if znode is None and move is not None and move.stage in (_Stage.BEGIN, _Stage.CATCH_UP):
-                # A hand has taken it back.
+                # An operator has cancelled it.
                 move.stage = _Stage.CATCH_UP
                 self._end_stage(move)
                 self._done(move)

@@ -49,12 +49,12 @@ class OpenTraces:
         return len(self._by_cause) >= CAUSES_MAX
 
     def add(self, cause: str, *traces: ControlTrace) -> None:
-        """These have just begun."""
+        """Add traces that have just begun."""
         self._by_cause[cause] = traces
         self._added_ms[cause] = self._clock.monotonic_ms()
 
     def of(self, cause: str) -> Iterator[ControlTrace]:
-        """Those of a cause that go on."""
+        """The traces of a cause that have not ended."""
         return (trace for trace in self._by_cause.get(cause, ()) if not trace.is_finished)
 
     def traceparent_of(self, cause: str) -> str:

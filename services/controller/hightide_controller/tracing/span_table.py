@@ -36,13 +36,13 @@ class TraceMark(Enum):
     """The break, or the request."""
     NOTICED = auto()
     ELECTED = auto()
-    """Of a controller."""
+    """A controller was elected."""
     TOLD = auto()
     """The core was about to be told; a controller that takes over had read everything by then."""
     DECIDED = auto()
     """The core had said what it wants; from here on ZooKeeper works."""
     STORED = auto()
-    """The last write had its fate."""
+    """The outcome of the last write was known."""
     SENT = auto()
     """The first decision was handed over to be sent."""
     INFORMED = auto()
@@ -59,7 +59,7 @@ class SpanOfMarks:
     begins: TraceMark
     ends: TraceMark
     attributes: tuple[str, ...] = ()
-    """Those that it has in common with the root."""
+    """The attributes that the span shares with the root."""
 
 
 WRITES: Final[Mapping[tuple[str, type], str]] = {

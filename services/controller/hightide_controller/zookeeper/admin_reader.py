@@ -118,7 +118,7 @@ class AdminReader:
                 else:
                     _take_in(read, path, znode)
             except ZnodeGarbage as error:
-                read.admin.complaints[path] = f"{error.reason}; correct it or take it away" if znode else None
+                read.admin.complaints[path] = f"{error.reason}; correct it or delete it" if znode else None
             else:
                 read.admin.complaints[path] = None
         admin = read.admin
@@ -179,7 +179,7 @@ def _take_in(read: AdminRead, path: str, znode: Znode | None) -> None:
         return
     kind, _, topic = parent.rpartition("/")
     if kind not in _BY_PARTITION:
-        raise ZnodeGarbage(path, "nothing that Hightide knows of stands at this path")
+        raise ZnodeGarbage(path, "Hightide knows no request with this path")
     key = TopicPartition(_topic(path, topic), cluster_znodes.partition_of(name))
     if kind == cluster_znodes.REASSIGNMENTS:
         read.admin.reassignments[key] = None if znode is None else _reassignment(znode)

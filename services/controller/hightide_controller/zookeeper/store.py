@@ -80,7 +80,7 @@ _ABSENT: Final = LeaderAndIsr(-1, -1, (), -1, -1)
 _REFUSED_PAUSE_S: Final = 1.0
 """Before the core gets a refusal that ZooKeeper would repeat for ever, and tries again."""
 _CREATE_ATTEMPTS: Final = 10
-_PRECIOUS: Final = "correct it, and do not take it away, since records would go with it"
+_PRECIOUS: Final = "correct it, and do not delete it, because records would be lost with it"
 _SEAT: Final = ElectionZnodes(
     ControllerZnode.path(),
     ControllerEpochZnode.path(),
@@ -352,8 +352,8 @@ class ControllerStore:
         """The content read below /admin, and complaints about other znodes meanwhile."""
         return replace(admin, complaints={**admin.complaints, **self.take_complaints()})
 
-    def _complain(self, path: str, reason: str, advice: str = "correct it or take it away") -> None:
-        self._complaints[path] = f"{reason}; it is left alone: {advice}"
+    def _complain(self, path: str, reason: str, advice: str = "correct it or delete it") -> None:
+        self._complaints[path] = f"{reason}; the controller does not use it: {advice}"
 
     def _settled(self, path: str) -> None:
         self._complaints[path] = None
@@ -461,7 +461,7 @@ class ControllerStore:
             event = await self._store_topic_once(effect)
             if event is not None:
                 return event
-        _log.warning("topic %s is not created: its settings keep changing by hand", effect.topic.name)
+        _log.warning("topic %s is not created: an operator keeps changing its settings", effect.topic.name)
         return TopicStoreRefused(effect.request_id, exists=False)
 
     async def _store_topic_once(self, effect: StoreTopic) -> Event | None:

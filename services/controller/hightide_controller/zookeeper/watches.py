@@ -68,11 +68,11 @@ class ZooKeeperWatches:
         self._topic_changes = -1
         """How often topics were created or deleted, as of the last read; -1: not known."""
         self._admin_paths: set[str] = set()
-        """Changed, and not read again yet."""
+        """The paths below /admin that have changed, and were not read again yet."""
         self._admin_turn = 0
         """Grows with each reason to set the watch and read everything below /admin again."""
         self._admin_read_in = -1
-        """Its value when that was last done."""
+        """The value of `_admin_turn` at the last read."""
         self._watched_states: frozenset[TopicPartition] = frozenset()
         self._state_paths: dict[str, TopicPartition] = {}
         """The partitions under reassignment whose leaderAndISR has a watch."""
@@ -132,7 +132,7 @@ class ZooKeeperWatches:
         self.controller.mark()
 
     async def close(self) -> None:
-        """Stop all of it."""
+        """End all watches and reads."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -87,7 +87,7 @@ def registration_in(message: pb.RegisterConsumerRequest, peer: str) -> Registrat
         raise _invalid(f"offset_reset {registration.offset_reset} is unknown; use smallest, largest or error")
     topics = {wanted.topic: wanted.streams or 1 for wanted in registration.topics}
     if len(topics) != len(registration.topics):
-        raise _invalid(f"group {registration.group!r}: a topic stands twice in the registration")
+        raise _invalid(f"group {registration.group!r}: the registration names a topic twice; name each once")
     return Registration(
         group=registration.group,
         consumer_id=registration.consumer_id,

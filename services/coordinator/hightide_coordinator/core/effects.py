@@ -137,7 +137,7 @@ class StoreGroup:
     generation: int
     session_timeout_ms: int
     owners: Mapping[TopicPartition, PartitionOwner | None] = field(default_factory=dict)
-    """None: nobody's any more."""
+    """The new owners; None: the partition has no owner any more."""
     offsets: Mapping[TopicPartition, StoredOffset | None] = field(default_factory=dict)
     """None: deleted."""
     delete_group: bool = False

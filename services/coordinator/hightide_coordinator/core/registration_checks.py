@@ -55,7 +55,10 @@ def _check_names(registration: Registration) -> QuestionRefused | None:
             message = f"{what} {name[:250]!r} is not 1 to 249 characters of [a-zA-Z0-9._-]"
             return QuestionRefused(Refusal.INVALID_GROUP_NAME, message, {"name": name[:250]})
     if len(registration.member_id) > MEMBER_ID_CHARACTERS_MAX:
-        message = f"a member id has at most {MEMBER_ID_CHARACTERS_MAX} characters; send what was given"
+        message = (
+            f"a member id has at most {MEMBER_ID_CHARACTERS_MAX} characters; send the one that the "
+            "coordinator gave"
+        )
         return QuestionRefused(Refusal.INVALID_REQUEST, message, {"group": registration.group})
     return None
 
@@ -63,7 +66,7 @@ def _check_names(registration: Registration) -> QuestionRefused | None:
 def _check_subscription(limits: GroupLimits, registration: Registration) -> QuestionRefused | None:
     metadata = {"group": registration.group}
     if bool(registration.topics) == bool(registration.pattern):
-        message = f"a consumer of group {registration.group!r} names topics, or a pattern, and not both"
+        message = f"a consumer of group {registration.group!r} must name either topics or a pattern"
         return QuestionRefused(Refusal.INVALID_REQUEST, message, metadata)
     if len(registration.topics) > limits.topics_per_consumer_max:
         message = (
@@ -114,7 +117,7 @@ def check_commits(
         message = f"{len(commits)} offsets are more than the {limits.commits_per_request_max} of one request"
         return QuestionRefused(Refusal.LIMIT_EXCEEDED, message, metadata)
     if len({commit.name for commit in commits}) != len(commits):
-        message = f"a partition stands twice in a request for group {group!r}; name each once"
+        message = f"a request for group {group!r} names a partition twice; name each once"
         return QuestionRefused(Refusal.INVALID_REQUEST, message, metadata)
     for commit in commits:
         where = f"{commit.name.topic[:250]}/{commit.name.partition}"
@@ -144,7 +147,7 @@ def check_offset_deletion(limits: GroupLimits, group: str, topics: tuple[str, ..
         message = f"{len(topics)} topics are more than the {limits.topics_per_deletion_max} of one request"
         return QuestionRefused(Refusal.LIMIT_EXCEEDED, message, metadata)
     if not topics or len(set(topics)) != len(topics):
-        message = f"name the topics of which group {group!r} shall forget its offsets, each once"
+        message = f"name the topics of which the offsets of group {group!r} are to be deleted, each once"
         return QuestionRefused(Refusal.INVALID_REQUEST, message, metadata)
     for topic in topics:
         if not is_legal_topic_name(topic):

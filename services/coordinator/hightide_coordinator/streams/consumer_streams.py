@@ -181,7 +181,8 @@ class ConsumerStream:
             self.end(
                 ServiceError(
                     ErrorCode.ERROR_CODE_SESSION_TIMED_OUT,
-                    "nobody registered on this stream in time; open it when there is a consumer to register",
+                    "no consumer registered on this stream in time; open a stream when a consumer is to "
+                    "register",
                 )
             )
 
@@ -236,8 +237,8 @@ class ConsumerStreams:
         if len(self._streams) >= self._streams_max:
             raise ServiceError(
                 ErrorCode.ERROR_CODE_OVERLOADED,
-                f"this coordinator has {len(self._streams)} consumers, the most it takes; try again after a "
-                "pause, or let it take more with --consumers-max",
+                f"this coordinator has {len(self._streams)} consumers, the most that it accepts; try again "
+                "after a pause, or raise --consumers-max",
                 {"consumers_max": str(self._streams_max)},
             )
         self._last_id += 1

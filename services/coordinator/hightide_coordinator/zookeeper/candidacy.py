@@ -139,9 +139,9 @@ class Candidacy:
             self._callbacks.seen(self.shard, other)
             self._callbacks.deposed(self.shard)
 
-    def stood_still(self) -> None:
-        """Stop being active, since this process hung for so long that another one may have been elected. If
-        its session still exists, it still holds the znode, and resumes."""
+    def was_paused(self) -> None:
+        """Stop being active, since this process was paused for so long that another one may have been
+        elected. If its session still exists, it still holds the znode, and resumes."""
         if self.is_active:
             self._terms += 1
             self.is_active = False

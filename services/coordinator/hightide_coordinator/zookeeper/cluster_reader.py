@@ -84,7 +84,7 @@ class ClusterReader:
         try:
             znode = TopicZnode.decode(found.data)
         except ZnodeGarbage as error:
-            advice = "correct it, and do not take it away, since records would go with it"
+            advice = "correct it, and do not delete it, because records would be lost with it"
             self._complaints.complain(found.path, error.reason, advice)
             return None
         self._complaints.settled(found.path)

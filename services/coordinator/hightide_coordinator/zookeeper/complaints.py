@@ -18,7 +18,7 @@ class Complaints:
     def __init__(self) -> None:
         self._logged: dict[str, str] = {}
 
-    def complain(self, path: str, reason: str, advice: str = "correct it or take it away") -> None:
+    def complain(self, path: str, reason: str, advice: str = "correct it or delete it") -> None:
         """Log that the znode at this path cannot be decoded, with advice for the operator."""
         if self._logged.get(path) == reason:
             return

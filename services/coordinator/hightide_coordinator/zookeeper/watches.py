@@ -135,10 +135,10 @@ class CoordinatorWatches:
         """Handle the report of brokers that another process coordinates this shard."""
         self.candidacies[shard].overtaken(other)
 
-    def stood_still(self) -> None:
-        """Handle a hang of this process that was so long that its session may have ended."""
+    def was_paused(self) -> None:
+        """Handle a pause of this process that was so long that its session may have ended."""
         for candidacy in self.candidacies:
-            candidacy.stood_still()
+            candidacy.was_paused()
 
     def resigned(self, shard: int) -> None:
         """Carry out the effect Resign of this shard's core, unless it follows from `on_deposed`."""

@@ -52,7 +52,7 @@ class Heartbeat:
         """How long the loop has missed its beats, returned once when that is too long; else 0.
 
         `beats`: their number so far. `passed_s`: since the last check. A longer time than the normal pause
-        between two checks counts as the normal one, because the whole process stood still then. `used_s`: the
+        between two checks counts as the normal one, because the whole process was paused then. `used_s`: the
         processor time that the loop's thread has used meanwhile.
         """
         if beats != self._beats:
@@ -73,7 +73,7 @@ class LoopWatchdog:
     """Watches the event loop of one process. Made and closed on that loop."""
 
     def __init__(self, session: ZooKeeperSession) -> None:
-        """Begin at once."""
+        """Begin to watch at once."""
         self._session = session
         self._loop = asyncio.get_running_loop()
         self._heartbeat = Heartbeat()
@@ -82,7 +82,7 @@ class LoopWatchdog:
         self._others: tuple[Callable[[float], None], ...] = ()
         self._asked = 0
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="pulse", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="loop-watchdog", daemon=True)
         self._thread.start()
 
     def look_also(self, look: Callable[[float], None]) -> None:

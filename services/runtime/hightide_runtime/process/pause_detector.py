@@ -1,4 +1,4 @@
-"""Noticing that the whole process has stood still: it was paused, swapped out, or had no processor.
+"""Noticing that the whole process was paused: it was stopped, swapped out, or had no processor.
 
 Nothing in the process can notice that while it lasts. When it is over, anything may happen first: a request
 that waited in a socket may come before the news that a session has ended.
@@ -32,7 +32,7 @@ class PauseDetector:
         self._longest_ms = 0
         self._lock = threading.Lock()
         self._closed = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="standstill", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="pause-detector", daemon=True)
 
     def start(self) -> None:
         """Begin. Earlier pauses do not count."""

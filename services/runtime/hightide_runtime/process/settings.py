@@ -64,27 +64,43 @@ class ServiceSettings(BaseSettings):
         cli_kebab_case=True, cli_avoid_json=True, cli_hide_none_type=True, extra="ignore", frozen=True
     )
 
-    listen: Address = Field(description="host:port to listen on; loopback unless told otherwise")
-    advertise: Address | None = Field(None, description="host:port that others are told; default: listen")
+    listen: Address = Field(description="the host:port to listen on")
+    advertise: Address | None = Field(
+        None,
+        description="the host:port that clients and other processes get to reach this one; default: --listen",
+    )
     external_listen: Address | None = Field(
-        None, description="host:port of a second listener, for clients from outside; default: none"
+        None,
+        description="the host:port of a second listener, for clients from another network; default: none",
     )
     external_advertise: Address | None = Field(
-        None, description="host:port that clients are told who come in there; default: external-listen"
+        None,
+        description="the host:port that clients of the second listener get to reach this process; default: "
+        "--external-listen",
     )
     prometheus_listen: Address | None = Field(
         None,
-        description="host:port at which Prometheus scrapes /metrics, in plain HTTP and without a password: "
-        "keep it to loopback or a network of your own; default: nowhere",
+        description="the host:port at which Prometheus scrapes /metrics, in plain HTTP and without a "
+        "password: use loopback or a network of your own; default: no metrics are served",
     )
-    zookeeper: str = Field("127.0.0.1:2181", description="host:port[,host:port…][/chroot] of ZooKeeper")
+    zookeeper: str = Field(
+        "127.0.0.1:2181", description="the ZooKeeper of the cluster: host:port[,host:port…][/chroot]"
+    )
     zookeeper_session_timeout_ms: int = Field(
-        6000, ge=200, le=120_000, description="ZooKeeper grants at least two of its ticks"
+        6000,
+        ge=200,
+        le=120_000,
+        description="the ZooKeeper session timeout to ask for: a process that ZooKeeper has not heard for so "
+        "long counts as dead; ZooKeeper grants 2 to 20 of its ticks",
     )
     zookeeper_connect_timeout_ms: int = Field(
-        30_000, ge=100, description="how long to look for ZooKeeper at start before giving up"
+        30_000,
+        ge=100,
+        description="how long the process tries to reach ZooKeeper when it starts, before it ends",
     )
-    log_level: LogLevel = Field(LogLevel.INFO, description="DEBUG, INFO, WARNING or ERROR; goes to stderr")
+    log_level: LogLevel = Field(
+        LogLevel.INFO, description="the least severe messages to log; the log goes to stderr"
+    )
 
     _told: dict[str, Origin] = PrivateAttr(default_factory=dict)
 
@@ -107,29 +123,31 @@ class ServiceSettings(BaseSettings):
     @classmethod
     def _has_a_listener(cls, told: HostPort | None, info: ValidationInfo) -> HostPort | None:
         if told is not None and info.data.get("external_listen") is None:
-            raise ValueError(f"nothing listens for clients that are told {told}; give --external-listen")
+            raise ValueError(
+                f"clients would get {told}, and there is no second listener for them; give --external-listen"
+            )
         if told is not None and told.host in _EVERYWHERE:
-            raise ValueError(f"{told} is reached by nobody; tell clients a host that they can reach")
+            raise ValueError(f"no client can connect to {told}; give a host that clients can reach")
         return told
 
     @model_validator(mode="after")
     def _tells_where(self) -> Self:
         if self.advertised.port == 0:
             raise ValueError(
-                f"others would be told {self.advertised}, and port 0 is reached by nobody; give "
-                f"{'--listen' if self.advertise is None else '--advertise'} the port that they can reach"
+                f"other processes would get {self.advertised}, and cannot connect to port 0; give "
+                f"{'--listen' if self.advertise is None else '--advertise'} a port that they can reach"
             )
         listen = self.external_listen
         if listen is not None and self.external_advertise is None and listen.host in _EVERYWHERE:
             raise ValueError(
-                f"--external-listen {listen} means every address of this machine, and clients need one that "
-                "they can reach; give --external-advertise"
+                f"--external-listen {listen} means every address of this machine, and clients need one "
+                "address that they can reach; give --external-advertise"
             )
         told = self.external_advertised
         if told is not None and told.port == 0:
             raise ValueError(
-                f"clients from outside would be told {told}, and port 0 is reached by nobody; give "
-                "--external-advertise with the port that they can reach"
+                f"clients from outside would get {told}, and cannot connect to port 0; give "
+                "--external-advertise a port that they can reach"
             )
         return self
 

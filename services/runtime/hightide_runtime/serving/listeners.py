@@ -13,7 +13,7 @@ from hightide_runtime.addresses import HostPort
 
 
 class Listener(enum.Enum):
-    """One of the two."""
+    """The listener through which a call came."""
 
     INTERNAL = enum.auto()
     EXTERNAL = enum.auto()

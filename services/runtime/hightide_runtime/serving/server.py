@@ -259,7 +259,7 @@ class _Collector:
         """Do nothing: the same handlers come by name."""
 
     def add_registered_method_handlers(self, service_name: str, handlers: Mapping[str, Any]) -> None:
-        """Keep them."""
+        """Keep the handlers of a service."""
         self.handlers.update(handlers)
 
 

@@ -67,15 +67,13 @@ def export_target(signal: str) -> str | None:
     from hightide_runtime.errors import StartupError
 
     if exporter not in ("", "otlp"):
-        raise StartupError(
-            f"OTEL_{signal}_EXPORTER is {exporter[:100]!r}; this program exports by otlp or not at all (none)"
-        )
+        raise StartupError(f"OTEL_{signal}_EXPORTER is {exporter[:100]!r}; set it to otlp or none")
     for variable in (f"OTEL_EXPORTER_OTLP_{signal}_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
         protocol = os.environ.get(variable, "").strip().lower()
         if protocol not in ("", "grpc"):
             raise StartupError(
-                f"{variable} is {protocol[:100]!r}; this program speaks OTLP by grpc alone: set it to grpc, "
-                "and let the endpoint be the collector's gRPC port, which is 4317 as a rule"
+                f"{variable} is {protocol[:100]!r}; this program supports only grpc: set it to grpc, and "
+                "the endpoint to the collector's gRPC port, which is usually 4317"
             )
         if protocol:
             break

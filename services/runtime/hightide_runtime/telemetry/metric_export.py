@@ -80,10 +80,10 @@ class Metrics:
         """The address for Prometheus, with the real port if port 0 was given; None without Prometheus."""
         return None if self._prometheus is None else self._prometheus.address
 
-    def report(self, figures: Sequence[MetricDeclaration], measure: Measure) -> None:
+    def report(self, declarations: Sequence[MetricDeclaration], measure: Measure) -> None:
         """Export these metrics from now on. `measure` returns a reading for each of them."""
         if self.enabled:
-            self._sources.append(MetricSource(figures, measure))
+            self._sources.append(MetricSource(declarations, measure))
 
     def shut_down(self) -> None:
         """Export once more, and stop. Mains call it last. A collector that does not answer delays it by at

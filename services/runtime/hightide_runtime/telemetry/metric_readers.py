@@ -79,31 +79,31 @@ class Collection:
         metrics = []
         for source in self._sources:
             readings = source.read()
-            for figure in source.figures:
-                reading = readings.get(figure.name)
+            for declaration in source.declarations:
+                reading = readings.get(declaration.name)
                 if reading is not None:
-                    metrics.append(self._metric(figure, reading, now_ns))
+                    metrics.append(self._metric(declaration, reading, now_ns))
         scope = ScopeMetrics(_SCOPE, metrics, "")
         return MetricsData([ResourceMetrics(self._resource, [scope], self._resource.schema_url)])
 
-    def _metric(self, figure: MetricDeclaration, reading: Reading, now_ns: int) -> Metric:
+    def _metric(self, declaration: MetricDeclaration, reading: Reading, now_ns: int) -> Metric:
         if isinstance(reading, Mapping):
             points = [
-                self._point(dict(zip(figure.attributes, values, strict=True)), value, now_ns)
+                self._point(dict(zip(declaration.attributes, values, strict=True)), value, now_ns)
                 for values, value in reading.items()
             ]
         else:
-            assert not figure.attributes, f"{figure.name} is measured without its attributes"
+            assert not declaration.attributes, f"{declaration.name} is measured without its attributes"
             points = [self._point({}, reading, now_ns)]
         data: Any
-        match figure.kind:
+        match declaration.kind:
             case Kind.GAUGE:
                 data = Gauge(points)
             case Kind.COUNTER:
                 data = Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic=True)
             case Kind.HISTOGRAM:
                 data = Histogram(points, AggregationTemporality.CUMULATIVE)
-        return Metric(figure.name, figure.description, figure.unit, data)
+        return Metric(declaration.name, declaration.description, declaration.unit, data)
 
     def _point(self, attributes: dict[str, str], value: Value, now_ns: int) -> Any:
         if not isinstance(value, Distribution):

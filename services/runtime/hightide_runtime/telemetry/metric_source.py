@@ -13,10 +13,10 @@ _log = logging.getLogger(__name__)
 class MetricSource:
     """A table of metrics with its function. `Metrics.report` makes it."""
 
-    def __init__(self, figures: Sequence[MetricDeclaration], measure: Measure) -> None:
-        self.figures = tuple(figures)
-        self._names = frozenset(figure.name for figure in figures)
-        assert len(self._names) == len(self.figures), "a figure is declared twice"
+    def __init__(self, declarations: Sequence[MetricDeclaration], measure: Measure) -> None:
+        self.declarations = tuple(declarations)
+        self._names = frozenset(declaration.name for declaration in declarations)
+        assert len(self._names) == len(self.declarations), "a metric is declared twice"
         self._measure = measure
         self._has_failed = False
 
@@ -29,6 +29,6 @@ class MetricSource:
         except Exception:  # noqa: BLE001 - on the exporter's thread, which must go on
             if not self._has_failed:
                 self._has_failed = True
-                _log.exception("figures such as %s cannot be read", self.figures[0].name)
+                _log.exception("metrics such as %s cannot be read", self.declarations[0].name)
             return {}
         return readings

@@ -152,8 +152,8 @@ def _is_loopback(host: str) -> bool:
 def _why_not_bound(listen: HostPort, error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return (
-            f"port {listen.port} of {listen.host} is in use by another process; stop it, or say with "
-            "--prometheus-listen where else the metrics are scraped"
+            f"port {listen.port} of {listen.host} is in use by another process; stop it, or give "
+            "--prometheus-listen another port"
         )
     if error.errno == errno.EACCES:
         return (

@@ -192,7 +192,7 @@ class OwnerZnode:
 
     @staticmethod
     def parent(group: str) -> str:
-        """Below it stand the topics."""
+        """The path below which the topics are."""
         return f"{GroupZnode.path(group)}/owners"
 
     @classmethod
@@ -246,7 +246,7 @@ class OffsetZnode:
 
     @staticmethod
     def parent(group: str) -> str:
-        """Below it stand the topics."""
+        """The path below which the topics are."""
         return f"{GroupZnode.path(group)}/offsets"
 
     @classmethod

@@ -81,7 +81,8 @@ class ActiveProcess:
 
 
 class Election:
-    """The elections to one seat, for one session. Methods raise ConnectionLost and SessionExpired."""
+    """The elections for one ephemeral znode, by one session. Methods raise ConnectionLost and
+    SessionExpired."""
 
     def __init__(self, session: ZooKeeperSession, znodes: ElectionZnodes) -> None:
         self._session = session
@@ -103,7 +104,7 @@ class Election:
             try:
                 holder = self.znodes.decode(found.data)
             except ZnodeGarbage as error:
-                _log.error("%s; whoever wrote it must take it away", error)
+                _log.error("%s; no process can be elected before an operator deletes the znode", error)
                 return ActiveProcess(ElectedProcess(UNKNOWN_ID, "unknown", 1), found.version, is_mine=False)
             return ActiveProcess(holder, found.version, found.ephemeral_owner == self._session.session_id)
 

@@ -80,8 +80,8 @@ class InconsistentClusterId(SessionExpired):
         holds = f"is of cluster {found}" if found else "holds no cluster id (/cluster/id)"
         super().__init__(
             f"{reason_of(self.code)}: ZooKeeper at {address} {holds}, and this process belongs to cluster "
-            f"{ours}; say with --zookeeper where that cluster's ZooKeeper is, or restore its data, and start "
-            "the process again"
+            f"{ours}; give the address of that cluster's ZooKeeper with --zookeeper, or restore its data, "
+            "and start the process again"
         )
         self.address = address
         self.ours = ours

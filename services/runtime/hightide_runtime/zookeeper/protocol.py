@@ -103,7 +103,7 @@ class EndSession:
     type = -11
 
     def serialize(self) -> bytes:
-        """It has no body."""
+        """The body of the request, which is empty."""
         return b""
 
     def deserialize(self, buffer: bytes, offset: int) -> None:

@@ -99,7 +99,7 @@ _CLOSE_S = 3.0
 
 
 class SessionState(enum.Enum):
-    """Where the session stands."""
+    """The state of the session."""
 
     #: Requests are answered. After SUSPENDED, every watch is gone: read again, with watches.
     CONNECTED = "connected"
@@ -192,7 +192,7 @@ class ZooKeeperSession:
         self.refused = asyncio.Event()
         """Set where this process belongs to another cluster than the ZooKeeper that answers; mains end it."""
         self.refusal: InconsistentClusterId | None = None
-        """Why `refused` is set."""
+        """The reason, once `refused` is set."""
         # For ever, and never more than a quarter of a second apart: a failover waits for it.
         retry = KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=0.25)
         self._trees: frozenset[str] = frozenset()
@@ -223,7 +223,7 @@ class ZooKeeperSession:
                 if left_s <= 0:
                     raise ZooKeeperUnreachable(
                         f"no ZooKeeper answers at {session._addresses} within {connect_timeout_ms} ms; "
-                        "start it, or say with --zookeeper where it is"
+                        "start it, or give its address with --zookeeper"
                     )
                 try:
                     await asyncio.wait_for(session._connected.wait(), min(left_s, _CONNECT_LOG_S))
@@ -296,7 +296,7 @@ class ZooKeeperSession:
     async def children_and_changes(self, path: str, *, watch: bool = False) -> tuple[list[str], int]:
         """The names of the children, sorted, and how often any was created or deleted (cversion); NoNode.
 
-        A child that went and came again between two reads shows in the second figure only.
+        A child that went and came again between two reads shows in the second number only.
         """
         request = serialization.GetChildren2(self._absolute(path), self._on_kazoo_watch if watch else None)
         names, stat = await self._submit(request, path, writes=False)

@@ -208,7 +208,7 @@ def test_a_consumer_that_has_read_what_is_lost_is_told_where_the_logs_part(tmp_p
         assert read.refused.agreed == EpochEnd(1, 1)
         assert read.refused.message == (
             "flights-0: the record that was read before offset 4, in leader epoch 2, is not in the log, "
-            "which has epoch 1 there; what was read may agree with it up to offset 1"
+            "which has epoch 1 there; the log and what was read may agree up to offset 1"
         )
         told = FetchResponse.FromString(serialise_fetch_response(fetch_out([read]))).partitions[0]
         assert (told.error_code, told.diverging_end_offset, told.diverging_epoch) == (64, 1, 1)

@@ -36,7 +36,7 @@ BATCH_BYTES = len(good_batch(TOPIC_ID, 0))
 
 
 class WallThatJumps(SystemClock):
-    """The machine's clocks, of which a hand sets the wall's."""
+    """The machine's clocks, of which an operator sets the wall's."""
 
     __slots__ = ("ahead_us",)
 

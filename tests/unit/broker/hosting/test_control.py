@@ -486,7 +486,7 @@ def test_the_speed_limit_of_moves_is_passed_on(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
-# --- letting go of strays --------------------------------------------------------------------------
+# --- removing strays ---------------------------------------------------------------------------------
 
 
 def test_a_stray_is_put_aside_unless_there_is_news_of_it(tmp_path: Path) -> None:
@@ -568,7 +568,7 @@ def test_clients_hear_of_a_deleted_topic_by_its_old_id_that_it_is_unknown(tmp_pa
         await rig.control.update_metadata(stamp(), update(described((1, 2), topic_id=OTHER_ID)))
         refusal = partition_errors.not_hosted(ME, rig.metadata, (TOPIC_ID, 0))
         assert refusal.code == ErrorCode.ERROR_CODE_UNKNOWN_TOPIC
-        assert "topic flights of the id" in refusal.message
+        assert "topic flights with the id" in refusal.message
 
     run(tmp_path, scenario)
 

@@ -57,7 +57,7 @@ def test_what_is_certain(held: HeldReplica, found: StoredPartitions, finding: St
         (running(), stored(topic((2, 3)), (2, 99))),
         # A partition whose leader is being chosen just now.
         (running(), stored(topic((2, 3)), None)),
-        # Garbage, and a znode that a hand wrote: it has no id until the controller gives it one.
+        # Garbage, and a znode that an operator wrote: it has no id until the controller gives it one.
         (running(), stored(None)),
         (running(), stored(topic((2, 3), topic_id=b""))),
         # Of what is only on disk no name is known, so that all topics must be.

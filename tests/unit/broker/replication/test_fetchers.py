@@ -145,7 +145,7 @@ def damaged(offset: int) -> bytes:
 
 
 class NothingToLetGoOf:
-    """Whoever lets go of stopped replicas."""
+    """The part that removes stopped replicas."""
 
     def stopped(self, replica: HostedReplica, delete: bool) -> None: ...
 

@@ -124,7 +124,7 @@ class Znodes:
 
 
 class KeptData:
-    """Whoever lets go of stopped replicas; here nobody."""
+    """The part that removes stopped replicas; here nobody."""
 
     def stopped(self, replica: HostedReplica, delete: bool) -> None:
         assert not delete, "what is deleted without being told to may be needed yet"

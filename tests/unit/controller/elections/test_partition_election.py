@@ -97,7 +97,7 @@ def test_deciding_twice_changes_nothing_more() -> None:
 
 
 def test_nobody_stays_in_the_isr_who_is_not_assigned_any_more() -> None:
-    # A hand has written the topic znode (KAFKA-9672).
+    # An operator has written the topic znode (KAFKA-9672).
     moved = partition(led(3, 3, 1), replicas=(1, 2))
     decided = decide(moved, Candidates(LIVE), controller_epoch=8, unclean=False)
     assert decided is not None

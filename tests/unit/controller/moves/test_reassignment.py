@@ -428,7 +428,7 @@ def test_a_topic_is_deleted_together_with_its_moves() -> None:
     assert not world.state.moving.under_way
 
 
-def test_a_partition_that_is_wished_away_and_moved_at_the_same_time_comes_to_rest() -> None:
+def test_a_partition_that_is_to_be_removed_and_is_moved_at_the_same_time_comes_to_rest() -> None:
     world = world_of((1, 2), (2, 3))
     world.send(rq.RemovePartitionsRequested(4, "flights", 1))
     world.send(move(4, 5, name=SECOND))

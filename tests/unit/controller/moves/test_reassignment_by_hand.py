@@ -1,4 +1,4 @@
-"""A hand moves partitions with nothing but a ZooKeeper shell, and its nonsense harms nothing (V3 F)."""
+"""An operator moves partitions with nothing but a ZooKeeper shell, and its nonsense harms nothing (V3 F)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from unit.controller.moving_world import (
 PATH = "/admin/partitions_reassigned/flights/0"
 
 
-def test_a_hand_moves_a_partition() -> None:
+def test_an_operator_moves_a_partition() -> None:
     world = world_of((1, 2))
     world.write_admin(by_hand(3, 4))
     world.settle()
@@ -78,7 +78,7 @@ def test_a_move_by_hand_to_a_broker_that_is_not_there_begins_when_it_comes() -> 
     assert replicas(world) == (1, 2, 3)
 
 
-def test_a_hand_takes_a_move_back_by_taking_its_znode_away() -> None:
+def test_an_operator_takes_a_move_back_by_taking_its_znode_away() -> None:
     world = begun(world_of((1, 2)), 3, 4)
     world.write_admin(ev.AdminZnodes(reassignments={FLIGHTS: None}))
     world.settle()
@@ -95,7 +95,7 @@ def test_a_znode_that_is_taken_away_when_nobody_else_has_the_records_leaves_all_
     world.write_admin(ev.AdminZnodes(reassignments={FLIGHTS: None}))
     world.settle()
     assert replicas(world) == (1, 2, 3, 4)
-    assert any(isinstance(each, ef.LogWarning) and "taken away" in each.message for each in world.others)
+    assert any(isinstance(each, ef.LogWarning) and "was deleted" in each.message for each in world.others)
 
 
 def test_a_request_overrides_nonsense_by_hand() -> None:
@@ -108,14 +108,14 @@ def test_a_request_overrides_nonsense_by_hand() -> None:
     assert world.zk.moves[FLIGHTS].target == (3, 4)
 
 
-def test_an_original_that_a_hand_made_up_is_not_believed() -> None:
+def test_an_original_that_an_operator_made_up_is_not_believed() -> None:
     world = world_of((1, 2))
     world.write_admin(ev.AdminZnodes(reassignments={FLIGHTS: ev.StoredReassignment((3, 4), (4, 5), 0)}))
     world.settle()
     assert world.zk.moves[FLIGHTS].original == (1, 2)
 
 
-def test_a_hand_gives_a_move_under_way_another_goal() -> None:
+def test_an_operator_gives_a_move_under_way_another_goal() -> None:
     world = begun(world_of((1, 2)), 3, 4)
     world.write_admin(by_hand(5, 2, version=1))
     world.settle()
@@ -126,7 +126,7 @@ def test_a_hand_gives_a_move_under_way_another_goal() -> None:
 
 def test_a_move_is_refused_where_nonsense_stands_at_its_path_and_holds_up_nothing_else() -> None:
     world = world_of((1, 2))
-    world.send(ev.AdminChanged(ev.AdminZnodes(complaints={PATH: "not JSON; correct it or take it away"})))
+    world.send(ev.AdminChanged(ev.AdminZnodes(complaints={PATH: "not JSON; correct it or delete it"})))
     world.send(move(3, 4))
     world.settle()
     (outcome,) = outcomes(world)

@@ -120,7 +120,7 @@ class Moves(Schedule):
         self.world.send(ev.BrokersChanged(self.registrations()))
 
     def heal(self) -> None:
-        """Everybody comes back, whatever a hand has written that makes no sense is taken away."""
+        """Everybody comes back, whatever an operator has written that makes no sense is taken away."""
         self.world.settle(rounds_max=500)
         self.up = set(BROKERS)
         for broker_id in BROKERS:

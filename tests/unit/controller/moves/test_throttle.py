@@ -60,7 +60,7 @@ def test_of_limits_asked_for_at_the_same_time_the_last_one_holds_and_all_are_ans
     assert len(world.answers) == 2
 
 
-def test_a_limit_that_a_hand_has_written_meanwhile_is_written_over_when_that_is_known() -> None:
+def test_a_limit_that_an_operator_has_written_meanwhile_is_written_over_when_that_is_known() -> None:
     world = world_of((1, 2))
     world.zk.throttle = ev.StoredThrottle(77, 3)
     world.send(limit(1000))

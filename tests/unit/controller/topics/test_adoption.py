@@ -1,4 +1,5 @@
-"""Topics that a hand wrote as V3 describes them get an id and a marker before any broker hears of them."""
+"""Topics that an operator wrote as V3 describes them get an id and a marker before any broker hears of
+them."""
 
 from __future__ import annotations
 
@@ -83,7 +84,7 @@ def test_a_bare_topic_that_is_gone_before_it_is_adopted_is_forgotten() -> None:
     assert world.zk.markers == {}
 
 
-def test_a_marker_that_a_hand_took_away_is_written_again() -> None:
+def test_a_marker_that_an_operator_took_away_is_written_again() -> None:
     world = World.elected(1, 2, topics=(topic((1, 2)),))
     world.zk.markers.clear()
     world.take_over()
@@ -107,7 +108,7 @@ def test_a_topic_of_the_same_name_is_not_created_meanwhile() -> None:
     assert world.refusal().refusal is ef.Refusal.TOPIC_ALREADY_EXISTS
 
 
-def test_whom_a_hand_takes_out_of_the_topic_znode_leaves_the_isr() -> None:
+def test_whom_an_operator_takes_out_of_the_topic_znode_leaves_the_isr() -> None:
     world = World.elected(1, 2, topics=(topic((1, 2)),), states={FLIGHTS: led(1, 1, 2)})
     world.zk.topics["flights"] = replace(world.zk.topics["flights"], assignment=((1,),), version=1)
     other = replace(topic((1,)), topic_id="f" * 32)

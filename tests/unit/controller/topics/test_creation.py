@@ -195,7 +195,7 @@ def test_a_topic_of_three_replicas_needs_two_in_sync_unless_it_says_otherwise(
     assert (store.topic.configs, store.topic.config_version) == (configs, 0 if configs else None)
 
 
-def test_a_topic_that_is_there_or_that_a_hand_wrote_keeps_what_it_says() -> None:
+def test_a_topic_that_is_there_or_that_an_operator_wrote_keeps_what_it_says() -> None:
     world = World.elected(1, 2, 3, topics=(topic((1, 2, 3)),))
     world.put_topic(topic((1, 2, 3), name="by-hand"))
     world.settle()

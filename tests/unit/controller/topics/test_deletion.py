@@ -316,7 +316,7 @@ def test_an_intent_that_was_begun_and_whose_topic_is_gone_is_cleared_away() -> N
 # ---- by hand, and again under the same name
 
 
-def test_a_topic_znode_that_a_hand_takes_away_is_a_deletion_from_its_last_step_on() -> None:
+def test_a_topic_znode_that_an_operator_takes_away_is_a_deletion_from_its_last_step_on() -> None:
     world = flights()
     world.zk.remove_by_hand("flights")
     world.send(ev.TopicsChanged(removed=("flights",)))
@@ -384,7 +384,7 @@ def test_a_topic_that_is_gone_before_its_partitions_are_created_is_forgotten_wit
     assert world.told == []
 
 
-def test_a_leader_and_isr_that_a_hand_took_away_comes_back_with_an_epoch_of_its_own() -> None:
+def test_a_leader_and_isr_that_an_operator_took_away_comes_back_with_an_epoch_of_its_own() -> None:
     world = flights()
     del world.zookeeper[FLIGHTS]
     world.registered(broker(2))
@@ -414,7 +414,7 @@ def test_a_broker_that_comes_while_a_topic_is_deleted_is_not_told_to_hold_it() -
 
 
 def unreadable(world: World) -> ev.TopicsRead:
-    """What is read of a topic whose znode a hand has garbled."""
+    """What is read of a topic whose znode an operator has garbled."""
     read = world.zk.read(["flights"])
     return ev.TopicsRead({}, {}, read.admin, unreadable=("flights",))
 

@@ -20,7 +20,7 @@ SHRINK = partial(rq.RemovePartitionsRequested, 2, "flights", 1)
 
 
 def replace_by_hand(world: World, other: ev.Topic) -> None:
-    """A hand deletes the topic znode and creates another one; the watch tells."""
+    """An operator deletes the topic znode and creates another one; the watch tells."""
     world.zk.remove_by_hand(other.name)
     world.zk.put(other)
     found = world.zk.read_topic(other.name)
@@ -59,7 +59,7 @@ def test_a_decision_that_was_stored_for_a_topic_is_none_about_its_namesake() -> 
     (store,) = (each for each in world.pending if isinstance(each, ef.StoreLeaderAndIsr))
     world.pending.remove(store)
     assert world.try_apply(store)
-    # Before its answer is heard, a hand replaces the topic, and that is heard of.
+    # Before its answer is heard, an operator replaces the topic, and that is heard of.
     replace_by_hand(world, replace(topic((2, 1)), topic_id=OTHER_ID))
     world.settle()
     world.send(ev.StoreCommitted(store.store_id))
@@ -95,7 +95,7 @@ def test_what_is_asked_of_a_topic_by_its_id_is_done() -> None:
     assert world.topics == {}
 
 
-def test_the_marker_of_a_topic_that_a_hand_replaced_goes_before_the_other_one_is_adopted() -> None:
+def test_the_marker_of_a_topic_that_an_operator_replaced_goes_before_the_other_one_is_adopted() -> None:
     world = World.elected(1, 2, topics=(topic((1, 2)),))
     replace_by_hand(world, replace(topic((1, 2)), topic_id=""))
     world.settle()

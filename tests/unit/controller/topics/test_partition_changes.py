@@ -36,7 +36,7 @@ def world_of(*assignment: tuple[int, ...], **configs: str) -> World:
 
 
 def added(**numbers: tuple[int, ...]) -> ev.AdminZnodes:
-    """Znodes below /admin/partitions_add, by a hand: `added(p2=(1, 2))`."""
+    """Znodes below /admin/partitions_add, by an operator: `added(p2=(1, 2))`."""
     return ev.AdminZnodes(
         additions={flights(int(key[1:])): ev.StoredAddition(replicas, 0) for key, replicas in numbers.items()}
     )
@@ -251,7 +251,7 @@ def test_a_partition_without_a_live_replica_can_go_too() -> None:
     assert world.stops == []
 
 
-def test_partitions_that_a_hand_wants_gone_go() -> None:
+def test_partitions_that_an_operator_wants_gone_go() -> None:
     world = world_of((1, 2), (2, 3), (3, 1))
     world.write_admin(removed(1, 2))
     world.settle()

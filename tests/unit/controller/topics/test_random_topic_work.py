@@ -127,7 +127,7 @@ class Schedule:
         self.world.zk.deletions.setdefault(self.name(), ev.StoredDeletion("", self.dice.getrandbits(40)))
 
     def take_back(self) -> None:
-        """A hand thinks again about everything that it asked for."""
+        """An operator thinks again about everything that it asked for."""
         self.world.zk.additions.clear()
         self.world.zk.removals.clear()
         self.world.zk.deletions.clear()
@@ -241,11 +241,11 @@ def check_agreement(world: World) -> None:
         assert known.first_leader_epochs == read.first_leader_epochs
     ids = {held.topic_id for held in world.topics.values()}
     assert ids <= set(world.zk.markers)
-    # A hand that takes a topic away the moment it is created may leave its marker to the next takeover.
+    # An operator that takes a topic away the moment it is created may leave its marker to the next takeover.
     assert ids == set(world.zk.markers) or world.zk.taken_away
     for name, held in world.zookeeper.items():
         if name not in state.partitions:
-            # What was being created below a topic when a hand put another, smaller one in its place.
+            # What was being created below a topic when an operator put another, smaller one in its place.
             assert world.zk.taken_away, name
             continue
         found = state.partitions[name].leader_and_isr
@@ -270,7 +270,8 @@ def check_led(schedule: Schedule) -> None:
         if held is None:
             assert not set(partition.replicas) & schedule.up
         else:
-            # A hand that puts another topic where one was may leave an ISR of strangers: nobody leads then.
+            # An operator that puts another topic where one was may leave an ISR of strangers: nobody leads
+            # then.
             in_sync = set(held.isr) & set(partition.replicas)
             assert (held.leader in schedule.up) == bool(in_sync & schedule.up), (name, held)
 

@@ -1,4 +1,4 @@
-"""Settings change while a topic lives: by request, or by a hand in ZooKeeper."""
+"""Settings change while a topic lives: by request, or by an operator in ZooKeeper."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_settings_hold_whatever_answer_is_lost() -> None:
         assert [type(answer) for answer in world.answers] == [ef.AnswerTopic]
 
 
-def test_a_hand_that_was_quicker_keeps_what_it_wrote() -> None:
+def test_an_operator_that_was_quicker_keeps_what_it_wrote() -> None:
     world = altered()
     world.zk.configs["flights"] = ({"retention.bytes": "3"}, 1)
     world.settle()
@@ -150,7 +150,7 @@ def test_settings_by_hand_hold_at_once() -> None:
     assert world.state.topics["flights"].config_version is None
 
 
-def test_unclean_elections_that_a_hand_switches_on_elect_at_once() -> None:
+def test_unclean_elections_that_an_operator_switches_on_elect_at_once() -> None:
     world = World.elected(1, topics=(topic((1, 2)),), states={FLIGHTS: led(2, 2, epoch=3, version=3)})
     by_hand(world, {UNCLEAN: "true"})
     world.settle()

@@ -107,7 +107,7 @@ def test_a_member_whose_stream_breaks_after_the_takeover_has_no_more_time_than_e
     assert {name for each in alive for name in each.partitions} == set(range(8))
 
 
-def test_no_session_timeout_that_a_hand_wrote_keeps_a_group_waiting_for_ever() -> None:
+def test_no_session_timeout_that_an_operator_wrote_keeps_a_group_waiting_for_ever() -> None:
     world, _, _ = pair()
     generation, _ = world.generations["g"]
     world.generations["g"] = (generation, 1 << 40)

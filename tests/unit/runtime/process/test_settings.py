@@ -73,10 +73,10 @@ def test_clients_from_outside_are_told_the_external_address_or_else_where_its_li
 
 def test_a_port_that_nobody_reaches_is_not_told_to_others(capsys: pytest.CaptureFixture[str]) -> None:
     listening = complaint_about("--test-id 1 --listen kite:0", capsys)
-    assert "others would be told kite:0, and port 0 is reached by nobody; give --listen the port" in listening
+    assert "other processes would get kite:0, and cannot connect to port 0; give --listen a port" in listening
     advertising = complaint_about("--test-id 1 --advertise kite:0", capsys)
-    assert "others would be told kite:0" in advertising
-    assert "give --advertise the port" in advertising
+    assert "other processes would get kite:0" in advertising
+    assert "give --advertise a port" in advertising
     # Whoever forwards a port of his own may listen at any.
     behind = Settings.from_command_line(["--test-id", "1", "--listen", "kite:0", "--advertise", "hill:7"])
     assert (behind.listen.port, behind.advertised) == (0, HostPort("hill", 7))
@@ -87,12 +87,18 @@ def test_a_port_that_nobody_reaches_is_not_told_to_others(capsys: pytest.Capture
     [
         (
             "--external-advertise kite:1",
-            "nothing listens for clients that are told kite:1; give --external-listen",
+            "clients would get kite:1, and there is no second listener for them; give --external-listen",
         ),
         ("--external-listen 0.0.0.0:1", "--external-listen 0.0.0.0:1 means every address of this machine"),
-        ("--external-listen 0.0.0.0:1 --external-advertise [::]:1", "[::]:1 is reached by nobody"),
-        ("--external-listen 127.0.0.1:0", "would be told 127.0.0.1:0, and port 0 is reached by nobody"),
-        ("--external-listen kite:1 --external-advertise kite:0", "would be told kite:0, and port 0"),
+        (
+            "--external-listen 0.0.0.0:1 --external-advertise [::]:1",
+            "no client can connect to [::]:1; give a host",
+        ),
+        ("--external-listen 127.0.0.1:0", "would get 127.0.0.1:0, and cannot connect to port 0"),
+        (
+            "--external-listen kite:1 --external-advertise kite:0",
+            "would get kite:0, and cannot connect to port 0",
+        ),
     ],
 )
 def test_external_addresses_that_cannot_work_are_refused_in_a_line(

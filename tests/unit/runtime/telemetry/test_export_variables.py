@@ -51,9 +51,9 @@ def test_each_signal_can_be_turned_off_by_itself(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("variable", "value", "says"),
     [
-        ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf", "grpc alone"),
-        ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json", "grpc alone"),
-        ("OTEL_TRACES_EXPORTER", "zipkin", "by otlp or not at all"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "http/protobuf", "supports only grpc"),
+        ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "http/json", "supports only grpc"),
+        ("OTEL_TRACES_EXPORTER", "zipkin", "set it to otlp or none"),
     ],
 )
 def test_what_there_is_not_is_refused_in_a_sentence(

@@ -17,7 +17,7 @@ from hightide_local.histories.waiting import wait_until
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import StartupError
 from hightide_runtime.serving.interceptors.timing import MethodTiming
-from hightide_runtime.serving.rpc_metrics import METRICS as RPC_FIGURES
+from hightide_runtime.serving.rpc_metrics import METRICS as RPC_METRICS
 from hightide_runtime.serving.rpc_metrics import rpc_readings
 from hightide_runtime.telemetry.exporters import TRACE_DIRECTORY_VARIABLE
 from hightide_runtime.telemetry.metric_declarations import (
@@ -68,7 +68,7 @@ def get(url: str, accept: str = "") -> str:
 def lines_of(directory: Path) -> list[str]:
     """What was exported. Whoever shuts down waits for it for 2 s; a slow machine needs longer."""
     path = directory / "controller-1.metrics"
-    return wait_until("figures are exported", lambda: path.read_text().splitlines(), 30)
+    return wait_until("metrics are exported", lambda: path.read_text().splitlines(), 30)
 
 
 def exported_by(monkeypatch: pytest.MonkeyPatch, directory: Path, readings: Readings) -> list[dict[str, Any]]:
@@ -79,10 +79,10 @@ def exported_by(monkeypatch: pytest.MonkeyPatch, directory: Path, readings: Read
     return [json.loads(line) for line in lines_of(directory)]
 
 
-def test_figures_are_read_when_they_are_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metrics_are_read_when_they_are_exported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(TRACE_DIRECTORY_VARIABLE, str(tmp_path))
     metrics = Metrics.set_up("controller", "1")
-    complaints = {"/admin/nonsense": "nothing that Hightide knows of stands at this path"}
+    complaints = {"/admin/nonsense": "Hightide knows no request with this path"}
     metrics.report([COMPLAINTS], lambda: {COMPLAINTS.name: len(complaints)})
     complaints["/admin/more"] = "nothing either"
     metrics.shut_down()
@@ -102,7 +102,7 @@ def test_lines_tell_attributes_and_the_buckets_of_histograms(
     assert (took["bounds"], took["buckets"]) == ([0.1, 1.0], [1, 1, 1])
 
 
-def test_without_anywhere_to_go_no_figure_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_anywhere_to_go_no_metric_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(TRACE_DIRECTORY_VARIABLE, raising=False)
 
     def read() -> Readings:
@@ -148,7 +148,7 @@ def test_prometheus_scrapes_them_under_the_names_that_are_declared(monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    ("figure", "name"),
+    ("metric", "name"),
     [
         (COMPLAINTS, "hightide_test_complaints"),
         (WRITTEN, "hightide_test_written_bytes_total"),
@@ -157,11 +157,11 @@ def test_prometheus_scrapes_them_under_the_names_that_are_declared(monkeypatch: 
         (gauge("hightide.test.free_bytes", "By", "room"), "hightide_test_free_bytes"),
     ],
 )
-def test_names_are_spelled_as_prometheus_likes_them(figure: MetricDeclaration, name: str) -> None:
-    assert figure.prometheus_name == name
+def test_names_are_spelled_as_prometheus_likes_them(metric: MetricDeclaration, name: str) -> None:
+    assert metric.prometheus_name == name
 
 
-def test_no_figure_has_a_unit_that_a_collector_spells_otherwise() -> None:
+def test_no_metric_has_a_unit_that_a_collector_spells_otherwise() -> None:
     """Of a gauge whose unit is "1" a collector makes `…_ratio`, for which no alert asks."""
     with pytest.raises(AssertionError, match="active"):
         gauge("hightide.test.active", "1", "1 or 0")
@@ -224,13 +224,13 @@ def test_who_sends_a_byte_now_and_then_does_not_keep_a_place_of_scrapers() -> No
 def test_a_scrape_that_fails_is_told_to_the_log(caplog: pytest.LogCaptureFixture) -> None:
     class Failing(CollectorRegistry):
         def collect(self) -> Any:
-            raise RuntimeError("a figure that is no number")
+            raise RuntimeError("a metric that is no number")
 
     endpoint = PrometheusEndpoint(ANY_PORT, Failing())
     with pytest.raises(http.client.RemoteDisconnected):
         get(f"http://{endpoint.address}/metrics")
     endpoint.close()
-    assert "a figure that is no number" in caplog.text
+    assert "a metric that is no number" in caplog.text
 
 
 def test_a_port_that_is_taken_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -253,7 +253,7 @@ def test_a_method_appears_with_its_first_call() -> None:
     timings = {"/hightide.v1.A/Asked": MethodTiming(begun=2), "/hightide.v1.A/Idle": MethodTiming()}
     timings["/hightide.v1.A/Asked"].add(0)
     readings = rpc_readings(timings)()
-    assert readings.keys() == {figure.name for figure in RPC_FIGURES}
+    assert readings.keys() == {metric.name for metric in RPC_METRICS}
     assert readings["rpc.server.calls_in_hand"] == {("hightide.v1.A/Asked",): 1}
 
 

@@ -13,7 +13,7 @@ def test_an_owner_says_of_which_topic_and_of_which_partition_of_that_number_it_i
     assert OwnerZnode.decode(OWNER.encode()) == OWNER
 
 
-def test_an_owner_that_a_hand_wrote_need_not_say_it() -> None:
+def test_an_owner_that_an_operator_wrote_need_not_say_it() -> None:
     short = OwnerZnode.decode(b'{"member_id":"m","consumer_id":"c","stream":0,"generation":1}')
     assert short == OwnerZnode("m", "c", "", 0, 1, b"", 0)
     assert OwnerZnode.decode(short.encode()) == short

@@ -60,7 +60,7 @@ EXAMPLES: list[Any] = [
     ClusterIdZnode("c"),
     ProducerIdsZnode(2**40),
 ]
-# An empty /admin/delete_topics/[topic] is no garbage: it is what a hand creates.
+# An empty /admin/delete_topics/[topic] is no garbage: it is what an operator creates.
 DECODERS = sorted(
     {type(example) for example in EXAMPLES} - {DeleteTopicZnode}, key=lambda kind: kind.__name__
 )
@@ -128,7 +128,7 @@ def test_replicas_written_by_hand_may_be_a_bare_list() -> None:
     assert PartitionAddZnode.decode(b" [3] ") == PartitionAddZnode((3,))
 
 
-def test_a_wish_to_delete_written_by_hand_may_be_empty() -> None:
+def test_a_request_to_delete_written_by_an_operator_may_be_empty() -> None:
     assert DeleteTopicZnode.decode(b"") == DeleteTopicZnode()
     assert DeleteTopicZnode.decode(b"{}") == DeleteTopicZnode()
 

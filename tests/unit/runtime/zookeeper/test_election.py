@@ -1,5 +1,5 @@
-"""The elections to one seat: at most one process is elected under an epoch, whatever comes between its reads
-and its multi."""
+"""The elections for one ephemeral znode: at most one process is elected under an epoch, whatever comes
+between its reads and its multi."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from hightide_runtime.zookeeper.session import (
     ZooKeeperSession,
 )
 
-SEAT = ElectionZnodes(
-    "/seat",
+ZNODES = ElectionZnodes(
+    "/active",
     "/epoch",
     lambda holder: f"{holder.id} {holder.epoch}".encode(),
     lambda data: ElectedProcess(int(data.split()[0]), "host", 1, int(data.split()[1])),
@@ -43,7 +43,7 @@ class Znodes:
 
     @property
     def holder(self) -> int:
-        return SEAT.decode(self.held["/seat"].data).id
+        return ZNODES.decode(self.held["/active"].data).id
 
     def end_session(self, session_id: int) -> None:
         self.held = {p: z for p, z in self.held.items() if z.ephemeral_owner != session_id}
@@ -105,12 +105,12 @@ class Session:
 
 
 class Candidate:
-    """A process that stands for the seat."""
+    """A process that stands for election."""
 
     def __init__(self, znodes: Znodes, candidate_id: int) -> None:
         self.session = Session(znodes, 100 + candidate_id)
         self._me = ElectedProcess(candidate_id, "host", 1)
-        self.election = Election(cast(ZooKeeperSession, self.session), SEAT)
+        self.election = Election(cast(ZooKeeperSession, self.session), ZNODES)
 
     async def stands(self, stale_epoch: int | None = None) -> Epoch | None:
         return await self.election.elect(self._me, stale_epoch)
@@ -148,7 +148,7 @@ def test_an_election_that_another_one_came_and_went_before_does_not_have_its_epo
             await third.election.abdicate()
 
         second.session.meanwhile = another_term
-        # The seat is free, as it was when it was read; only the epoch tells that somebody was there.
+        # The znode is free, as it was when it was read; only the epoch tells that somebody was there.
         assert await second.stands() is None
         assert znodes.epoch == 2
         assert await second.stands() == Epoch(3, 2)
@@ -165,7 +165,7 @@ def test_of_two_that_succeed_a_dead_one_the_second_does_not_push_the_first_out()
             assert await third.stands(stale.epoch) == Epoch(2, 1)
 
         second.session.meanwhile = another_is_quicker
-        # Both znodes of the seat have version 0: only the epoch tells them apart.
+        # Both znodes have version 0: only the epoch tells them apart.
         assert await second.stands(stale.epoch) is None
         assert (znodes.holder, znodes.epoch) == (3, 2)
 
@@ -184,7 +184,7 @@ def test_who_was_elected_since_is_not_pushed_out_for_the_death_of_the_one_before
     play(story)
 
 
-def test_nobody_is_pushed_out_under_an_epoch_that_a_hand_has_moved() -> None:
+def test_nobody_is_pushed_out_under_an_epoch_that_an_operator_has_moved() -> None:
     async def story(znodes: Znodes, dead: Candidate, second: Candidate, third: Candidate) -> None:
         stale = await dead.stands()
         assert stale is not None
@@ -195,11 +195,11 @@ def test_nobody_is_pushed_out_under_an_epoch_that_a_hand_has_moved() -> None:
     play(story)
 
 
-def test_what_a_hand_has_put_into_the_seat_is_not_taken_for_the_dead_one() -> None:
+def test_what_an_operator_has_put_into_the_seat_is_not_taken_for_the_dead_one() -> None:
     async def story(znodes: Znodes, dead: Candidate, second: Candidate, third: Candidate) -> None:
         stale = await dead.stands()
         assert stale is not None
-        znodes.apply(SetData("/seat", b"9 0", -1), 0)
+        znodes.apply(SetData("/active", b"9 0", -1), 0)
         assert await second.stands(stale.epoch) is None
         assert (znodes.holder, znodes.epoch) == (9, 1)
 
@@ -229,7 +229,7 @@ def test_the_seat_of_another_session_is_not_taken_for_ones_own() -> None:
     play(story)
 
 
-def test_an_epoch_that_a_hand_takes_away_does_not_begin_anew() -> None:
+def test_an_epoch_that_an_operator_takes_away_does_not_begin_anew() -> None:
     async def story(znodes: Znodes, first: Candidate, second: Candidate, third: Candidate) -> None:
         await first.stands()
         await first.election.abdicate()

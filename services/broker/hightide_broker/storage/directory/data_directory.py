@@ -149,7 +149,7 @@ class DataDirectory:
 
     @property
     def path(self) -> str:
-        """Where it is."""
+        """The path of the directory."""
         return self._path
 
     def now_us(self) -> int:
@@ -361,7 +361,7 @@ class DataDirectory:
             write_whole(self._volume.files, f"{self._path}/{name}", contents, durable=True)
 
     def remove_note(self, name: str) -> None:
-        """Remove it durably, which needs no room; harmless where it is missing. Raises StorageFailed."""
+        """Remove it durably, which needs no room; does nothing if it is missing. Raises StorageFailed."""
         path = f"{self._path}/{name}"
         with self._volume.disk:
             if self._volume.files.exists(path):

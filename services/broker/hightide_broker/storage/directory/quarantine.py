@@ -26,7 +26,7 @@ class Quarantine:
         self._path = f"{data_directory}/{_NAME}"
 
     def place_for(self, name: str, now_us: int) -> str:
-        """Where something of this name goes now."""
+        """The path to which something of this name is moved now."""
         return f"{self._path}/{name}.{now_us}"
 
     def _free_place_for(self, name: str, now_us: int) -> str:

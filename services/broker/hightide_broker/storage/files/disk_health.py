@@ -68,8 +68,8 @@ class DiskHealth:
         if is_first and on_failure is not None:
             on_failure()
         return StorageFailed(
-            f"data directory {self._path} failed: {error}; what lives there is offline until the broker is "
-            "restarted on a disk that works"
+            f"data directory {self._path} failed: {error}; its partitions are offline until the broker is "
+            "restarted with a disk that works"
         )
 
     def __enter__(self) -> DiskHealth:

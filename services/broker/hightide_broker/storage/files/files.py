@@ -78,7 +78,7 @@ class Files(Protocol):
         ...
 
     def make_directory(self, path: str) -> None:
-        """Make a directory with its parents; harmless where it exists."""
+        """Make a directory with its parents; do nothing if it exists."""
         ...
 
     def replace(self, source: str, target: str) -> None:

@@ -102,7 +102,7 @@ class Log:
 
     @property
     def durable_end_offset(self) -> int:
-        """Everything below is on disk (fsynced)."""
+        """The offset below which all records are on disk (fsynced)."""
         return self._durable_end_offset
 
     @property
@@ -240,7 +240,7 @@ class Log:
         return True
 
     def _make_directory(self) -> None:
-        """If there is none yet."""
+        """Make the log's directory if it does not exist yet."""
         if not self._row.has_directory:
             self._row.make_directory(
                 {"topic": self.topic_name, "topic_id": self.topic_id.hex(), "partition": self.partition}

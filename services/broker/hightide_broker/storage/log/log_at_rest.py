@@ -87,7 +87,7 @@ class LogAtRest:
 
     @property
     def expected(self) -> BatchesAtRest:
-        """What its batches are checked against."""
+        """The properties that its batches must have."""
         _, topic_id, partition = self._about
         return BatchesAtRest(topic_id, partition, self._epochs.entries)
 

@@ -14,7 +14,7 @@ Who is forgotten. A producer of which nothing is remembered is taken for a new o
 retry of an append that was forgotten would be appended again. So nobody is forgotten within `RETRY_MS` of its
 last append, which is longer than any producer tries; the memory is bounded by `PRODUCERS_MAX`, beyond which a
 leader refuses a *new* producer until one has been silent for so long. Followers and recovery refuse nothing:
-they forget whoever wrote longest ago, in the order of the log, and that is whom the leader let go.
+they forget whoever wrote longest ago, in the order of the log, and those are the ones that the leader forgot.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class _Producer:
 
     @classmethod
     def begun_by(cls, header: BatchHeader) -> _Producer:
-        """With the first batch of an epoch."""
+        """The state of a producer after the first batch of an epoch."""
         packed = _SNAPSHOT_PRODUCER.pack(
             header.producer_id, header.producer_epoch, header.base_sequence, header.base_offset, 1
         )

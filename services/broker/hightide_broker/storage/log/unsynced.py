@@ -21,7 +21,7 @@ from hightide_broker.storage.volume.volume import Volume
 __all__ = ["UnsyncedCuts", "UnsyncedSegments"]
 
 _ANY_EPOCH: Final = 2**31 - 1
-"""No epoch is as large."""
+"""A number larger than any leader epoch."""
 
 
 @dataclass(frozen=True, slots=True)

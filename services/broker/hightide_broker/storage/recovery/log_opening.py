@@ -161,7 +161,7 @@ class _Opening:
         lacks = [f"records {start} to {base_offset - 1}"] * (base_offset > start)
         lacks += [f"records {end_offset} to {promised_end - 1}"] * (end_offset < promised_end)
         log.error(
-            "%s-%d has lost %s, which it had: its files were cut or taken away",
+            "%s-%d has lost %s, which it had: its files were cut or removed",
             self.topic_name, self.partition, " and ".join(lacks),
         )  # fmt: skip
 

@@ -56,7 +56,7 @@ class TailMemory:
             oldest.give_up(self.size_bytes - self._bytes_max)
 
     def shrank(self, tail: Tail, by: int, is_empty: bool) -> None:
-        """Only for `Tail`, under `lock`."""
+        """Account for what was removed. Only `Tail` calls it, under `lock`."""
         self.size_bytes -= by
         assert self.size_bytes >= 0
         if is_empty:

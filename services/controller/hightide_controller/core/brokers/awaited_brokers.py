@@ -51,9 +51,9 @@ def _message(names: list[TopicPartition]) -> str:
     example = f"{names[0].topic}-{names[0].partition}"
     who = f"{example} waits" if len(names) == 1 else f"{len(names)} partitions, {example} among them, wait"
     return (
-        f"{who} for it, without a leader: others may have lost the ends of their logs with the power of "
-        "their machines, and it may have more; start it. If it, or its disk, is gone for good, see "
-        'docs/operating.md, "When partitions wait for a broker"'
+        f"{who} for it, without a leader: the other replicas may have lost the ends of their logs in a "
+        "power loss, and this broker may have more; start it. If the broker, or its disk, is gone for "
+        'good, see docs/operating.md, "When partitions wait for a broker"'
     )
 
 

@@ -26,8 +26,8 @@ from hightide_controller.core.values.partition import TopicPartition
 __all__ = ["forget_damage", "on_replicas_damaged"]
 
 _HANGS: Final = (
-    "waits for its disk, which does not answer: others lead what they can until it does. Look at the disk; "
-    "where it does not come back the broker takes it offline by itself (--disk-timeout-ms)"
+    "waits for its disk, which does not answer: until it does, other brokers lead what they can. Look at "
+    "the disk; if it does not answer again, the broker takes it offline (--disk-timeout-ms)"
 )
 
 
@@ -102,8 +102,9 @@ def _names_of(state: ClusterState, topic_ids: Iterable[str]) -> dict[str, str]:
 def _message(offset: int) -> str:
     where = f" at offset {offset}" if offset >= 0 else ""
     return (
-        f"is damaged{where}: it serves what is whole, and is being mended from the other replicas; if that "
-        "lasts, see that they are up and reachable, and look into the broker's log and at its disk"
+        f"is damaged{where}: it serves what is whole, and repairs itself from the other replicas; if it "
+        "stays damaged, check that their brokers run and are reachable, and look at the broker's log and "
+        "its disk"
     )
 
 
@@ -119,6 +120,6 @@ def _divergence(divergence: Divergence) -> str:
     return (
         f"keeps records that its leader has lost: it knows all below {divergence.high_watermark} to be "
         f"committed, and leader {divergence.leader} in epoch {divergence.leader_epoch} has its log end at "
-        f"{divergence.offset}, without an unclean election; it follows nobody until you say which of the two "
-        'logs goes on, see docs/operating.md, "When a follower keeps what its leader lacks"'
+        f"{divergence.offset}, without an unclean election; it follows no leader until you decide which of "
+        'the two logs to keep, see docs/operating.md, "When a follower keeps what its leader lacks"'
     )

@@ -34,8 +34,9 @@ def on_replicas_failed(state: ClusterState, event: ReplicasFailed) -> list[Effec
     there = state.failed_on.setdefault(event.broker_id, set())
     there.update(names)
     message = (
-        f"{len(there)} of its replicas cannot be used, since their data directory failed, among them "
-        f"{names[0].topic}-{names[0].partition}; mend the disk and start it again, or move them away"
+        f"{len(there)} of its replicas cannot be used, because their data directory failed, among them "
+        f"{names[0].topic}-{names[0].partition}; repair the disk and restart the broker, or move the "
+        "replicas away"
     )
     return complain(state, _subject(event.broker_id), message) + reconsider(state, names, event.cause)
 

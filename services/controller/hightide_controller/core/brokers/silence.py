@@ -31,8 +31,9 @@ def on_broker_silent(state: ClusterState, event: BrokerSilent) -> list[Effect]:
         name: leader_epoch for name, leader_epoch in event.leads if name in state.partitions
     }
     message = (
-        f"it is alive, and does not acknowledge what the controller tells it at {broker.host}:{broker.port}; "
-        "others lead what they can until it does. Look at its log and its disks, restart it if it hangs"
+        f"it is alive, and does not acknowledge what the controller sends to {broker.host}:{broker.port}; "
+        "until it does, other brokers lead what they can. Look at its log and its disks, and restart it if "
+        "it hangs"
     )
     complaint = complain(state, _subject(event.broker_id), message)
     return complaint + reconsider(state, state.silent[event.broker_id].keys(), event.cause)

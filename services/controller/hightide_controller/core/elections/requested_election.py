@@ -52,7 +52,7 @@ def _preferred(
     elif preferred in candidates.leaving:
         reason = "is shutting down"
     elif preferred in candidates.silent:
-        reason = "does not acknowledge what it is told"
+        reason = "does not acknowledge what the controller sends"
     elif preferred not in isr:
         reason = f"is not in the ISR {list(known.isr)}"
     else:

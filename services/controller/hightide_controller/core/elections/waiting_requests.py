@@ -90,7 +90,7 @@ def settle_move(
 def turn_away(
     state: ClusterState, requested: RequestedChange, topic_name: str, refusal: Refusal, message: str
 ) -> list[Effect]:
-    """Refuse a wish that cannot be carried out any more."""
+    """Refuse a request that cannot be carried out any more."""
     if not isinstance(requested, RequestedMoves):
         return refuse(state, requested.request_id, refusal, message)
     for number in requested.targets:
@@ -172,9 +172,12 @@ def on_wait_expired(state: ClusterState, event: WaitExpired) -> list[Effect]:
             "partitions have no leader yet; it may still be created, describe it to see"
         )
     elif isinstance(purpose, SetsThrottle):
-        message = "the speed limit is not written yet, but may still be; describe the cluster to see"
+        message = "the speed limit is not written yet, and may still be; list the moves to see it"
     else:
-        message = f"topic {purpose.topic.name!r}: this is not done yet, but may still be; describe it to see"
+        message = (
+            f"topic {purpose.topic.name!r}: the request is not carried out yet, and may still be; describe "
+            "the topic to see"
+        )
     return [RefuseRequest(event.request_id, Refusal.TIMED_OUT, message)]
 
 
@@ -230,7 +233,7 @@ def _give_up_elections(state: ClusterState, purpose: ElectsLeaders, request_id: 
 
 
 def _elections(purpose: ElectsLeaders) -> tuple[ElectionOutcome, ...]:
-    message = "this is not stored yet, but may still be; describe the topic to see"
+    message = "the election is not stored yet, and may still be; describe the topic to see its leader"
     return tuple(
         purpose.outcomes.get(name)
         or ElectionOutcome(
@@ -241,7 +244,7 @@ def _elections(purpose: ElectsLeaders) -> tuple[ElectionOutcome, ...]:
 
 
 def _moves(purpose: MovesPartitions) -> tuple[PartitionOutcome, ...]:
-    message = "this has not begun yet, but may still; list the moves to see"
+    message = "the move has not begun yet, and may still begin; list the moves to see it"
     return tuple(
         purpose.outcomes.get(name) or PartitionOutcome(name, Refusal.TIMED_OUT, message)
         for name in purpose.names

@@ -15,7 +15,7 @@ from hightide_controller.core.effects import (
 )
 from hightide_controller.core.elections.waiting_requests import overloaded
 from hightide_controller.core.moves.reassignment import cancel_fault, move_fault, surroundings_of
-from hightide_controller.core.moves.throttle import wish_throttle
+from hightide_controller.core.moves.throttle import request_throttle
 from hightide_controller.core.state.cluster_state import ClusterState, WaitingRequest
 from hightide_controller.core.state.request_purposes import MovesPartitions
 from hightide_controller.core.state.topic_rules import Fault
@@ -48,11 +48,11 @@ def on_reassignments_requested(state: ClusterState, event: ReassignmentsRequeste
     waiter = _wait(state, event.request_id, event.cause, targets, outcomes)
     accepted = tuple(move for move in event.moves if move.name not in outcomes)
     if event.throttle_bytes_per_s is None:
-        _wish(state, waiter, {move.name: move.target for move in accepted})
+        _request_moves(state, waiter, {move.name: move.target for move in accepted})
     else:
         assert isinstance(waiter.purpose, MovesPartitions)
         waiter.purpose.held = accepted
-        wish_throttle(state, waiter, event.throttle_bytes_per_s)
+        request_throttle(state, waiter, event.throttle_bytes_per_s)
     return []
 
 
@@ -71,7 +71,7 @@ def on_cancel_requested(state: ClusterState, event: CancelReassignmentsRequested
     if refused := overloaded(state, event.request_id):
         return refused
     waiter = _wait(state, event.request_id, event.cause, targets, outcomes)
-    _wish(state, waiter, {name: None for name in targets if name not in outcomes})
+    _request_moves(state, waiter, {name: None for name in targets if name not in outcomes})
     return []
 
 
@@ -85,7 +85,7 @@ def release_held_moves(state: ClusterState) -> None:
             continue
         held: tuple[Move, ...]
         held, purpose.held = purpose.held, ()
-        _wish(state, waiter, {move.name: move.target for move in held})
+        _request_moves(state, waiter, {move.name: move.target for move in held})
 
 
 def _refused(state: ClusterState, targets: _Targets) -> dict[TopicPartition, PartitionOutcome]:
@@ -122,7 +122,7 @@ def _wait(
     return waiter
 
 
-def _wish(state: ClusterState, waiter: WaitingRequest, targets: _Targets) -> None:
+def _request_moves(state: ClusterState, waiter: WaitingRequest, targets: _Targets) -> None:
     """Pass the moves on to their topics."""
     by_topic: dict[str, dict[int, tuple[int, ...] | None]] = {}
     for name, target in targets.items():

@@ -134,7 +134,7 @@ def target_fault(partition: Partition, target: tuple[int, ...], around: MoveCond
     """The reason why these brokers cannot be RAR of a partition; None if they can."""
     dashed = _dashed(partition)
     if not target:
-        return Refusal.INVALID_ASSIGNMENT, f"{dashed} would be on no broker"
+        return Refusal.INVALID_ASSIGNMENT, f"{dashed}: no broker is named; name at least one"
     if len(set(target)) != len(target):
         return Refusal.INVALID_ASSIGNMENT, f"{dashed}: a broker is named twice: {list(target)}"
     if len(target) > len(around.registered | set(partition.replicas)):
@@ -152,7 +152,7 @@ def target_fault(partition: Partition, target: tuple[int, ...], around: MoveCond
         else:
             reason = "is not registered"
         return Refusal.INVALID_ASSIGNMENT, (
-            f"{dashed}: broker {broker_id} {reason}, so it cannot be given a replica; can be given one: "
+            f"{dashed}: broker {broker_id} {reason}, so it cannot get a replica; these brokers can: "
             f"{_listed(around.eligible)}"
         )
     return None
@@ -205,8 +205,8 @@ def _nobody_left(partition: Partition, replicas: tuple[int, ...]) -> str:
     known = partition.leader_and_isr
     assert known is not None
     return (
-        f"{_dashed(partition)}: none of {list(replicas)} is alive and in the ISR {list(known.isr)}, so that "
-        "nobody who has all records could lead; try again when one is"
+        f"{_dashed(partition)}: none of {list(replicas)} is alive and in the ISR {list(known.isr)}, so no "
+        "replica with all records could lead; try again when one of them is"
     )
 
 

@@ -76,7 +76,7 @@ def move_fault(
     path = reassignment_path(*name)
     if znode is None and path in state.complaints:
         # It could not be created, and other writes about the topic would wait for it.
-        message = f"{path} holds what makes no sense: {state.complaints[path]}"
+        message = f"the content of {path} is invalid: {state.complaints[path]}"
         return Refusal.INVALID_REQUEST, message
     step = step_forward(partition, znode, target, _around(state, name, around))
     if isinstance(step, MoveBlocked):
@@ -139,7 +139,9 @@ def plan_moves(state: ClusterState, plan: TopicPlan) -> None:
     ):
         _Planner(state, plan, work).run()
     for number, fault in work.move_faults.items():
-        plan.complaints[reassignment_path(plan.name, number)] = f"{fault}; it is left alone until it can be"
+        plan.complaints[reassignment_path(plan.name, number)] = (
+            f"{fault}; the request waits until it can be carried out"
+        )
     for broker_id, numbers in work.awaited.items():
         if numbers:
             plan.complaints[f"broker {broker_id}, moves of topic {plan.name}"] = (
@@ -246,7 +248,7 @@ class _Planner:
         elif self._add(partition, step, target or ()):
             requested.begun.add(number)
 
-    # ---- by hand, and going on
+    # ---- by operators, and going on
 
     def _take_back(self, number: int, znode: StoredReassignment) -> None:
         """Cancel a move under way whose znode an operator deleted."""
@@ -269,7 +271,8 @@ class _Planner:
         del self._work.abandoned[number]
         path = reassignment_path(*partition.name)
         message = (
-            f"{path} was taken away, but the move cannot be taken back, so AR stays as it is: {step.message}"
+            f"{path} was deleted, but the move cannot be cancelled, so the replicas stay as they are: "
+            f"{step.message}"
         )
         self._plan.effects.append(LogWarning(message))
 

@@ -17,8 +17,8 @@ __all__ = [
     "decide_throttle",
     "on_throttle_answered",
     "on_throttle_requested",
+    "request_throttle",
     "take_throttle",
-    "wish_throttle",
 ]
 
 
@@ -28,11 +28,11 @@ def on_throttle_requested(state: ClusterState, event: ReassignmentThrottleReques
         return refused
     waiter = WaitingRequest(event.request_id, event.cause, SetsThrottle())
     state.waiters[event.request_id] = waiter
-    wish_throttle(state, waiter, event.throttle_bytes_per_s)
+    request_throttle(state, waiter, event.throttle_bytes_per_s)
     return []
 
 
-def wish_throttle(state: ClusterState, waiter: WaitingRequest, throttle_bytes_per_s: int) -> None:
+def request_throttle(state: ClusterState, waiter: WaitingRequest, throttle_bytes_per_s: int) -> None:
     """Ask for this speed limit on behalf of a waiting request, which is informed when ZooKeeper holds it."""
     assert throttle_bytes_per_s >= 0
     waiter.is_unwritten = True

@@ -134,14 +134,14 @@ class AlteredTopic:
 
     added: list[TopicPartition] = field(default_factory=list)
     removed: list[Partition] = field(default_factory=list)
-    """As they were."""
+    """The removed partitions, in their last state."""
     moved: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     """Partitions with another AR, and the replicas that were removed from it."""
 
 
 @dataclass(slots=True)
 class ClusterState:
-    """All that a controller knows. `machine.step` consumes it: it changes it and hands it back."""
+    """All that a controller knows. `machine.step` consumes it: it changes and returns it."""
 
     controller_id: int
     seed: int = 0
@@ -184,7 +184,7 @@ class ClusterState:
     failed_replicas: dict[TopicPartition, frozenset[int]] = field(default_factory=dict)
     """Brokers that cannot use their replica of a partition in this life: they count as not alive for it."""
     failed_on: dict[int, set[TopicPartition]] = field(default_factory=dict)
-    """The same by broker."""
+    """The partitions with a failed replica, by broker."""
     damaged_replicas: dict[TopicPartition, frozenset[int]] = field(default_factory=dict)
     """Brokers whose replica of a partition is damaged, and being repaired; each has a complaint."""
     awaited: dict[tuple[int, ...], dict[TopicPartition, None]] = field(default_factory=dict)
@@ -201,7 +201,7 @@ class ClusterState:
     stores: dict[int, StoreInFlight | TopicStoreInFlight | ThrottleStoreInFlight] = field(
         default_factory=dict
     )
-    """By store id."""
+    """The writes under way, by store id."""
     storing: set[TopicPartition] = field(default_factory=set)
     """Partitions with a write under way."""
     rereading: set[TopicPartition] = field(default_factory=set)

@@ -56,7 +56,7 @@ class MovesPartitions:
 
     names: tuple[TopicPartition, ...]
     outcomes: dict[TopicPartition, PartitionOutcome] = field(default_factory=dict)
-    """Of those that are settled."""
+    """The outcomes so far."""
     held: tuple[Move, ...] = ()
     """Moves that begin when brokers have acknowledged the speed limit of the request."""
 
@@ -67,7 +67,7 @@ class ElectsLeaders:
 
     names: tuple[TopicPartition, ...]
     outcomes: dict[TopicPartition, ElectionOutcome] = field(default_factory=dict)
-    """Of those that are settled."""
+    """The outcomes so far."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,8 +44,8 @@ def topic_id_fault(topic: Topic, topic_id: str) -> Fault | None:
         return None
     return (
         Refusal.INCONSISTENT_TOPIC_ID,
-        f"topic {topic.name!r} has id {topic.topic_id}, and not {topic_id}: another topic has got the name; "
-        "describe it, and ask again with its id, or without one, if it is meant",
+        f"topic {topic.name!r} has id {topic.topic_id}, and not {topic_id}: another topic has this name "
+        "now; if you mean that one, repeat the request with its id, or without an id",
     )
 
 

@@ -54,7 +54,7 @@ class TopicWork:
     waits: dict[int, tuple[int, ...]] = field(default_factory=dict)
     """Moves that make no progress, and the dead brokers for which they wait."""
     awaited: dict[int, dict[int, None]] = field(default_factory=dict)
-    """The same by broker."""
+    """The partitions whose moves wait, by the dead broker that they wait for."""
     abandoned: dict[int, StoredReassignment] = field(default_factory=dict)
     """Moves under way whose znode is gone: they have ended, or an operator deleted it."""
     newcomer: Topic | None = None

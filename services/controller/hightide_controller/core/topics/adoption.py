@@ -48,9 +48,12 @@ def plan_absent(state: ClusterState, plan: TopicPlan) -> None:
     elif work.intent is not None:
         path = delete_topic_path(plan.name)
         plan.complaints[path] = (
-            f"{message}, or cannot be acted on, so there is nothing to delete; take it away"
+            f"{message}, or cannot be acted on, so there is nothing to delete; delete this znode"
         )
-    sentence = f"{message}, or cannot be acted on; this znode is left alone until it can be: take it away"
+    sentence = (
+        f"{message}, or cannot be acted on; the request waits until it can be carried out: delete this "
+        "znode if you do not want that"
+    )
     for number in work.moves:
         plan.complaints[reassignment_path(plan.name, number)] = sentence
     for number in work.additions:

@@ -93,7 +93,7 @@ def intent_complaint(work: TopicWork, topic: Topic) -> dict[str, str]:
         return {}
     message = (
         f"it is about the topic with id {intent.topic_id}, but {topic.name!r} has id {topic.topic_id} and "
-        "stays; take it away, and delete the topic again if that is meant"
+        "stays; delete this znode, and delete the topic again if you mean it"
     )
     return {delete_topic_path(topic.name): message}
 
@@ -140,7 +140,7 @@ def _what_stands(state: ClusterState, work: TopicWork, topic: Topic) -> Iterator
         name = TopicPartition(topic.name, number)
         known = state.partitions[name].leader_and_isr
         removed = () if known is None else (PartitionRemoved(name, known.partition_epoch),)
-        if group := (*removed, *_wishes_by_hand(work, name)):
+        if group := (*removed, *_operator_requests(work, name)):
             yield group
     for name, partition_epoch in work.leftovers.items():
         found = state.partitions.get(name)
@@ -149,10 +149,10 @@ def _what_stands(state: ClusterState, work: TopicWork, topic: Topic) -> Iterator
     beyond = sorted({*work.moves, *work.additions, *work.removals})
     for number in beyond:
         if number >= len(topic.assignment):
-            yield _wishes_by_hand(work, TopicPartition(topic.name, number))
+            yield _operator_requests(work, TopicPartition(topic.name, number))
 
 
-def _wishes_by_hand(work: TopicWork, name: TopicPartition) -> tuple[Write, ...]:
+def _operator_requests(work: TopicWork, name: TopicPartition) -> tuple[Write, ...]:
     number = name.partition
     writes: list[Write] = []
     if number in work.moves:

@@ -120,7 +120,9 @@ def _plan_additions_by_hand(state: ClusterState, plan: TopicPlan, work: TopicWor
             fault = f"topic {topic.name!r} would not fit into its znode any more"
         if fault is not None:
             path = partition_add_path(topic.name, number)
-            plan.complaints[path] = f"{fault}; it is left alone: mend it, or take it away"
+            plan.complaints[path] = (
+                f"{fault}; the request is not carried out: correct this znode, or delete it"
+            )
             continue
         done = AdditionDone(TopicPartition(topic.name, number), znode.version)
         if len(assignment) == len(topic.assignment):
@@ -180,8 +182,8 @@ def shrink_fault(state: ClusterState, topic: Topic, partition_count: int) -> Fau
     if not 1 <= partition_count < count:
         return (
             Refusal.INVALID_PARTITION_COUNT,
-            f"topic {topic.name!r} has {count} partitions and cannot be shrunk to {partition_count}; the new "
-            "number is smaller, and at least 1: partition 0 goes only with the topic",
+            f"topic {topic.name!r} has {count} partitions and cannot be shrunk to {partition_count}; the "
+            "new number is smaller, and at least 1: partition 0 is deleted only with the topic",
         )
     work = state.work.get(topic.name)
     moving = sorted(number for number in work.moves if number >= partition_count) if work else []
@@ -200,7 +202,7 @@ def plan_removals(state: ClusterState, plan: TopicPlan) -> None:
     keep = _count_by_hand(plan, work)
     for requested in list(work.requested_changes):
         if isinstance(requested, RequestedShrink):
-            keep = min(keep, _count_by_wish(state, plan, work, requested))
+            keep = min(keep, _requested_count(state, plan, work, requested))
     topic = plan.topic
     assert topic is not None
     number = len(topic.assignment)
@@ -240,7 +242,7 @@ def _count_by_hand(plan: TopicPlan, work: TopicWork) -> int:
         if keep <= number < count:
             continue
         if number == 0:
-            fault = "partition 0 goes only with its topic: delete that, if it is meant"
+            fault = "partition 0 is deleted only with its topic: delete the topic if you mean that"
         elif number >= count:
             fault = f"topic {topic.name!r} has no partition {number}"
         elif number in work.moves:
@@ -248,11 +250,13 @@ def _count_by_hand(plan: TopicPlan, work: TopicWork) -> int:
         else:
             fault = f"only the highest partitions can go, and partition {keep - 1} stays"
         path = partition_remove_path(topic.name, number)
-        plan.complaints[path] = f"{fault}; this is left alone"
+        plan.complaints[path] = f"{fault}; the request is not carried out: delete this znode"
     return keep
 
 
-def _count_by_wish(state: ClusterState, plan: TopicPlan, work: TopicWork, requested: RequestedShrink) -> int:
+def _requested_count(
+    state: ClusterState, plan: TopicPlan, work: TopicWork, requested: RequestedShrink
+) -> int:
     """How many partitions stay according to a request; all of them if it is done, or cannot be carried
     out."""
     topic = plan.topic

@@ -37,7 +37,7 @@ def on_add_partitions(state: ClusterState, event: AddPartitionsRequested) -> lis
         chosen = event.assignment or choose_replicas(state, found, event.partition_count)
         return [AnswerTopic(event.request_id, replace(found, assignment=(*found.assignment, *chosen)))]
     requested = RequestedGrowth(event.request_id, event.partition_count, event.assignment)
-    return _wish(state, found, requested, fault, event.cause)
+    return _request_change(state, found, requested, fault, event.cause)
 
 
 def on_remove_partitions(state: ClusterState, event: RemovePartitionsRequested) -> list[Effect]:
@@ -49,7 +49,9 @@ def on_remove_partitions(state: ClusterState, event: RemovePartitionsRequested) 
     if fault is None and event.validate_only:
         kept = found.assignment[: event.partition_count]
         return [AnswerTopic(event.request_id, replace(found, assignment=kept))]
-    return _wish(state, found, RequestedShrink(event.request_id, event.partition_count), fault, event.cause)
+    return _request_change(
+        state, found, RequestedShrink(event.request_id, event.partition_count), fault, event.cause
+    )
 
 
 def on_alter_topic_config(state: ClusterState, event: AlterTopicConfigRequested) -> list[Effect]:
@@ -62,7 +64,7 @@ def on_alter_topic_config(state: ClusterState, event: AlterTopicConfigRequested)
         configs = altered_configs(found, event.to_set, event.to_reset)
         return [AnswerTopic(event.request_id, replace(found, configs=configs))]
     requested = RequestedSettings(event.request_id, event.to_set, event.to_reset)
-    return _wish(state, found, requested, fault, event.cause)
+    return _request_change(state, found, requested, fault, event.cause)
 
 
 def _altered_topic(state: ClusterState, request_id: int, topic_name: str) -> Topic | list[Effect]:
@@ -76,7 +78,7 @@ def _altered_topic(state: ClusterState, request_id: int, topic_name: str) -> Top
     return topic
 
 
-def _wish(
+def _request_change(
     state: ClusterState, topic: Topic, requested: RequestedChange, fault: Fault | None, cause: str
 ) -> list[Effect]:
     """Accept the request, unless it is known already that it cannot be carried out."""

@@ -97,7 +97,9 @@ def _taken(state: ClusterState, topic_name: str) -> tuple[Refusal, str] | None:
         )
     if work is not None and work.orphan_markers:
         # As long as it exists, leaders of the earlier topic could write into this one.
-        message = f"topic {topic_name!r} was taken away in ZooKeeper, and is being cleared up; try again"
+        message = (
+            f"topic {topic_name!r} was deleted in ZooKeeper, and its remains are being deleted; try again"
+        )
         return Refusal.TOPIC_BEING_DELETED, message
     if topic_name in state.topics or (work is not None and work.newcomer is not None):
         return Refusal.TOPIC_ALREADY_EXISTS, f"topic {topic_name!r} exists already"
@@ -106,7 +108,8 @@ def _taken(state: ClusterState, topic_name: str) -> tuple[Refusal, str] | None:
             return Refusal.TOPIC_ALREADY_EXISTS, f"topic {topic_name!r} is being created already"
     if work is not None and work.intent is not None:
         message = (
-            f"{delete_topic_path(topic_name)} stands in ZooKeeper and would delete it; take that away first"
+            f"{delete_topic_path(topic_name)} exists in ZooKeeper and would delete the topic; delete that "
+            "znode first"
         )
         return Refusal.TOPIC_BEING_DELETED, message
     return None
@@ -186,12 +189,12 @@ def add_topics(state: ClusterState, topics: Iterable[Topic]) -> tuple[list[Topic
             continue
         subject = f"{TOPICS}/{topic.name[:260]}"
         if (fault := name_fault(topic.name) or layout_fault(topic.assignment)) is not None:
-            effects += complain(state, subject, f"this topic is left alone: {fault}")
+            effects += complain(state, subject, f"the controller does not touch this topic: {fault}")
             continue
         withdraw(state, subject)
         sensible, fault = sensible_settings(topic)
         if fault is not None:
-            message = f"{fault}; such settings of the topic do not hold"
+            message = f"{fault}; brokers do not use such settings of the topic: correct them"
             effects += complain(state, topic_config_path(topic.name), message)
         if topic.is_bare or not topic.has_marker:
             state.work_of(topic.name).newcomer = sensible

@@ -28,7 +28,7 @@ class TopicPartition(NamedTuple):
 
 
 class PartitionState(Enum):
-    """Where a partition stands."""
+    """The state of a partition."""
 
     NON_EXISTENT = auto()
     """No topic znode names it; the state that a partition is forgotten into."""

@@ -45,7 +45,7 @@ class _Whole:
 
 @dataclass(frozen=True, slots=True)
 class _OneOf:
-    """One of a few words."""
+    """A value that must be one of a few words."""
 
     words: tuple[str, ...]
 

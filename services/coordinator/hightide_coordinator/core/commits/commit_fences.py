@@ -72,8 +72,8 @@ def _back_refusal(
         return None
     message = (
         f"offset {commit.offset} of {commit.name.topic}/{commit.name.partition} is lower than "
-        f"{previous_offset}, which group {group.name} has committed; say that it is a reset if the consumer "
-        "sought back on purpose"
+        f"{previous_offset}, which group {group.name} has committed; commit it as a reset if the consumer "
+        "went back on purpose"
     )
     return Refusal.COMMIT_GOES_BACK, message
 
@@ -89,8 +89,8 @@ def _beyond_the_end(
     why = request.unfound.get(commit.name)
     if why is not None and is_leap(commit.offset, previous_offset):
         message = (
-            f"offset {commit.offset} is far beyond {previous_offset}, which is committed of {where}, and "
-            f"where that ends could not be found: {why}; try again later"
+            f"offset {commit.offset} is far beyond {previous_offset}, which is committed for {where}, and "
+            f"the end of the partition could not be looked up: {why}; try again later"
         )
         return Refusal.OFFSET_NOT_AVAILABLE, message
     return None
@@ -108,7 +108,7 @@ def _owner_refusal(group: Group, member_id: str, commit: OffsetCommit) -> tuple[
     if owner is None or owner.member_id != member_id or owner.generation != commit.generation:
         message = (
             f"{where} does not belong to member {member_id} of group {group.name} in generation "
-            f"{commit.generation}; it was given to another one, or again"
+            f"{commit.generation}; another member got it, or this member got it again"
         )
         return Refusal.FENCED_GENERATION, message
     return None

@@ -96,7 +96,10 @@ def _read_by_members(group: Group, topics: frozenset[str]) -> QuestionRefused | 
 def _too_many(state: ShardState, group: Group) -> QuestionRefused | None:
     if len(group.offset_deletions) < state.limits.deletes_waiting_max:
         return None
-    message = f"{len(group.offset_deletions)} deletions of offsets of group {group.name} wait for ZooKeeper"
+    message = (
+        f"{len(group.offset_deletions)} deletions of offsets of group {group.name} wait for ZooKeeper "
+        "already; try again later"
+    )
     return QuestionRefused(Refusal.OVERLOADED, message + "; try again later", {"group": group.name})
 
 

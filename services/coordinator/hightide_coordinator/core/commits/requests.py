@@ -100,7 +100,10 @@ def _no_room_or_stranger(
 
 def _new_group(state: ShardState, name: str) -> tuple[Group, None] | tuple[None, QuestionRefused]:
     if len(state.groups) >= state.limits.groups_max:
-        message = f"{state.limits.groups_max} groups are all there can be; delete some (`hightide group ls`)"
+        message = (
+            f"there are {state.limits.groups_max} groups already, the most of a coordinator; delete some "
+            "(`hightide group ls`)"
+        )
         return None, QuestionRefused(Refusal.LIMIT_EXCEEDED, message, {"group": name})
     group = state.groups[name] = Group(name, reason="it has no members")
     return group, None
@@ -181,7 +184,10 @@ def on_delete_requested(state: ShardState, event: DeleteGroupRequested) -> None:
         refuse(state, event.request_id, refused)
         return
     if len(group.deletes) >= state.limits.deletes_waiting_max:
-        message = f"{len(group.deletes)} deletions of group {group.name} wait for ZooKeeper already"
+        message = (
+            f"{len(group.deletes)} deletions of group {group.name} wait for ZooKeeper already; try again "
+            "later"
+        )
         refuse(state, event.request_id, QuestionRefused(Refusal.OVERLOADED, message, {"group": group.name}))
         return
     group.deletes.append(DeleteWaiting(event.request_id))

@@ -22,18 +22,18 @@ def ask_for_starts(state: ShardState, group: Group) -> None:
     if not group.asks or group.asked or group.state is GroupState.RECOVERING:
         return
     names = tuple(group.asks)
-    wished: dict[TopicPartition, OffsetReset] = {}
+    resets: dict[TopicPartition, OffsetReset] = {}
     for name in names:
         heir = heir_of(group, name)
         if heir is not None:
-            wished[name] = heir.offset_reset
+            resets[name] = heir.offset_reset
     state.last_look_up_id += 1
-    group.asked = {name: StartAsked(state.last_look_up_id, reset) for name, reset in wished.items()}
+    group.asked = {name: StartAsked(state.last_look_up_id, reset) for name, reset in resets.items()}
     place_all(group, names)
-    if wished:
+    if resets:
         state.look_ups[state.last_look_up_id] = group
-        new = _new_partitions(state, group) if OffsetReset.LARGEST in wished.values() else frozenset()
-        wanted = {name: OffsetReset.SMALLEST if name in new else reset for name, reset in wished.items()}
+        new = _new_partitions(state, group) if OffsetReset.LARGEST in resets.values() else frozenset()
+        wanted = {name: OffsetReset.SMALLEST if name in new else reset for name, reset in resets.items()}
         state.do(LookUpOffsets(state.last_look_up_id, wanted))
 
 
@@ -78,11 +78,11 @@ def on_starts_found(state: ShardState, event: OffsetsLookedUp) -> None:
     for name in asked:
         del group.asked[name]
     is_failed = False
-    for name, wish in asked.items():
+    for name, start in asked.items():
         topic = state.topics.get(name.topic)
         found = event.found.get(name)
         if found is not None and topic is not None and counts(topic, name, found):
-            group.found[name] = StartFound(found, wish.offset_reset)
+            group.found[name] = StartFound(found, start.offset_reset)
         elif name in group.target:
             group.failed_partitions[name] = event.failed.get(name, "the answer is about another partition")
             # A partition that is gone is no failure, and is not in the next target.
@@ -92,7 +92,7 @@ def on_starts_found(state: ShardState, event: OffsetsLookedUp) -> None:
     if is_failed:
         name, why = next(iter(group.failed_partitions.items()))
         reason = (
-            f"where to start cannot be found for {len(group.failed_partitions)} partitions, "
-            f"the first is {name.topic}/{name.partition}: {why}"
+            f"the start offsets of {len(group.failed_partitions)} partitions cannot be found, the first is "
+            f"{name.topic}/{name.partition}: {why}"
         )
         fail_attempt(state, group, reason)

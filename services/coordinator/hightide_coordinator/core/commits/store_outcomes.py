@@ -122,7 +122,11 @@ def on_store_failed(state: ShardState, event: StoreRefused | StoreUnknown) -> No
     state.do(ReadGroup(group.name))
     if store.owners and group.members:
         is_refused = isinstance(event, StoreRefused)
-        what = "refused, a hand was there" if is_refused else "cut off by ZooKeeper, with an unknown outcome"
+        what = (
+            "refused, because somebody else had changed the znodes"
+            if is_refused
+            else "cut off by ZooKeeper, with an unknown outcome"
+        )
         fail_attempt(state, group, f"the write of generation {group.generation} was {what}")
     place_all(group, store.owners)
     place_all(group, store.offsets)

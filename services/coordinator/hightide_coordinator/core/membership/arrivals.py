@@ -28,7 +28,7 @@ def on_registered(state: ShardState, event: ConsumerRegistered) -> None:
     """Accept the consumer, or end its stream with the reason."""
     twice = state.connections.get(event.connection_id)
     if twice is not None:
-        message = "this stream is registered already; say goodbye, or open another one"
+        message = "a consumer is registered on this stream already; send a goodbye, or open another stream"
         break_stream(state, twice, Refusal.ANSWER_OUT_OF_TURN, message)
         return
     refused = _register(state, event)
@@ -56,7 +56,9 @@ def _register(state: ShardState, event: ConsumerRegistered) -> QuestionRefused |
     predecessor = group.by_identity.get(f"{registration.instance_id}/") if registration.instance_id else None
     refused = _identity_refusal(group, registration, predecessor)
     if refused is None and predecessor is None and state.member_count >= state.limits.consumers_max:
-        message = f"{state.member_count} consumers are all that this coordinator takes; try again later"
+        message = (
+            f"this coordinator has {state.member_count} consumers, the most that it accepts; try again later"
+        )
         refused = QuestionRefused(Refusal.OVERLOADED, message, {"group": name})
     return refused or _join(state, group, event, predecessor)
 

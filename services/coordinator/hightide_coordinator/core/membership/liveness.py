@@ -69,7 +69,7 @@ def _dead_ms(state: ShardState, member: Member) -> int:
 
 
 def _excuse(member: Member, late_ms: int) -> None:
-    """Extend the deadlines after this coordinator itself stood still: answers that wait to be read are no
+    """Extend the deadlines after this coordinator itself was paused: answers that wait to be read are no
     silence."""
     member.heard_ms += late_ms
     member.away_until_ms += late_ms

@@ -111,7 +111,7 @@ def not_active(state: ShardState) -> QuestionRefused | None:
 
 def unknown_group(name: str) -> QuestionRefused:
     """The refusal for a group that does not exist."""
-    message = f"no group is called {name[:250]!r}"
+    message = f"there is no group {name[:250]!r}"
     return QuestionRefused(Refusal.UNKNOWN_GROUP, message, {"group": name[:250]})
 
 

@@ -102,7 +102,7 @@ class CommitWaiting:
     unfound: Mapping[TopicPartition, str] = field(default_factory=dict)
     """The reasons why ends were not found of partitions in which a commit leaps."""
     outcomes: tuple[ItemOutcome, ...] = ()
-    """Known once it is part of a store."""
+    """Set when it becomes part of a write to ZooKeeper."""
 
 
 @dataclass(slots=True)
@@ -119,7 +119,7 @@ class OffsetDeletionWaiting:
     request_id: int
     topics: frozenset[str]
     deleted_count: int = 0
-    """Known once it is part of a store."""
+    """Set when it becomes part of a write to ZooKeeper."""
 
 
 @dataclass(slots=True)
@@ -150,7 +150,7 @@ class PositionChecking:
     member_id: str
     position: ConsumerPosition
     sequence: int | None
-    """Of the order that it answers."""
+    """The sequence of the order that it answers."""
 
 
 @dataclass(slots=True)
@@ -235,7 +235,7 @@ class Group:
     doubtful: set[str] = field(default_factory=set)
     """Topics of which something was removed, perhaps the last (`concerns`)."""
 
-    # ---- wished for
+    # ---- the target
     target: dict[TopicPartition, StreamId] = field(default_factory=dict)
     is_changed: bool = False
     """Members or topics changed since the target was made (C6)."""

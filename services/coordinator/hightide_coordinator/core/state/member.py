@@ -60,7 +60,7 @@ class Member:
     """Until when it may return, while it is not connected."""
     next_ping_ms: int = 0
     sequence: int = 0
-    """Of the last order on this stream."""
+    """The sequence of the last order on this stream."""
     order: FetcherOrder | None = None
     """At most one StopFetcher or StartFetcher is open; the next one waits for its answer."""
     expired_orders: int = 0
@@ -94,7 +94,7 @@ class Member:
 
     @property
     def ping_interval_ms(self) -> int:
-        """A third of its session timeout (§8.1)."""
+        """The time between two Pings: a third of the session timeout (§8.1)."""
         return max(self.session_timeout_ms // 3, 1)
 
     @property

@@ -22,7 +22,7 @@ class GroupLimits:
     join_window_ms: int = 100
     """A change of members waits so long for more of them, again and again while more come (C7)."""
     join_window_max_ms: int = 3_000
-    """But never longer than this."""
+    """The longest time of all these waits together."""
     rebalance_retries_max: int = 4
     rebalance_backoff_ms: int = 500
     rebalance_backoff_max_ms: int = 10_000

@@ -79,7 +79,7 @@ class PartitionOwner:
     stream: int
     generation: int
     topic_id: bytes = b""
-    """Of which topic of that name; empty: a hand wrote it."""
+    """Of which topic of that name; empty: an operator wrote it."""
     first_leader_epoch: int = 0
     """Of which partition of that number: `Topic.first_leader_epochs`."""
 

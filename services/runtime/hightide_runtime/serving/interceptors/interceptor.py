@@ -1,4 +1,4 @@
-"""What an interceptor is."""
+"""The interface of an interceptor."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Method:
     service: str
     name: str
     needs_deadline: bool = True
-    #: Whether it is one of the calls in hand that a server has a limit for.
+    #: Whether it counts against the server's limit of unfinished calls.
     is_counted: bool = True
 
     def __str__(self) -> str:

@@ -28,7 +28,8 @@ class LimitsInterceptor:
         self._idle: asyncio.Event | None = None
 
     async def drain(self, grace_s: float) -> None:
-        """Refuse new calls from here on, and wait until those in hand have ended or the grace is over."""
+        """Refuse new calls from here on, and wait until unfinished ones have ended or the grace period is
+        over."""
         self._idle = asyncio.Event()
         if self._in_flight:
             try:
@@ -69,8 +70,8 @@ class LimitsInterceptor:
         except TimeoutError:
             error = ServiceError(
                 ErrorCode.ERROR_CODE_TIMED_OUT,
-                f"{method} was called without a deadline and not done after {self._default_deadline_ms} ms, "
-                "which is what the server gives then; set one (grpcurl: -max-time 60; buf curl: --timeout "
+                f"{method} was called without a deadline, and not done after {self._default_deadline_ms} "
+                "ms, the server's default; set a longer one (grpcurl: -max-time 60; buf curl: --timeout "
                 "60s)",
                 {"default_deadline_ms": str(self._default_deadline_ms)},
             )
@@ -96,12 +97,13 @@ class LimitsInterceptor:
     def _refusal(self, method: Method, context: Context) -> ServiceError | None:
         if self._idle is not None:
             return ServiceError(
-                ErrorCode.ERROR_CODE_SHUTTING_DOWN, "the server is shutting down; ask the others"
+                ErrorCode.ERROR_CODE_SHUTTING_DOWN, "the server is shutting down; ask another one"
             )
         if method.is_counted and self._in_flight >= self._max_concurrent_rpcs:
             return ServiceError(
                 ErrorCode.ERROR_CODE_OVERLOADED,
-                f"the server has {self._in_flight} calls in hand, the most it takes; try again after a pause",
+                f"the server has {self._in_flight} unfinished calls, the most that it accepts; try again "
+                "after a pause",
                 {"max_concurrent_rpcs": str(self._max_concurrent_rpcs)},
             )
         if not method.needs_deadline:
@@ -110,7 +112,8 @@ class LimitsInterceptor:
         if remaining_s is not None and remaining_s * 1000 > self._max_deadline_ms:
             return ServiceError(
                 ErrorCode.ERROR_CODE_LIMIT_EXCEEDED,
-                f"the deadline of {method} is {remaining_s:.0f} s away; at most {self._max_deadline_ms} ms",
+                f"the deadline of {method} is {remaining_s:.0f} s away; it may be at most "
+                f"{self._max_deadline_ms} ms",
                 {"max_deadline_ms": str(self._max_deadline_ms)},
             )
         return None

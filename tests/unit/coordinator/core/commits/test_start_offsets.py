@@ -11,7 +11,7 @@ OTHER = b"o" * 16
 LARGEST, SMALLEST = OffsetReset.LARGEST, OffsetReset.SMALLEST
 
 
-def test_a_start_that_was_looked_up_for_another_wish_does_not_count_for_the_next_heir() -> None:
+def test_a_start_that_was_looked_up_for_another_reset_does_not_count_for_the_next_heir() -> None:
     world = World(topic(partitions=1))
     world.look_ups_answer = False
     first = world.join("a", offset_reset=LARGEST)
@@ -65,7 +65,7 @@ def test_a_partition_that_was_added_while_nobody_read_is_read_from_its_first_rec
     assert consumer.positions == {tp(0): 5, tp(1): 0}
 
 
-def test_a_topic_that_is_new_to_a_group_starts_at_its_end_where_that_is_wished_for() -> None:
+def test_a_topic_that_is_new_to_a_group_starts_at_its_end_where_that_is_requested() -> None:
     world = World(topic(partitions=2), topic("u", 2, OTHER))
     world.join("a", offset_reset=LARGEST)
     world.run(100)

@@ -92,7 +92,7 @@ def test_a_new_process_of_an_instance_is_said_to_be_one() -> None:
     assert world.describe().reason == "instance 3 has a new process, consumer skua"
 
 
-def test_what_a_hand_changed_in_zookeeper_begins_a_rebalance_of_its_own_kind() -> None:
+def test_what_an_operator_changed_in_zookeeper_begins_a_rebalance_of_its_own_kind() -> None:
     world, first, _ = shared_by_two()
     world.owners["g"].pop(next(iter(first.reading)))
     first.positions[next(iter(first.reading))] = 9

@@ -322,7 +322,7 @@ def test_nobody_starts_anything_while_it_is_read_again_whose_it_is() -> None:
     assert {world.owner_of(number) for number in range(4)} == {"a"}
 
 
-def test_what_a_hand_took_away_is_stopped_and_given_out_again() -> None:
+def test_what_an_operator_took_away_is_stopped_and_given_out_again() -> None:
     world = World(topic(partitions=1))
     consumer = world.join()
     world.run(100)

@@ -18,7 +18,7 @@ from kazoo.exceptions import NodeExistsError, NoNodeError
 REQUESTS = ("partitions_reassigned", "partitions_add", "partitions_remove", "delete_topics")
 
 
-class OperatorsHand:
+class ZooKeeperOperator:
     """Writes znodes and looks at what came of it. `close` it."""
 
     def __init__(self, cluster: LocalCluster) -> None:

@@ -1,4 +1,4 @@
-"""A coordinator whose process has stood still, but whose session has not ended: it asks before it goes on."""
+"""A coordinator whose process was paused, and whose session has not ended: it asks before it goes on."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class JumpingClock(SystemClock):
     """What a process that did not run for a while sees of it."""
 
     def __init__(self) -> None:
-        self.stood_still_ms = 0
+        self.paused_ms = 0
 
     def monotonic_ms(self) -> int:
-        return super().monotonic_ms() + self.stood_still_ms
+        return super().monotonic_ms() + self.paused_ms
 
 
-def test_a_coordinator_that_stood_still_resigns_at_once_and_resumes_where_it_still_holds_the_seat(
+def test_a_coordinator_that_was_paused_resigns_at_once_and_resumes_if_it_still_holds_the_znode(
     zookeeper_hosts: str,
 ) -> None:
     async def run() -> None:
@@ -46,7 +46,7 @@ def test_a_coordinator_that_stood_still_resigns_at_once_and_resumes_where_it_sti
             try:
                 await until(is_active, "it is elected")
                 epoch = shard.state.coordinator_epoch
-                clock.stood_still_ms += session.granted_timeout_ms
+                clock.paused_ms += session.granted_timeout_ms
                 shard.take(Ticked())
                 assert shard.state.role is Role.STANDBY, "whatever comes first is not answered any more"
                 await until(is_active, "ZooKeeper has said that it still is")
