@@ -26,9 +26,9 @@ from hightide_broker.contract.convert_control import ControlResults
 from hightide_broker.core.events import ProduceArrived
 from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.core.replica import Decision
-from hightide_broker.data.log_start_writer import LogStarts
+from hightide_broker.data.log_start_writer import LogStartWriter
 from hightide_broker.directories.log_directories import LogDirectories
-from hightide_broker.hosting.control import Control, ControlListeners
+from hightide_broker.hosting.control import ControlHandler, ControlListeners
 from hightide_broker.hosting.registration import Registration
 from hightide_broker.replica.group_commit import GroupCommit, GroupCommits
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
@@ -91,7 +91,7 @@ class Rig:
         self.shell = ReplicaShell(clock, self.sessions, Telemetry.off(), self.failures.append)
         self.suspects: list[PartitionKey] = []
         self.limits: list[int] = []
-        self.control = Control(
+        self.control = ControlHandler(
             ME, clock, self.replicas, self.metadata, self.shell, directories, Registered(), Telemetry.off(),
             ControlListeners(self.suspects.extend, lambda: None, self.limits.append), 10_000, 1,
         )  # fmt: skip
@@ -104,7 +104,7 @@ class Rig:
             fetching=Unmoved(),
             isr=Unmoved(),
             stopped=self.control,
-            log_starts=LogStarts(self.shell, self.directories, self.failures.append),
+            log_starts=LogStartWriter(self.shell, self.directories, self.failures.append),
             group_commit=GroupCommits(group_commits, lambda replica: replica.log.data_directory),
         )
 

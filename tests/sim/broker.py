@@ -354,7 +354,7 @@ class SimBroker:
 
     def _batches(self, leader: int, body: FetchAnswer) -> None:
         spans = tuple(
-            ev.Span(body.base_offset + index, 1, epoch) for index, (epoch, _) in enumerate(body.records)
+            ev.BatchSpan(body.base_offset + index, 1, epoch) for index, (epoch, _) in enumerate(body.records)
         )
         answer = ev.BatchesReceived(
             leader, body.leader_epoch, spans, body.high_watermark, body.log_start_offset

@@ -24,18 +24,18 @@ from hightide_broker.data.delete_records import RecordDeletion
 from hightide_broker.data.describe_producers import ProducerDescriptions
 from hightide_broker.data.fetch import FetchHandler
 from hightide_broker.data.list_offsets import OffsetLookup
-from hightide_broker.data.log_start_writer import LogStarts
+from hightide_broker.data.log_start_writer import LogStartWriter
 from hightide_broker.data.plain_records import PlainRecords
 from hightide_broker.data.produce import ProduceHandler
 from hightide_broker.data.producer_ids import ProducerIds
 from hightide_broker.directories.disk_space import DiskSpace
-from hightide_broker.directories.healing import Healing
+from hightide_broker.directories.healing import ReplicaHealing
 from hightide_broker.directories.hung_disks import HungDisks
 from hightide_broker.directories.log_directories import LogDirectories, LogDirectory
 from hightide_broker.directories.maintenance import Maintenance, MaintenanceSettings
 from hightide_broker.directories.replica_descriptions import ReplicaDescriptions
-from hightide_broker.directories.scrub import Scrub, ScrubSettings
-from hightide_broker.hosting.control import Control, ControlListeners
+from hightide_broker.directories.scrub import ReplicaScrub, ScrubSettings
+from hightide_broker.hosting.control import ControlHandler, ControlListeners
 from hightide_broker.hosting.failed_replicas import FailedReplicas
 from hightide_broker.hosting.registration import Registration
 from hightide_broker.hosting.restart_checks import (
@@ -47,13 +47,13 @@ from hightide_broker.hosting.restart_checks import (
 )
 from hightide_broker.hosting.startup import read_cluster
 from hightide_broker.hosting.strays import StrayWatch
-from hightide_broker.limits import Budget
+from hightide_broker.limits import UnfinishedWorkLimit
 from hightide_broker.metrics import MeasuredParts, broker_readings
-from hightide_broker.ports import Ports
+from hightide_broker.ports import BrokerPorts
 from hightide_broker.replica.group_commit import GroupCommit, GroupCommits
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.shell import EffectPorts, ReplicaShell
-from hightide_broker.replication.comparison import Comparison
+from hightide_broker.replication.comparison import LeaderComparison
 from hightide_broker.replication.digests import DigestServer
 from hightide_broker.replication.fetchers import Fetchers, FetchSettings
 from hightide_broker.replication.isr_store import IsrStore
@@ -75,7 +75,7 @@ class Assembly:
     def __init__(
         self,
         settings: BrokerSettings,
-        ports: Ports,
+        ports: BrokerPorts,
         telemetry: Telemetry,
         cluster_id: str,
         directories: LogDirectories,
@@ -113,10 +113,10 @@ class Assembly:
         )
         self.hung_disks = HungDisks(self._replicas, self._fetchers, self._failed_replicas)
         self._healing, self._comparison, self._scrub = self._care_for_data_at_rest(ports)
-        self._strays, self._control = self._hosting(ports, telemetry, cluster_id)
-        self._log_starts = LogStarts(self._shell, directories, self.storage_failed)
+        self._strays, self._control = self._lifecycle(ports, telemetry, cluster_id)
+        self._log_starts = LogStartWriter(self._shell, directories, self.storage_failed)
         self._shell.perform_with(self._effect_ports())
-        self._in_flight = Budget(settings.in_flight_produce_bytes_max)
+        self._in_flight = UnfinishedWorkLimit(settings.in_flight_produce_bytes_max)
         self._producing = ProduceHandler(
             broker_id, clock, self._replicas, self._metadata, self._shell, self._in_flight
         )
@@ -135,18 +135,22 @@ class Assembly:
         directories.tell_of_failures(self._went_offline)
         directories.tell_of_damage(self._healing.met)
 
-    def _care_for_data_at_rest(self, ports: Ports) -> tuple[Healing, Comparison, Scrub]:
+    def _care_for_data_at_rest(
+        self, ports: BrokerPorts
+    ) -> tuple[ReplicaHealing, LeaderComparison, ReplicaScrub]:
         """What looks for damage at rest and mends it. Its own thread does so: no read and no write waits."""
         settings, replicas, reports = self._settings, self._replicas, self._failed_replicas
         address_of, at_rest = self._address_of, self._at_rest
-        healing = Healing(
+        healing = ReplicaHealing(
             settings.broker_id, replicas, self._fetchers, reports, address_of, at_rest, ports.connect
         )
-        comparison = Comparison(replicas, self._follower, address_of, reports, at_rest, ports.connect)
+        comparison = LeaderComparison(replicas, self._follower, address_of, reports, at_rest, ports.connect)
         scrubbing = ScrubSettings(settings.scrub_bytes_per_s, settings.scrub_interval_ms)
-        return healing, comparison, Scrub(replicas, at_rest, scrubbing, comparison)
+        return healing, comparison, ReplicaScrub(replicas, at_rest, scrubbing, comparison)
 
-    def _hosting(self, ports: Ports, telemetry: Telemetry, cluster_id: str) -> tuple[StrayWatch, Control]:
+    def _lifecycle(
+        self, ports: BrokerPorts, telemetry: Telemetry, cluster_id: str
+    ) -> tuple[StrayWatch, ControlHandler]:
         """What carries out the controller's decisions, and what looks for replicas without one. The watch is
         built first, and asks the control later."""
         settings = self._settings
@@ -157,7 +161,7 @@ class Assembly:
         listeners = ControlListeners(
             strays.suspect, self._controller_elected, self._replica_server.limit_moves
         )
-        return strays, Control(
+        return strays, ControlHandler(
             settings.broker_id, ports.clock, self._replicas, self._metadata, self._shell, self._directories,
             self.registration, telemetry, listeners, settings.replica_lag_time_max_ms,
             settings.min_insync_replicas,

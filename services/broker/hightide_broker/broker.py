@@ -27,7 +27,7 @@ from hightide_broker.directories.disk_watch import DiskWatch, patience_s
 from hightide_broker.directories.log_directories import LogDirectories, LogDirectory, cluster_ids
 from hightide_broker.hosting.controlled_shutdown import hand_over_leadership
 from hightide_broker.metrics import METRICS
-from hightide_broker.ports import Ports, os_threads
+from hightide_broker.ports import BrokerPorts, os_threads
 from hightide_broker.servicer import services
 from hightide_broker.settings import BrokerSettings
 from hightide_broker.storage import StorageError
@@ -70,7 +70,7 @@ class Broker:
         clean = False
         try:
             parts = Assembly(
-                settings, Ports(SystemClock(), session), process.telemetry, cluster_id, directories,
+                settings, BrokerPorts(SystemClock(), session), process.telemetry, cluster_id, directories,
                 self._worker, is_measured=process.metrics.enabled,
             )  # fmt: skip
             process.metrics.report(METRICS, parts.measure)

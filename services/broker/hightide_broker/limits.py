@@ -30,7 +30,7 @@ PRODUCE_TIMEOUT_MS_DEFAULT: Final = 10_000
 
 
 @dataclass(slots=True)
-class Budget:
+class UnfinishedWorkLimit:
     """A limit for bytes, or pieces, of unfinished work. Belongs to the event loop's thread."""
 
     limit: int

@@ -22,14 +22,14 @@ from hightide_broker.cluster.partition_decisions import PartitionKey
 from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.core.replica import UNKNOWN_OFFSET, Leading, Role
 from hightide_broker.data.fetch import FetchHandler
-from hightide_broker.directories.healing import Healing
+from hightide_broker.directories.healing import ReplicaHealing
 from hightide_broker.directories.log_directories import LogDirectories
-from hightide_broker.directories.scrub import Scrub
-from hightide_broker.limits import Budget
+from hightide_broker.directories.scrub import ReplicaScrub
+from hightide_broker.limits import UnfinishedWorkLimit
 from hightide_broker.replica.counters import OTHER_TOPICS, TOPICS_MAX, Counters
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.shell import ReplicaShell
-from hightide_broker.replication.comparison import Comparison
+from hightide_broker.replication.comparison import LeaderComparison
 from hightide_broker.replication.fetchers import Fetchers
 from hightide_broker.replication.isr_store import IsrStore
 
@@ -117,10 +117,10 @@ class MeasuredParts:
     fetchers: Fetchers
     fetching: FetchHandler
     sessions: LeaderSessions[PartitionKey]
-    in_flight: Budget
-    healing: Healing
-    scrub: Scrub
-    comparison: Comparison
+    in_flight: UnfinishedWorkLimit
+    healing: ReplicaHealing
+    scrub: ReplicaScrub
+    comparison: LeaderComparison
 
 
 @dataclass(slots=True)

@@ -17,7 +17,7 @@ from hightide_runtime.serving.channels import open_channel
 from hightide_runtime.zookeeper.session import ZooKeeperSession
 
 
-class Connect(Protocol):
+class OpenChannel(Protocol):
     """Opens a channel to another process (`hightide_runtime.serving.channels.open_channel`)."""
 
     def __call__(self, address: HostPort) -> grpc.aio.Channel:
@@ -25,7 +25,7 @@ class Connect(Protocol):
         ...
 
 
-class Threads(Protocol):
+class DiskThreads(Protocol):
     """Makes the threads that wait for disks."""
 
     def __call__(self, count: int, name: str) -> Executor:
@@ -39,10 +39,10 @@ def os_threads(count: int, name: str) -> Executor:
 
 
 @dataclass(frozen=True, slots=True)
-class Ports:
+class BrokerPorts:
     """All ports of one broker, except its files."""
 
     clock: Clock
     session: ZooKeeperSession
-    connect: Connect = open_channel
-    threads: Threads = os_threads
+    connect: OpenChannel = open_channel
+    threads: DiskThreads = os_threads

@@ -36,7 +36,7 @@ from hightide_broker.data.produce import ProduceHandler
 from hightide_broker.data.producer_ids import ProducerIds
 from hightide_broker.directories.disk_space import DiskSpace
 from hightide_broker.directories.replica_descriptions import ReplicaDescriptions
-from hightide_broker.hosting.control import Control
+from hightide_broker.hosting.control import ControlHandler
 from hightide_broker.limits import PRODUCE_TIMEOUT_MS_DEFAULT
 from hightide_broker.replica.held_replicas import HostedReplicas
 from hightide_broker.replication.digests import DigestServer
@@ -206,7 +206,7 @@ class ReplicaRpcs(ReplicaServiceServicer):
 class ControlRpcs(BrokerControlServiceServicer):
     """BrokerControlService."""
 
-    def __init__(self, control: Control) -> None:
+    def __init__(self, control: ControlHandler) -> None:
         self._control = control
 
     async def LeaderAndISR(

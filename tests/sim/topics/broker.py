@@ -23,7 +23,7 @@ from hightide_broker.core.replica import Replica
 from hightide_broker.directories.log_directories import LogDirectories
 from hightide_broker.hosting.controlled_shutdown import hand_over_leadership
 from hightide_broker.hosting.strays import StrayWatch
-from hightide_broker.ports import Ports
+from hightide_broker.ports import BrokerPorts
 from hightide_broker.replica.held_replicas import HostedReplica
 from hightide_broker.settings import BrokerSettings
 from hightide_broker.storage import StorageError
@@ -242,7 +242,7 @@ class SimHost:
 
     async def _live(self) -> None:
         session: Any = self.sim_session
-        ports = Ports(self.clock, session, self._connect, self._threads)
+        ports = BrokerPorts(self.clock, session, self._connect, self._threads)
         directories = await _Directories.open(
             self.settings.data_dir, self.world.cluster_id, self.broker_id, self.files, self._threads,
             self.clock,

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from hightide_broker.core.events import StopRequested
 from hightide_broker.core.fetch_session import FollowerPosition
-from hightide_broker.hosting import hosting
-from hightide_broker.hosting.control import Control
+from hightide_broker.hosting import replica_lifecycle
+from hightide_broker.hosting.control import ControlHandler
 from hightide_broker.hosting.strays import HeldReplica
 from hightide_broker.replication import fetchers, isr_store
 from hightide_broker.replication.isr_store import IsrStore
@@ -67,8 +67,8 @@ def _old_logs_put_aside() -> Iterator[None]:
         return False
 
     with (
-        _instead(hosting, "_is_older", never),
-        _instead(hosting, "_is_of_a_removed_partition", never),
+        _instead(replica_lifecycle, "_is_older", never),
+        _instead(replica_lifecycle, "_is_of_a_removed_partition", never),
     ):
         yield
 
@@ -77,17 +77,17 @@ def _old_logs_put_aside() -> Iterator[None]:
 def _careful_strays() -> Iterator[None]:
     """What ZooKeeper said about a stray holds only while nothing was decided about it since."""
 
-    async def let_go(self: Control, held: HeldReplica) -> bool:
+    async def let_go(self: ControlHandler, held: HeldReplica) -> bool:
         replica = self._replicas.get(held.key)
         if replica is not None:
             decision = replica.state.decision
-            self._hosting.feed(
+            self._lifecycle.feed(
                 replica, StopRequested(decision.controller_epoch, decision.leader_epoch, delete=True)
             )
-        await self._hosting.put_aside(held.key)
+        await self._lifecycle.put_aside(held.key)
         return True
 
-    with _instead(Control, "let_go", let_go):
+    with _instead(ControlHandler, "let_go", let_go):
         yield
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from hightide_broker.limits import WAIT_MS_MAX, Budget, bounded_wait_ms
+from hightide_broker.limits import WAIT_MS_MAX, UnfinishedWorkLimit, bounded_wait_ms
 
 
 def test_a_budget_refuses_what_goes_beyond_it_until_some_is_given_back() -> None:
-    budget = Budget(10)
+    budget = UnfinishedWorkLimit(10)
     assert budget.take(8)
     assert not budget.take(3)
     budget.give_back(8)
@@ -14,7 +14,7 @@ def test_a_budget_refuses_what_goes_beyond_it_until_some_is_given_back() -> None
 
 
 def test_one_piece_over_the_limit_passes_when_it_is_alone() -> None:
-    budget = Budget(10)
+    budget = UnfinishedWorkLimit(10)
     assert budget.take(11)
     assert not budget.take(1)
 

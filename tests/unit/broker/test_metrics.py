@@ -10,7 +10,7 @@ from adversary.batches import good_batch
 from hightide.batch.header import iterate
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_broker.cluster.topic_settings import TopicSettings
-from hightide_broker.contract.data_calls import Appended, Read, Refused
+from hightide_broker.contract.data_calls import PartitionAppended, PartitionRead, PartitionRefused
 from hightide_broker.core.events import FollowerFetched, LeaderAndIsrDecided, ProduceArrived
 from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.core.replica import Replica, ReplicaSettings
@@ -30,8 +30,8 @@ def batch(records: int) -> bytes:
     return bytes(good_batch(TOPIC_ID, 0, (b"wave",) * records))
 
 
-def read_of(*pieces: bytes) -> Read:
-    return Read((TOPIC_ID, 0), 10, 0, pieces, sum(map(len, pieces)))
+def read_of(*pieces: bytes) -> PartitionRead:
+    return PartitionRead((TOPIC_ID, 0), 10, 0, pieces, sum(map(len, pieces)))
 
 
 def test_records_are_counted_in_whole_batches_and_in_those_in_pieces() -> None:
@@ -67,11 +67,11 @@ def test_a_topic_that_is_gone_makes_room_for_another() -> None:
 
 def test_what_is_sent_and_what_is_refused_are_told_apart() -> None:
     counters = Counters()
-    refused = Refused(ErrorCode.ERROR_CODE_NOT_LEADER, "broker 2 leads")
+    refused = PartitionRefused(ErrorCode.ERROR_CODE_NOT_LEADER, "broker 2 leads")
     counters.fetched("tides", read_of(batch(3)))
-    counters.fetched("tides", Read((TOPIC_ID, 0), -1, -1, (), 0, refused))
+    counters.fetched("tides", PartitionRead((TOPIC_ID, 0), -1, -1, (), 0, refused))
     counters.fetched("tides", read_of())
-    counters.produced([Appended(0, 1, 0), refused, refused])
+    counters.produced([PartitionAppended(0, 1, 0), refused, refused])
     assert counters.sent.records == counters.topics["tides"].sent.records == 3
     assert counters.refusals == {("fetch", "NOT_LEADER"): 1, ("produce", "NOT_LEADER"): 2}
 
@@ -82,7 +82,7 @@ def test_where_nobody_asks_for_metrics_no_batch_that_is_sent_is_looked_at() -> N
             raise AssertionError("it was looked at")
 
     counters = Counters(counts_what_is_sent=False)
-    counters.fetched("tides", Read((TOPIC_ID, 0), 10, 0, (Unread(batch(3)),), 200))
+    counters.fetched("tides", PartitionRead((TOPIC_ID, 0), 10, 0, (Unread(batch(3)),), 200))
     assert (counters.sent.size_bytes, counters.sent.records) == (200, 0)
 
 

@@ -21,6 +21,7 @@ from hightide_broker.core.effects import (
 )
 from hightide_broker.core.events import (
     BatchesReceived,
+    BatchSpan,
     EpochEndAsked,
     EpochEndReceived,
     Event,
@@ -28,7 +29,6 @@ from hightide_broker.core.events import (
     FollowerFetched,
     LeaderAndIsrDecided,
     ProduceArrived,
-    Span,
 )
 from hightide_broker.core.machine import step
 from hightide_broker.core.replica import Replica, ReplicaSettings
@@ -38,7 +38,7 @@ from hightide_broker.core.replica import Replica, ReplicaSettings
 class Batch:
     """One batch in a log in memory: its span and what it says."""
 
-    span: Span
+    span: BatchSpan
     value: str
 
 
@@ -66,7 +66,7 @@ class Node:
         match effect:
             case Append(base_offset, leader_epoch, _):
                 for batch in batches:
-                    self.log.append(replace(batch, span=Span(base_offset, 1, leader_epoch)))
+                    self.log.append(replace(batch, span=BatchSpan(base_offset, 1, leader_epoch)))
                     base_offset += 1
             case AppendFetched(base_offset, _):
                 self.log += [batch for batch in batches if batch.span.base_offset >= base_offset]
@@ -88,7 +88,7 @@ class Node:
 
     def produces(self, *values: str, now_ms: int = 0, acks_all: bool = True) -> Effects:
         """A producer sends one batch for each value."""
-        batches = tuple(Batch(Span(-1, 1, -1), value) for value in values)
+        batches = tuple(Batch(BatchSpan(-1, 1, -1), value) for value in values)
         return self.happens(ProduceArrived.dummy(len(values), acks_all=acks_all, now_ms=now_ms), batches)
 
     def is_answered(self, epoch: int, end_offset: int) -> Effects:

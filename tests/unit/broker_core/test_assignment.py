@@ -16,7 +16,7 @@ from hightide_broker.core.events import (
     LeaderAndIsrDecided,
     LeaderAndIsrRead,
 )
-from hightide_broker.core.isr_state import Committed
+from hightide_broker.core.isr_state import CommittedIsr
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import Leading, Role
 from unit.broker_core.replica_pair import ReplicaPair
@@ -73,7 +73,7 @@ def test_one_that_waits_to_join_and_is_taken_away_does_not_join(pair: ReplicaPai
         StoreIsr((1, 2), 2, 1, 1, ((2, 0),)),
     )
     assert pair[1].happens(IsrStored(3)) == ()
-    assert leading_of(pair).isr == Committed((1, 2), 3)
+    assert leading_of(pair).isr == CommittedIsr((1, 2), 3)
 
 
 def test_a_leader_that_finds_a_newer_epoch_lets_nobody_in_who_may_not_be_assigned_any_more(

@@ -10,10 +10,10 @@ from hightide_broker.core.effects import (
     TruncateTo,
 )
 from hightide_broker.core.events import (
+    BatchSpan,
     DirectoryFailed,
     FetchRefused,
     LeaderAndIsrDecided,
-    Span,
 )
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import Replica, ReplicaSettings, Role
@@ -72,7 +72,7 @@ def test_a_log_that_would_begin_anew_below_its_high_watermark_is_kept_too() -> N
     opened = Replica.opened(
         ReplicaSettings(broker_id=2), log_end_offset=4, high_watermark=4, epochs=((3, 0),), is_new=False
     )
-    node = Node(opened, [Batch(Span(0, 4, 3), "abcd")])
+    node = Node(opened, [Batch(BatchSpan(0, 4, 3), "abcd")])
     node.happens(LeaderAndIsrDecided.dummy(leader=1, leader_epoch=5))
     assert node.is_answered(-1, 3) == (StopFetching(), ReportDivergence(3))
     assert node.values == "abcd"
@@ -87,7 +87,7 @@ def test_a_leader_that_ends_below_this_log_start_is_not_followed() -> None:
         epochs=((3, 0),),
         is_new=False,
     )
-    node = Node(opened, [Batch(Span(2, 2, 3), "cd")])
+    node = Node(opened, [Batch(BatchSpan(2, 2, 3), "cd")])
     node.happens(LeaderAndIsrDecided.dummy(leader=1, leader_epoch=5))
     assert node.is_answered(3, 1) == (StopFetching(), ReportDivergence(1))
     node.happens(LeaderAndIsrDecided.dummy(leader=1, leader_epoch=6, unclean_epoch=6))

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 from hightide_broker.core.fetch_session import (
-    Answer,
     FollowerPosition,
     FollowerSession,
     LeaderSession,
     LeaderSessions,
+    PartitionAnswer,
     SessionFault,
 )
 from hypothesis import given
@@ -37,7 +37,9 @@ def round_trip(follower: FollowerSession[Key], sessions: LeaderSessions[Key]) ->
     return session
 
 
-def answers(session: LeaderSession[Key], end: int, high_watermark: int, epoch: int = 1) -> list[Answer[Key]]:
+def answers(
+    session: LeaderSession[Key], end: int, high_watermark: int, epoch: int = 1
+) -> list[PartitionAnswer[Key]]:
     found = []
     for key in session.touched():
         answer = session.examine(
@@ -66,10 +68,12 @@ def test_answered_batches_are_not_sent_again_until_the_partition_is_named() -> N
     sessions: LeaderSessions[Key] = LeaderSessions(1)
     follower.place("p0", FollowerPosition(1, 0))
     session = opened(follower, sessions)
-    assert answers(session, end=3, high_watermark=0) == [Answer("p0", 0, 1, True)]
+    assert answers(session, end=3, high_watermark=0) == [PartitionAnswer("p0", 0, 1, True)]
     assert sessions.touch("p0") == [], "more was appended, but the follower is still busy with the first part"
     follower.place("p0", FollowerPosition(1, 3))
-    assert answers(round_trip(follower, sessions), end=4, high_watermark=3) == [Answer("p0", 3, 1, True)]
+    assert answers(round_trip(follower, sessions), end=4, high_watermark=3) == [
+        PartitionAnswer("p0", 3, 1, True)
+    ]
 
 
 def test_a_new_high_watermark_alone_is_an_answer_once() -> None:
@@ -77,10 +81,10 @@ def test_a_new_high_watermark_alone_is_an_answer_once() -> None:
     sessions: LeaderSessions[Key] = LeaderSessions(1)
     follower.place("p0", FollowerPosition(1, 3))
     session = opened(follower, sessions)
-    assert answers(session, 3, 2) == [Answer("p0", 3, 1, False)]
+    assert answers(session, 3, 2) == [PartitionAnswer("p0", 3, 1, False)]
     assert answers(session, 3, 2) == []
     assert sessions.touch("p0") == [session]
-    assert answers(session, 3, 3) == [Answer("p0", 3, 1, False)]
+    assert answers(session, 3, 3) == [PartitionAnswer("p0", 3, 1, False)]
 
 
 def test_nothing_new_costs_nothing() -> None:
@@ -119,7 +123,7 @@ def test_a_partition_whose_leader_moved_on_is_answered_so_that_it_can_be_refused
     session = opened(follower, sessions)
     answers(session, 0, 0)
     sessions.touch("p0")
-    assert answers(session, 0, 0, epoch=2) == [Answer("p0", 0, 1, False)]
+    assert answers(session, 0, 0, epoch=2) == [PartitionAnswer("p0", 0, 1, False)]
 
 
 def test_a_forgotten_partition_is_not_answered() -> None:

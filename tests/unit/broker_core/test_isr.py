@@ -21,7 +21,7 @@ from hightide_broker.core.events import (
     Ticked,
 )
 from hightide_broker.core.isr import next_deadline_ms
-from hightide_broker.core.isr_state import Committed, PendingExpand
+from hightide_broker.core.isr_state import CommittedIsr, PendingExpand
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import Role
 from unit.broker_core.replica_pair import ReplicaPair
@@ -100,7 +100,7 @@ def test_one_isr_write_at_a_time_and_who_qualified_meanwhile_joins_after_it(pair
     assert pair.fetch(3) == ()
     assert pair[1].happens(IsrStored(2)) == (StoreIsr((1, 2, 3), 2, 1, 1, ((3, 0),)),)
     pair[1].happens(IsrStored(3))
-    assert isr_of(pair) == Committed((1, 2, 3), 3)
+    assert isr_of(pair) == CommittedIsr((1, 2, 3), 3)
 
 
 def test_a_refused_write_is_looked_into(pair: ReplicaPair) -> None:
@@ -131,7 +131,7 @@ def test_a_write_of_unknown_outcome_counts_both_sets_until_the_znode_tells(pair:
     assert pair[1].happens(LeaderAndIsrRead(1, 1, (1,), 1, 0)) == (StoreIsr((1, 2), 1, 1, 1, ((2, 0),)),)
     assert pair[1].happens(IsrStoreRefused(1)) == (ReadLeaderAndIsr(),)
     pair[1].happens(LeaderAndIsrRead(1, 1, (1, 2), 2, 0))
-    assert isr_of(pair) == Committed((1, 2), 2)
+    assert isr_of(pair) == CommittedIsr((1, 2), 2)
 
 
 def test_a_zookeeper_server_that_lags_is_asked_again(pair: ReplicaPair) -> None:
@@ -149,7 +149,7 @@ def test_an_isr_that_the_controller_shrank_is_adopted_and_commits(pair: ReplicaP
     pair.catch_up(2)
     effects = pair[1].happens(LeaderAndIsrDecided.dummy(1, 1, (1, 2), partition_epoch=2))
     assert effects == (AwaitFetch(3), AdvanceHighWatermark(1), AnswerProduces(1))
-    assert isr_of(pair) == Committed((1, 2), 2)
+    assert isr_of(pair) == CommittedIsr((1, 2), 2)
 
 
 def test_an_answer_to_a_write_that_a_decision_overtook_is_dropped(pair: ReplicaPair) -> None:
@@ -171,7 +171,7 @@ def test_an_answer_that_comes_after_a_decision_on_top_of_it_is_not_that_to_the_n
     assert pair[1].happens(IsrStored(2)) == ()
     assert isinstance(isr_of(pair), PendingExpand)
     pair[1].happens(IsrStored(4))
-    assert isr_of(pair) == Committed((1, 2), 4)
+    assert isr_of(pair) == CommittedIsr((1, 2), 4)
 
 
 def test_a_follower_that_catches_up_while_it_is_being_taken_out_joins_again(pair: ReplicaPair) -> None:
@@ -189,7 +189,7 @@ def test_a_follower_that_the_controller_took_out_must_fetch_anew(pair: ReplicaPa
     pair.decide(1, 1)
     pair.catch_up(2, 3)
     pair[1].happens(LeaderAndIsrDecided.dummy(1, 1, (1, 2), partition_epoch=2))
-    assert isr_of(pair) == Committed((1, 2), 2), "it may be dead, whatever it had"
+    assert isr_of(pair) == CommittedIsr((1, 2), 2), "it may be dead, whatever it had"
     assert pair[1].happens(FollowerFetched(3, 1, 0, 0)) == (StoreIsr((1, 2, 3), 2, 1, 1, ((3, 0),)),)
 
 
@@ -211,7 +211,7 @@ def test_a_join_of_an_earlier_life_is_abandoned_once_the_znode_is_read(pair: Rep
     assert pair[1].state.high_watermark == 0, "an earlier try of the write may have happened"
     effects = pair[1].happens(LeaderAndIsrRead(1, 1, (1,), 1, 0))
     assert effects == (AwaitFetch(2), AdvanceHighWatermark(1), AnswerProduces(1))
-    assert isr_of(pair) == Committed((1,), 1)
+    assert isr_of(pair) == CommittedIsr((1,), 1)
 
 
 def test_a_join_of_an_earlier_life_that_has_happened_before_is_adopted(pair: ReplicaPair) -> None:
@@ -219,7 +219,7 @@ def test_a_join_of_an_earlier_life_that_has_happened_before_is_adopted(pair: Rep
     pair.fetch(2)
     pair[1].happens(IsrStoreRefused(1, for_good=True))
     pair[1].happens(LeaderAndIsrRead(1, 1, (1, 2), 2, 0))
-    assert isr_of(pair) == Committed((1, 2), 2)
+    assert isr_of(pair) == CommittedIsr((1, 2), 2)
 
 
 def test_after_a_join_that_is_void_only_a_new_fetch_lets_the_follower_in(pair: ReplicaPair) -> None:

@@ -17,11 +17,11 @@ from hightide_broker.core.effects import (
 )
 from hightide_broker.core.events import (
     BatchesReceived,
+    BatchSpan,
     DeleteRecordsArrived,
     FetchRefused,
     LeaderAndIsrDecided,
     ProduceArrived,
-    Span,
 )
 from hightide_broker.core.fetch_session import FollowerPosition, LeaderSession
 from hightide_broker.core.log_start import log_start_after
@@ -142,12 +142,12 @@ def follower() -> Node:
     return node
 
 
-def received(*spans: Span, high_watermark: int = 110, log_start_offset: int = 103) -> BatchesReceived:
+def received(*spans: BatchSpan, high_watermark: int = 110, log_start_offset: int = 103) -> BatchesReceived:
     return BatchesReceived(1, 5, spans, high_watermark, log_start_offset)
 
 
 def test_a_follower_takes_the_batch_that_holds_the_start_as_a_whole(follower: Node) -> None:
-    span = Span(100, 10, 4)
+    span = BatchSpan(100, 10, 4)
     assert follower.happens(received(span), (Batch(span, "x"),)) == (
         TruncateAndStartAt(100),
         PersistEpoch(4, 100),
@@ -162,13 +162,13 @@ def test_a_follower_takes_the_batch_that_holds_the_start_as_a_whole(follower: No
 
 
 def test_its_start_and_high_watermark_stay_though_the_leader_knows_less(follower: Node) -> None:
-    span = Span(100, 10, 4)
+    span = BatchSpan(100, 10, 4)
     follower.happens(received(span, high_watermark=101, log_start_offset=0), (Batch(span, "x"),))
     assert (follower.state.log_start_offset, follower.state.high_watermark) == (103, 103)
 
 
 def test_what_does_not_hold_together_is_fetched_again(follower: Node) -> None:
-    spans = (Span(100, 10, 4), Span(111, 1, 4))
+    spans = (BatchSpan(100, 10, 4), BatchSpan(111, 1, 4))
     assert follower.happens(received(*spans)) == (StartFetching(1, 5, 103),)
     assert follower.state.log_end_offset == 103
 
@@ -177,7 +177,7 @@ def test_a_leader_that_is_empty_inside_a_batch_goes_on_there() -> None:
     """Its power went, and all that was left was below the start."""
     node = Node(Replica.opened(ReplicaSettings(broker_id=1), log_start_offset=103, log_end_offset=103))
     node.happens(LeaderAndIsrDecided.dummy(leader=1, leader_epoch=5, isr=(1,)))
-    effects = node.happens(ProduceArrived.dummy(), (Batch(Span(-1, 1, -1), "x"),))
+    effects = node.happens(ProduceArrived.dummy(), (Batch(BatchSpan(-1, 1, -1), "x"),))
     assert node.state.log_end_offset == 104
     assert effects
 
@@ -189,7 +189,7 @@ def test_a_log_that_shares_no_epoch_with_the_leaders_begins_anew_where_that_does
         Replica.opened(
             ReplicaSettings(broker_id=2), log_end_offset=4, high_watermark=2, epochs=((3, 0),), is_new=False
         ),
-        [Batch(Span(0, 2, 3), "ab"), Batch(Span(2, 2, 3), "xx")],
+        [Batch(BatchSpan(0, 2, 3), "ab"), Batch(BatchSpan(2, 2, 3), "xx")],
     )
     node.happens(LeaderAndIsrDecided.dummy(leader=1, leader_epoch=5))
     effects = node.is_answered(-1, 3)
@@ -202,7 +202,7 @@ def test_where_an_unclean_election_lets_it_take_committed_records_it_says_so() -
         Replica.opened(
             ReplicaSettings(broker_id=2), log_end_offset=4, high_watermark=4, epochs=((3, 0),), is_new=False
         ),
-        [Batch(Span(0, 4, 3), "abcd")],
+        [Batch(BatchSpan(0, 4, 3), "abcd")],
     )
     node.happens(LeaderAndIsrDecided.dummy(leader=1, leader_epoch=5, unclean_epoch=4))
     effects = node.is_answered(-1, 3)
@@ -219,7 +219,7 @@ def all_let_go_of(unclean_epoch: int, log_end_offset: int = 3) -> Node:
         epochs=((1, 0),),
         is_new=False,
     )
-    node = Node(opened, [Batch(Span(3, log_end_offset - 3, 1), "x")] if log_end_offset > 3 else [])
+    node = Node(opened, [Batch(BatchSpan(3, log_end_offset - 3, 1), "x")] if log_end_offset > 3 else [])
     node.happens(LeaderAndIsrDecided.dummy(leader=1, leader_epoch=5, unclean_epoch=unclean_epoch))
     assert node.asking == AskEpochEnd(1, 5, 1, log_end_offset)
     return node

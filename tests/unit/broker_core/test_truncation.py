@@ -11,11 +11,11 @@ from hightide_broker.core.effects import (
 )
 from hightide_broker.core.events import (
     BatchesReceived,
+    BatchSpan,
     EpochEndReceived,
     FetchRefused,
     FsyncDone,
     LogStartMoved,
-    Span,
 )
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import ReplicaSettings, Role
@@ -127,7 +127,7 @@ def test_an_answer_under_another_epoch_is_an_echo(pair: ReplicaPair) -> None:
     pair.decide(3, 2, to=(2,))
     assert pair[2].happens(EpochEndReceived(AskEpochEnd(1, 1, 1, 1), 1, 0)) == ()
     assert pair[2].happens(EpochEndReceived(AskEpochEnd(3, 1, 1, 1), 1, 0)) == ()
-    assert pair[2].happens(BatchesReceived(1, 1, (Span(1, 1, 1),), 5, 0)) == ()
+    assert pair[2].happens(BatchesReceived(1, 1, (BatchSpan(1, 1, 1),), 5, 0)) == ()
     assert pair[2].happens(FetchRefused(1, 1, Refusal.OFFSET_OUT_OF_RANGE, 7)) == ()
 
 
@@ -175,9 +175,9 @@ def test_batches_that_came_twice_are_skipped_and_a_gap_starts_the_fetch_anew(pai
     pair.decide(1, 1)
     pair[1].produces("a", "b")
     pair.fetch(2)
-    assert pair[2].happens(BatchesReceived(1, 1, (Span(0, 1, 1), Span(1, 1, 1)), 0, 0)) == ()
-    assert pair[2].happens(BatchesReceived(1, 1, (Span(3, 1, 1),), 0, 0)) == (StartFetching(1, 1, 2),)
-    assert pair[2].happens(BatchesReceived(1, 1, (Span(2, 1, 0),), 0, 0)) == (StartFetching(1, 1, 2),)
+    assert pair[2].happens(BatchesReceived(1, 1, (BatchSpan(0, 1, 1), BatchSpan(1, 1, 1)), 0, 0)) == ()
+    assert pair[2].happens(BatchesReceived(1, 1, (BatchSpan(3, 1, 1),), 0, 0)) == (StartFetching(1, 1, 2),)
+    assert pair[2].happens(BatchesReceived(1, 1, (BatchSpan(2, 1, 0),), 0, 0)) == (StartFetching(1, 1, 2),)
 
 
 @without("spent_epochs")

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from hightide.batch.header import BatchHeader
 from hightide.v1 import errors_pb2
-from hightide_broker.storage.log.producer_states import DuplicateOf, Fresh, ProducerStates
+from hightide_broker.storage.log.producer_states import DuplicateBatch, NewBatch, ProducerStates
 from hightide_spark.core.reconcile import (
     LOOK_AGAIN,
     ROUNDS_WITHOUT_NEWS_MAX,
@@ -62,12 +62,12 @@ class Log:
     def append(self, header: BatchHeader, values: list[bytes]) -> tuple[int, int] | int:
         """The range of offsets, or the code of a refusal."""
         match self.states.check(header):
-            case Fresh():
+            case NewBatch():
                 stamped = header.stamped(self.end, self.reign)
                 self.states.update(stamped)
                 self.batches.append((stamped, values))
                 return stamped.base_offset, stamped.next_offset
-            case DuplicateOf(base_offset, end_offset):
+            case DuplicateBatch(base_offset, end_offset):
                 return base_offset, end_offset
             case refusal:
                 return refusal.code

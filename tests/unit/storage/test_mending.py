@@ -17,7 +17,7 @@ from hightide_broker.storage import (
     DiskFull,
     Log,
     LogSettings,
-    Mend,
+    SegmentMend,
 )
 from log_rig import LogRig, offsets
 from stored_batches import make_batch
@@ -66,7 +66,7 @@ def checked(log: Log, max_bytes: int = 1) -> int:
             return total
 
 
-def mended(log: Log, base: int, fetch: Callable[[int], bytes]) -> Mend:
+def mended(log: Log, base: int, fetch: Callable[[int], bytes]) -> SegmentMend:
     """Write a segment anew, with what `fetch` gives for an offset."""
     mend = log.at_rest.mend(base)
     assert mend is not None

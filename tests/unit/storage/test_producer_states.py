@@ -11,12 +11,12 @@ from hightide.batch.header import BatchHeader
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_broker.storage import (
     CorruptFile,
-    DuplicateOf,
-    Fresh,
+    DuplicateBatch,
     LogSettings,
+    NewBatch,
     ProducerState,
     ProducerStates,
-    Rejected,
+    RejectedBatch,
     Verdict,
 )
 from hightide_broker.storage.files.sealed_file import seal
@@ -43,7 +43,7 @@ def batch(
 
 
 def code_of(verdict: Verdict) -> int:
-    assert isinstance(verdict, Rejected)
+    assert isinstance(verdict, RejectedBatch)
     assert verdict.message
     return verdict.code
 
@@ -59,16 +59,16 @@ def states() -> ProducerStates:
 
 def test_batches_without_a_producer_are_always_fresh(states: ProducerStates) -> None:
     (header,) = headers_of(make_batch(1))
-    assert states.check(header) == Fresh()
+    assert states.check(header) == NewBatch()
 
 
 def test_the_next_sequence_is_fresh(states: ProducerStates) -> None:
-    assert states.check(batch(30)) == Fresh()
+    assert states.check(batch(30)) == NewBatch()
 
 
 def test_a_repeated_batch_is_a_duplicate_of_where_it_is(states: ProducerStates) -> None:
-    assert states.check(batch(20)) == DuplicateOf(120, 130)
-    assert states.check(batch(0)) == DuplicateOf(100, 110)
+    assert states.check(batch(20)) == DuplicateBatch(120, 130)
+    assert states.check(batch(0)) == DuplicateBatch(100, 110)
 
 
 def test_a_gap_is_out_of_order(states: ProducerStates) -> None:
@@ -89,7 +89,7 @@ def test_other_records_under_remembered_sequences_are_a_conflict(
 def test_a_duplicate_longer_ago_than_is_remembered_is_refused(states: ProducerStates) -> None:
     for at in range(3, 9):
         states.update(batch(10 * at, offset=100 + 10 * at))
-    assert states.check(batch(40)) == DuplicateOf(140, 150)
+    assert states.check(batch(40)) == DuplicateBatch(140, 150)
     assert code_of(states.check(batch(30))) == DUPLICATE
     assert code_of(states.check(batch(30, count=11))) == CONFLICT
     assert code_of(states.check_all([batch(20), batch(30)])) == DUPLICATE
@@ -98,35 +98,35 @@ def test_a_duplicate_longer_ago_than_is_remembered_is_refused(states: ProducerSt
 
 
 def test_an_unknown_producer_must_start_at_zero(states: ProducerStates) -> None:
-    assert states.check(batch(0, producer_id=6)) == Fresh()
+    assert states.check(batch(0, producer_id=6)) == NewBatch()
     assert code_of(states.check(batch(1, producer_id=6))) == ErrorCode.ERROR_CODE_UNKNOWN_PRODUCER_ID
 
 
 def test_an_older_epoch_is_fenced_and_a_newer_starts_at_zero(states: ProducerStates) -> None:
     assert code_of(states.check(batch(30, epoch=1))) == OUT_OF_ORDER
     assert code_of(states.check(batch(LAST_SEQUENCE, epoch=1))) == OUT_OF_ORDER
-    assert states.check_all([batch(30), batch(0, epoch=1), batch(10, epoch=1)]) == Fresh()
+    assert states.check_all([batch(30), batch(0, epoch=1), batch(10, epoch=1)]) == NewBatch()
     fenced = states.check_all([batch(0, epoch=1), batch(30)])
     assert code_of(fenced) == ErrorCode.ERROR_CODE_FENCED_PRODUCER_EPOCH
-    assert states.check(batch(0, epoch=1)) == Fresh()
+    assert states.check(batch(0, epoch=1)) == NewBatch()
     states.update(batch(0, epoch=1, offset=130))
     assert code_of(states.check(batch(30, epoch=0))) == ErrorCode.ERROR_CODE_FENCED_PRODUCER_EPOCH
-    assert states.check(batch(10, epoch=1)) == Fresh()
+    assert states.check(batch(10, epoch=1)) == NewBatch()
 
 
 def test_sequences_wrap(states: ProducerStates) -> None:
     states.update(batch(LAST_SEQUENCE - 4, offset=500))
-    assert states.check(batch(5)) == Fresh()
+    assert states.check(batch(5)) == NewBatch()
     assert code_of(states.check(batch(6))) == OUT_OF_ORDER
-    assert states.check(batch(LAST_SEQUENCE - 4)) == DuplicateOf(500, 510)
+    assert states.check(batch(LAST_SEQUENCE - 4)) == DuplicateBatch(500, 510)
     assert code_of(states.check(batch(LAST_SEQUENCE))) == CONFLICT
 
 
 def test_the_batches_of_one_request_follow_on_each_other(states: ProducerStates) -> None:
-    assert states.check_all([batch(30), batch(40), batch(0, producer_id=6)]) == Fresh()
+    assert states.check_all([batch(30), batch(40), batch(0, producer_id=6)]) == NewBatch()
     assert code_of(states.check_all([batch(30), batch(50)])) == OUT_OF_ORDER
     assert code_of(states.check_all([batch(30), batch(30)])) == CONFLICT
-    assert states.check_all([batch(10), batch(20)]) == DuplicateOf(110, 130)
+    assert states.check_all([batch(10), batch(20)]) == DuplicateBatch(110, 130)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_the_epoch_of_a_producer_is_described_from_its_first_record_on(states: P
 def test_a_producer_that_the_leader_had_forgotten_begins_anew(states: ProducerStates) -> None:
     states.update(batch(0, offset=200, value=b"other"))
     assert states.describe(()) == [ProducerState(5, 0, 0, 200, 10, 210)]
-    assert states.check(batch(10)) == Fresh()
+    assert states.check(batch(10)) == NewBatch()
     assert code_of(states.check(batch(20))) == OUT_OF_ORDER
 
 
@@ -175,9 +175,9 @@ def test_no_number_of_other_producers_makes_a_repeated_append_a_fresh_one() -> N
     states = ProducerStates()
     states.update(batch(0, offset=100))
     for other in range(10, 6_010):
-        assert states.check(batch(0, producer_id=other)) == Fresh()
+        assert states.check(batch(0, producer_id=other)) == NewBatch()
         states.update(batch(0, producer_id=other))
-    assert states.check(batch(0)) == DuplicateOf(100, 110)
+    assert states.check(batch(0)) == DuplicateBatch(100, 110)
 
 
 def test_a_new_producer_is_refused_before_one_is_forgotten_that_may_try_again() -> None:
@@ -185,22 +185,22 @@ def test_a_new_producer_is_refused_before_one_is_forgotten_that_may_try_again() 
     states.expire(now_ms=RETRY_MS - 1, expiry_ms=2 * RETRY_MS)
     refused = states.check(batch(0, producer_id=77))
     assert code_of(refused) == ErrorCode.ERROR_CODE_TOO_MANY_PRODUCERS
-    assert isinstance(refused, Rejected)
+    assert isinstance(refused, RejectedBatch)
     assert "producer 77 is new here" in refused.message
     assert "10 producers, of 10 at most" in refused.message
     assert "try again" in refused.message
-    assert all(isinstance(states.check(batch(0, producer_id=each)), DuplicateOf) for each in range(10))
-    assert states.check(batch(10, producer_id=0)) == Fresh()
+    assert all(isinstance(states.check(batch(0, producer_id=each)), DuplicateBatch) for each in range(10))
+    assert states.check(batch(10, producer_id=0)) == NewBatch()
 
 
 def test_who_has_been_silent_for_longer_than_anybody_tries_again_makes_place() -> None:
     states = full_of(10)
     states.expire(now_ms=RETRY_MS + 1, expiry_ms=2 * RETRY_MS)
-    assert states.check_all([batch(0, producer_id=each) for each in (77, 78)]) == Fresh()
+    assert states.check_all([batch(0, producer_id=each) for each in (77, 78)]) == NewBatch()
     three = states.check_all([batch(0, producer_id=each) for each in (77, 78, 79)])
     assert code_of(three) == ErrorCode.ERROR_CODE_TOO_MANY_PRODUCERS
     beside_one_that_leaves = states.check_all([batch(10, producer_id=0), batch(0, producer_id=77)])
-    assert beside_one_that_leaves == Fresh()
+    assert beside_one_that_leaves == NewBatch()
     states.update(batch(0, producer_id=77))
     states.update(batch(0, producer_id=78))
     assert code_of(states.check(batch(0, producer_id=79))) == ErrorCode.ERROR_CODE_TOO_MANY_PRODUCERS
@@ -220,7 +220,7 @@ def test_followers_and_recovery_forget_whom_the_leader_forgot() -> None:
     leader, follower = full_of(10), full_of(10)
     leader.expire(now_ms=2 * RETRY_MS, expiry_ms=4 * RETRY_MS)
     for new in (77, 3, 78):
-        assert leader.check(batch(0, producer_id=new)) != DuplicateOf(0, 0)
+        assert leader.check(batch(0, producer_id=new)) != DuplicateBatch(0, 0)
         for states in (leader, follower):
             states.update(batch(0, producer_id=new))
     assert follower.describe(()) == leader.describe(())
@@ -243,7 +243,7 @@ def test_producers_not_heard_of_are_forgotten(states: ProducerStates) -> None:
     assert len(states) == 2
     states.expire(now_ms=1_101, expiry_ms=100)
     assert len(states) == 1
-    assert states.check(batch(10, producer_id=6)) == Fresh()
+    assert states.check(batch(10, producer_id=6)) == NewBatch()
 
 
 # --- in a log ----------------------------------------------------------------------------------------------
@@ -275,19 +275,19 @@ def test_producers_outlive_a_restart(rig: LogRig, clean: bool, snapshots: str) -
             path.write_bytes(seal(b"HTPS", 1, struct.pack("<qiiiiq", 5, 0, 1, 20, 10, 20)))
     rig.open()
     assert rig.log.describe_producers(()) == [ProducerState(5, 0, 0, 0, 50, 50)]
-    assert rig.log.producers.check(batch(40)) == DuplicateOf(40, 50)
-    assert rig.log.producers.check(batch(0)) == DuplicateOf(0, 10)
-    assert rig.log.producers.check(batch(50)) == Fresh()
+    assert rig.log.producers.check(batch(40)) == DuplicateBatch(40, 50)
+    assert rig.log.producers.check(batch(0)) == DuplicateBatch(0, 10)
+    assert rig.log.producers.check(batch(50)) == NewBatch()
 
 
 @pytest.mark.parametrize("offset", [10, 20, 30, 40])
 def test_producers_are_as_of_the_cut_after_a_truncation(rig: LogRig, offset: int) -> None:
     rig.log.truncate_to(offset)
-    assert rig.log.producers.check(batch(offset)) == Fresh()
-    assert rig.log.producers.check(batch(offset - 10)) == DuplicateOf(offset - 10, offset)
+    assert rig.log.producers.check(batch(offset)) == NewBatch()
+    assert rig.log.producers.check(batch(offset - 10)) == DuplicateBatch(offset - 10, offset)
     assert rig.log.describe_producers([5]) == [ProducerState(5, 0, 0, 0, offset, offset)]
     rig.crash()
-    assert rig.log.producers.check(batch(offset)) == Fresh()
+    assert rig.log.producers.check(batch(offset)) == NewBatch()
 
 
 def test_a_snapshot_of_what_was_cut_off_is_not_believed(rig: LogRig) -> None:
@@ -299,8 +299,8 @@ def test_a_snapshot_of_what_was_cut_off_is_not_believed(rig: LogRig) -> None:
     # A power cut brings back a file whose removal was not synced.
     newest.write_bytes(of_the_end)
     rig.open()
-    assert isinstance(rig.log.producers.check(batch(40)), Rejected)
-    assert rig.log.producers.check(batch(30)) == Fresh()
+    assert isinstance(rig.log.producers.check(batch(40)), RejectedBatch)
+    assert rig.log.producers.check(batch(30)) == NewBatch()
 
 
 def test_the_first_record_is_remembered_after_retention_deleted_it(rig: LogRig) -> None:
@@ -342,6 +342,6 @@ def test_only_snapshots_that_can_be_needed_are_kept(rig: LogRig) -> None:
 def test_a_follower_knows_the_producers_before_it_leads(rig: LogRig, tmp_path: Path) -> None:
     follower = LogRig(tmp_path / "follower")
     follower.log.append_as_follower(b"".join(rig.log.read(0, 1 << 20, 50)))
-    assert follower.log.producers.check(batch(40)) == DuplicateOf(40, 50)
+    assert follower.log.producers.check(batch(40)) == DuplicateBatch(40, 50)
     assert follower.log.describe_producers(()) == rig.log.describe_producers(())
     follower.close()

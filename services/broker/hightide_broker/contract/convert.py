@@ -33,10 +33,10 @@ from hightide_broker.contract.data_calls import (
     OffsetFound,
     OffsetQuestion,
     Outcome,
+    PartitionRead,
+    PartitionRefused,
     PlainRecord,
     PlainRecordsRead,
-    Read,
-    Refused,
 )
 from hightide_broker.contract.replica_calls import (
     DigestQuestion,
@@ -167,7 +167,7 @@ def produce_out(
     """The answer to Produce, in the order of the request."""
     response = broker_pb2.ProduceResponse()
     for each, outcome in zip(asked, outcomes, strict=True):
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, PartitionRefused):
             response.partitions.add(
                 topic_id=each.topic_id, partition=each.partition, error_code=outcome.code,
                 error_message=outcome.message, base_offset=-1, current_leader=outcome.current_leader,
@@ -212,12 +212,12 @@ def fetch_in(request: broker_pb2.FetchRequest) -> FetchCall:
     )
 
 
-def fetch_out(read: Sequence[Read]) -> FetchResponse[Sequence[Buffer]]:
+def fetch_out(read: Sequence[PartitionRead]) -> FetchResponse[Sequence[Buffer]]:
     """The answer to Fetch, in the order of the request."""
     return FetchResponse(tuple(_read_out(each) for each in read))
 
 
-def _read_out(read: Read) -> FetchPartitionResult[Sequence[Buffer]]:
+def _read_out(read: PartitionRead) -> FetchPartitionResult[Sequence[Buffer]]:
     why = read.refused
     if why is None:
         return FetchPartitionResult(
@@ -239,13 +239,13 @@ def list_offsets_in(request: broker_pb2.ListOffsetsRequest) -> tuple[OffsetQuest
 
 
 def list_offsets_out(
-    asked: Sequence[OffsetQuestion], answers: Sequence[OffsetFound | Refused]
+    asked: Sequence[OffsetQuestion], answers: Sequence[OffsetFound | PartitionRefused]
 ) -> broker_pb2.ListOffsetsResponse:
     """The answer to ListOffsets, in the order of the request."""
     response = broker_pb2.ListOffsetsResponse()
     for question, answer in zip(asked, answers, strict=True):
         topic_id, partition = question.key
-        if isinstance(answer, Refused):
+        if isinstance(answer, PartitionRefused):
             response.partitions.add(
                 topic_id=topic_id, partition=partition, error_code=answer.code, error_message=answer.message,
                 offset=-1, timestamp_us=-1, leader_epoch=answer.current_leader_epoch, epoch_before=-1,

@@ -6,19 +6,21 @@ from collections.abc import Sequence
 
 from hightide.v1 import broker_service_pb2 as broker_pb2
 
-from hightide_broker.contract.data_calls import Deletion, Refused
+from hightide_broker.contract.data_calls import PartitionDeletion, PartitionRefused
 
 
-def deletions_in(request: broker_pb2.DeleteRecordsRequest) -> tuple[Deletion, ...]:
+def deletions_in(request: broker_pb2.DeleteRecordsRequest) -> tuple[PartitionDeletion, ...]:
     """DeleteRecords."""
-    return tuple(Deletion((each.topic_id, each.partition), each.before_offset) for each in request.partitions)
+    return tuple(
+        PartitionDeletion((each.topic_id, each.partition), each.before_offset) for each in request.partitions
+    )
 
 
-def deletions_out(outcomes: Sequence[int | Refused]) -> broker_pb2.DeleteRecordsResponse:
+def deletions_out(outcomes: Sequence[int | PartitionRefused]) -> broker_pb2.DeleteRecordsResponse:
     """The answer to DeleteRecords, in the order of the request."""
     response = broker_pb2.DeleteRecordsResponse()
     for outcome in outcomes:
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, PartitionRefused):
             response.outcomes.add(error_code=outcome.code, error_message=outcome.message)
         else:
             response.outcomes.add(log_start_offset=outcome)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from hightide.v1 import broker_service_pb2 as broker_pb2
 
-from hightide_broker.contract.data_calls import ProducersQuestion, Refused
+from hightide_broker.contract.data_calls import PartitionRefused, ProducersQuestion
 from hightide_broker.storage import ProducerState
 
 
@@ -18,13 +18,13 @@ def producers_in(request: broker_pb2.DescribeProducersRequest) -> tuple[Producer
 
 
 def producers_out(
-    asked: Sequence[ProducersQuestion], answers: Sequence[list[ProducerState] | Refused]
+    asked: Sequence[ProducersQuestion], answers: Sequence[list[ProducerState] | PartitionRefused]
 ) -> broker_pb2.DescribeProducersResponse:
     """The answer to DescribeProducers, in the order of the request."""
     response = broker_pb2.DescribeProducersResponse()
     for question, answer in zip(asked, answers, strict=True):
         result = response.partitions.add(topic_id=question.key[0], partition=question.key[1])
-        if isinstance(answer, Refused):
+        if isinstance(answer, PartitionRefused):
             result.error_code = answer.code
             result.error_message = answer.message
             continue

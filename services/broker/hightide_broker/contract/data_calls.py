@@ -14,7 +14,7 @@ from hightide_broker.core.lineage import NO_EPOCH, EpochEnd
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class PartitionRefused:
     """One partition's refusal. The leader and its epoch are -1 if the error is not about leadership; `agreed`
     is set with DIVERGING_LOG only."""
 
@@ -36,7 +36,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Appended:
+class PartitionAppended:
     """One partition's batches are in the log, at least on this broker."""
 
     base_offset: int
@@ -44,11 +44,11 @@ class Appended:
     log_start_offset: int
 
 
-Outcome = Appended | Refused
+Outcome = PartitionAppended | PartitionRefused
 
 
 @dataclass(frozen=True, slots=True)
-class Deletion:
+class PartitionDeletion:
     """The new start of one partition; -1: after all committed records."""
 
     key: PartitionKey
@@ -79,7 +79,7 @@ class FetchCall:
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class PartitionRead:
     """The result of reading one partition: batches in pieces, or a refusal."""
 
     key: PartitionKey
@@ -87,7 +87,7 @@ class Read:
     log_start_offset: int
     batches: Sequence[Buffer]
     size_bytes: int
-    refused: Refused | None = None
+    refused: PartitionRefused | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from hightide_broker.core.effects import AbandonWaiters, Effect, Effects, Refuse
 from hightide_broker.core.events import LeaderAndIsrDecided, StopRequested
 from hightide_broker.core.follower import become_follower_and_truncate
 from hightide_broker.core.isr import adopt_isr
-from hightide_broker.core.isr_state import Committed
+from hightide_broker.core.isr_state import CommittedIsr
 from hightide_broker.core.leader import become_leader, progress_of
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import NO_LEADER, UNTOLD_EPOCH, Decision, Leading, Replica, Role, enter
@@ -116,7 +116,7 @@ def same_leader_again(replica: Replica, decision: Decision, now_ms: int) -> Step
     led = enter(replica, Role.LEADER, decision, leading)
     if decision.partition_epoch <= leading.isr.partition_epoch:
         return led, ()
-    stored = Committed(decision.isr, decision.partition_epoch, decision.eligible, decision.recovered)
+    stored = CommittedIsr(decision.isr, decision.partition_epoch, decision.eligible, decision.recovered)
     return adopt_isr(led, stored)
 
 

@@ -17,7 +17,7 @@ from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import Decision
 
 
-class Span(NamedTuple):
+class BatchSpan(NamedTuple):
     """One record batch as replication sees it: its first offset, its number of records, and its epoch."""
 
     base_offset: int
@@ -193,7 +193,7 @@ class BatchesReceived:
 
     leader: int
     leader_epoch: int
-    spans: tuple[Span, ...]
+    spans: tuple[BatchSpan, ...]
     high_watermark: int
     log_start_offset: int
 

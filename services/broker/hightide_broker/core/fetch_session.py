@@ -125,7 +125,7 @@ class _Watched:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer(Generic[K]):
+class PartitionAnswer(Generic[K]):
     """One partition of a leader's answer.
 
     If `has_batches`, the shell reads the log from `fetch_offset`. It answers FENCED_LEADER_EPOCH instead if
@@ -271,7 +271,7 @@ class LeaderSession(Generic[K]):
         log_end_offset: int,
         high_watermark: int,
         log_start_offset: int,
-    ) -> Answer[K] | None:
+    ) -> PartitionAnswer[K] | None:
         """What to answer about a touched partition, given its leader's current state; None: nothing new.
 
         The caller either includes the answer and calls `told`, or leaves it (no room) and it stays touched.
@@ -287,9 +287,9 @@ class LeaderSession(Generic[K]):
         ):
             self._touched.pop(key, None)
             return None
-        return Answer(key, position.fetch_offset, position.leader_epoch, has_batches)
+        return PartitionAnswer(key, position.fetch_offset, position.leader_epoch, has_batches)
 
-    def told(self, answer: Answer[K], high_watermark: int, log_start_offset: int) -> None:
+    def told(self, answer: PartitionAnswer[K], high_watermark: int, log_start_offset: int) -> None:
         """Take note that the answer is part of the response. With batches, the partition is quiet until it is
         named again."""
         watched = self._watched[answer.key]

@@ -33,7 +33,7 @@ from hightide_broker.core.effects import (
     TruncateAndStartAt,
     TruncateTo,
 )
-from hightide_broker.core.events import BatchesReceived, EpochEndReceived, FetchRefused, Span
+from hightide_broker.core.events import BatchesReceived, BatchSpan, EpochEndReceived, FetchRefused
 from hightide_broker.core.high_watermark import followers_high_watermark
 from hightide_broker.core.lineage import NO_EPOCH, EpochLineage
 from hightide_broker.core.log_start import follow_log_start
@@ -172,7 +172,7 @@ def batches_received(replica: Replica, event: BatchesReceived) -> Step:
     return appended, (*effects, *advanced)
 
 
-def _holds(span: Span, offset: int) -> bool:
+def _holds(span: BatchSpan, offset: int) -> bool:
     return span.base_offset < offset < span.end_offset
 
 
@@ -191,7 +191,7 @@ def _begin_inside(replica: Replica, event: BatchesReceived) -> Step:
     return began, (TruncateAndStartAt(base), *effects)
 
 
-def is_lineage(replica: Replica, spans: tuple[Span, ...]) -> bool:
+def is_lineage(replica: Replica, spans: tuple[BatchSpan, ...]) -> bool:
     """Whether the spans follow one another and their epochs do not fall."""
     epoch = replica.epochs.latest_epoch
     end_offset = spans[0].base_offset

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from hightide_broker.core.isr_state import Committed
+from hightide_broker.core.isr_state import CommittedIsr
 from hightide_broker.core.replica import Replica, Role
 
 
@@ -72,6 +72,6 @@ def check_leading(replica: Replica) -> None:
     assert me in leading.isr.isr, "the leader is in its ISR"
     assert me in leading.isr.wanted
     assert set(leading.isr.isr) <= set(leading.isr.maximal)
-    assert not (isinstance(leading.isr, Committed) and set(leading.waiting) & set(leading.isr.isr))
+    assert not (isinstance(leading.isr, CommittedIsr) and set(leading.waiting) & set(leading.isr.isr))
     ids = [p.replica_id for p in leading.progress]
     assert ids == sorted(set(replica.decision.replicas) - {me})

@@ -28,7 +28,7 @@ from hightide_broker.core.events import (
     LeaderAndIsrRead,
 )
 from hightide_broker.core.high_watermark import leader_inc_high_watermark
-from hightide_broker.core.isr_state import Committed, PendingExpand, PendingShrink, expand, settle, shrink
+from hightide_broker.core.isr_state import CommittedIsr, PendingExpand, PendingShrink, expand, settle, shrink
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import (
     FollowerProgress,
@@ -54,7 +54,7 @@ def may_join(replica: Replica, leading: Leading, progress: FollowerProgress) -> 
 def read_if_behind(leading: Leading) -> Effects:
     """Read the znode if a follower knows a newer version of it. A write under way is answered in any case,
     and if it failed the znode is read then."""
-    return (ReadLeaderAndIsr(),) if isinstance(leading.isr, Committed) and leading.is_behind else ()
+    return (ReadLeaderAndIsr(),) if isinstance(leading.isr, CommittedIsr) and leading.is_behind else ()
 
 
 def leader_expand_isr(replica: Replica, leading: Leading) -> tuple[Leading, Effects]:
@@ -65,7 +65,7 @@ def leader_expand_isr(replica: Replica, leading: Leading) -> tuple[Leading, Effe
     not at all.
     """
     state = leading.isr
-    if not isinstance(state, Committed) or not leading.waiting or leading.is_behind:
+    if not isinstance(state, CommittedIsr) or not leading.waiting or leading.is_behind:
         return leading, ()
     joining = [
         p
@@ -86,7 +86,7 @@ def leader_shrink_isr(replica: Replica, leading: Leading, now_ms: int) -> tuple[
     Only time counts, not bytes (KIP-16). A member that has everything is in sync however long it is silent.
     """
     state = leading.isr
-    if not isinstance(state, Committed):
+    if not isinstance(state, CommittedIsr):
         return leading, ()
     lag_time_max_ms = replica.settings.replica_lag_time_max_ms
     leaving = tuple(
@@ -108,7 +108,7 @@ def leader_settle_isr(replica: Replica, leading: Leading) -> tuple[Leading, Effe
     """Ask ZooKeeper to remove the eligible replicas if this ISR may commit without them. For nearly every
     partition, or while a write is under way, there is nothing to do."""
     state = leading.isr
-    pending = settle(state, replica.in_sync_minimum) if isinstance(state, Committed) else None
+    pending = settle(state, replica.in_sync_minimum) if isinstance(state, CommittedIsr) else None
     if pending is None:
         return leading, ()
     leading = Leading(pending, leading.progress, leading.epoch_start_offset, leading.waiting)
@@ -158,7 +158,7 @@ def next_deadline_ms(replica: Replica) -> int | None:
     nothing. It may be in the past. Any role.
     """
     leading = replica.leading
-    if leading is None or not isinstance(leading.isr, Committed):
+    if leading is None or not isinstance(leading.isr, CommittedIsr):
         return None
     lagging = [
         p.caught_up_ms
@@ -171,12 +171,12 @@ def next_deadline_ms(replica: Replica) -> int | None:
 def isr_stored(replica: Replica, event: IsrStored) -> Step:
     """Handle the success of a write: the requested ISR is in the znode."""
     leading = replica.leading
-    if leading is None or isinstance(leading.isr, Committed):
+    if leading is None or isinstance(leading.isr, CommittedIsr):
         return replica, ()
     if event.partition_epoch != leading.isr.partition_epoch + 1:
         return replica, ()  # The answer to a write that a later decision has made void.
     pending = leading.isr
-    stored = Committed(
+    stored = CommittedIsr(
         pending.wanted, event.partition_epoch, pending.wanted_eligible, pending.wanted_recovered
     )
     return adopt_isr(replica, stored)
@@ -185,7 +185,7 @@ def isr_stored(replica: Replica, event: IsrStored) -> Step:
 def isr_store_failed(replica: Replica, event: IsrStoreRefused | IsrStoreUnknown) -> Step:
     """Handle a write that failed, or has an unknown outcome: read the znode. Until then both sets count."""
     leading = replica.leading
-    if leading is None or isinstance(leading.isr, Committed):
+    if leading is None or isinstance(leading.isr, CommittedIsr):
         return replica, ()
     if event.expected_partition_epoch != leading.isr.partition_epoch:
         return replica, ()
@@ -214,8 +214,8 @@ def leader_and_isr_read(replica: Replica, event: LeaderAndIsrRead) -> Step:
         event.partition_epoch > state.partition_epoch and decision.leader not in event.isr
     ):
         return enter(replica, Role.SUPERSEDED, decision), (AbandonWaiters(Refusal.NOT_LEADER),)
-    read = Committed(event.isr, event.partition_epoch, event.eligible, event.recovered)
-    if isinstance(state, Committed):
+    read = CommittedIsr(event.isr, event.partition_epoch, event.eligible, event.recovered)
+    if isinstance(state, CommittedIsr):
         if event.partition_epoch > state.partition_epoch:
             return adopt_isr(replica, read)
         return replica, read_if_behind(leading)
@@ -237,7 +237,7 @@ def abandon_join(replica: Replica, void: PendingExpand) -> Step:
     leading = replica.leading
     assert leading is not None
     waiting = tuple(r for r in leading.waiting if r not in void.joining)
-    state = Committed(void.isr, void.partition_epoch, void.eligible, void.recovered)
+    state = CommittedIsr(void.isr, void.partition_epoch, void.eligible, void.recovered)
     leading = Leading(state, leading.progress, leading.epoch_start_offset, waiting)
     leading, effects = leader_change_isr(replica, leading)
     abandoned, advanced = leader_inc_high_watermark(replica, leading)
@@ -246,7 +246,7 @@ def abandon_join(replica: Replica, void: PendingExpand) -> Step:
     )  # fmt: skip
 
 
-def adopt_isr(replica: Replica, stored: Committed) -> Step:
+def adopt_isr(replica: Replica, stored: CommittedIsr) -> Step:
     """Adopt the stored ISR, which is known again: commit by it, and request the next change that waits.
 
     A follower whose join did not succeed still waits, and so does one that fetched while the leader's own

@@ -18,7 +18,7 @@ from hightide_runtime.znodes.recovered_log import RecoveredLog
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class CommittedIsr:
     """The ISR is the one in the znode. Transitions: a follower catches up => PendingExpand; lags =>
     PendingShrink."""
 
@@ -113,11 +113,11 @@ class PendingShrink:
         return self.isr + self.eligible if self.eligible else self.isr
 
 
-IsrState: TypeAlias = Committed | PendingExpand | PendingShrink
+IsrState: TypeAlias = CommittedIsr | PendingExpand | PendingShrink
 
 
 def expand(
-    state: Committed, joining: tuple[int, ...], incarnations: tuple[int, ...], minimum: int
+    state: CommittedIsr, joining: tuple[int, ...], incarnations: tuple[int, ...], minimum: int
 ) -> PendingExpand:
     """Request that `joining` are added, each in the life in which it fetched. `minimum`: as in
     `eligible_with`."""
@@ -138,14 +138,14 @@ def expand(
     )
 
 
-def shrink(state: Committed, leaving: tuple[int, ...], minimum: int) -> PendingShrink:
+def shrink(state: CommittedIsr, leaving: tuple[int, ...], minimum: int) -> PendingShrink:
     """Request that `leaving` are removed. `minimum`: as in `eligible_with`."""
     assert leaving
     assert set(leaving) < set(state.isr), "an ISR never becomes empty: its leader stays"
     return _pending(state, leaving, minimum)
 
 
-def settle(state: Committed, minimum: int) -> PendingShrink | None:
+def settle(state: CommittedIsr, minimum: int) -> PendingShrink | None:
     """Request that the ISR is stored as it is, without eligible replicas; None if there are none, or the ISR
     is too small. A leader that may commit with this ISR must not do so while others may be elected."""
     if not state.eligible or eligible_with(state, state.isr, minimum):
@@ -153,7 +153,7 @@ def settle(state: Committed, minimum: int) -> PendingShrink | None:
     return _pending(state, (), minimum)
 
 
-def _pending(state: Committed, leaving: tuple[int, ...], minimum: int) -> PendingShrink:
+def _pending(state: CommittedIsr, leaving: tuple[int, ...], minimum: int) -> PendingShrink:
     wanted = tuple(r for r in state.isr if r not in leaving)
     return PendingShrink(
         state.isr,
@@ -167,7 +167,7 @@ def _pending(state: Committed, leaving: tuple[int, ...], minimum: int) -> Pendin
     )
 
 
-def eligible_with(state: Committed, wanted: tuple[int, ...], minimum: int) -> tuple[int, ...]:
+def eligible_with(state: CommittedIsr, wanted: tuple[int, ...], minimum: int) -> tuple[int, ...]:
     """The eligible replicas beside an ISR: none if it has `minimum` members and so may commit. Otherwise
     those that were eligible before or leave the ISR (KIP-966)."""
     if len(wanted) >= minimum:
@@ -175,7 +175,7 @@ def eligible_with(state: Committed, wanted: tuple[int, ...], minimum: int) -> tu
     return tuple(sorted({*state.eligible, *state.isr} - {*wanted}))
 
 
-def recovered_with(state: Committed, wanted: tuple[int, ...], minimum: int) -> tuple[RecoveredLog, ...]:
+def recovered_with(state: CommittedIsr, wanted: tuple[int, ...], minimum: int) -> tuple[RecoveredLog, ...]:
     """The recorded log ends of replicas that may have lost some: none beside an ISR that is large enough,
     otherwise those of replicas out of it. They may be all that is left, if the few of this ISR lose
     theirs."""

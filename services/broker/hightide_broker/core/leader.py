@@ -33,7 +33,7 @@ from hightide_broker.core.isr import (
     read_if_behind,
     refuse_waiting,
 )
-from hightide_broker.core.isr_state import Committed
+from hightide_broker.core.isr_state import CommittedIsr
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import (
     UNKNOWN_OFFSET,
@@ -60,7 +60,7 @@ def become_leader(replica: Replica, decision: Decision, now_ms: int) -> Step:
     assert decision.leader == replica.settings.broker_id
     assert decision.leader in decision.isr
     leading = Leading(
-        Committed(decision.isr, decision.partition_epoch, decision.eligible, decision.recovered),
+        CommittedIsr(decision.isr, decision.partition_epoch, decision.eligible, decision.recovered),
         progress_of(replica, decision.replicas, (), now_ms),
         replica.log_end_offset,
     )

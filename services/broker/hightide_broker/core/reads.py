@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hightide_broker.core.isr_state import Committed
+from hightide_broker.core.isr_state import CommittedIsr
 from hightide_broker.core.leader import refuse_client
 from hightide_broker.core.lineage import NO_EPOCH, EpochEnd
 from hightide_broker.core.refusals import Refusal
@@ -73,7 +73,7 @@ def consumer_fetch(
 def _knows_its_end(replica: Replica) -> bool:
     leading = replica.leading
     assert leading is not None, "others were refused"
-    return isinstance(leading.isr, Committed) and replica.high_watermark >= leading.epoch_start_offset
+    return isinstance(leading.isr, CommittedIsr) and replica.high_watermark >= leading.epoch_start_offset
 
 
 def replica_read(replica: Replica, offset: int) -> ReadUpTo | NothingCommittedYet | Refusal:

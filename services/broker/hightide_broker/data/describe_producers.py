@@ -12,7 +12,7 @@ from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import ServiceError
 
 from hightide_broker.cluster.metadata import MetadataCache
-from hightide_broker.contract.data_calls import ProducersQuestion, Refused
+from hightide_broker.contract.data_calls import PartitionRefused, ProducersQuestion
 from hightide_broker.core.leader import refuse_client
 from hightide_broker.data import partition_errors
 from hightide_broker.replica.held_replicas import HostedReplicas
@@ -37,7 +37,7 @@ class ProducerDescriptions:
 
     async def describe(
         self, questions: Sequence[ProducersQuestion], producer_ids: Sequence[int]
-    ) -> list[list[ProducerState] | Refused]:
+    ) -> list[list[ProducerState] | PartitionRefused]:
         """One answer for each question, in order; about these producers, or about all if none is named.
 
         Raises ServiceError for a fault of the whole request.
@@ -45,11 +45,11 @@ class ProducerDescriptions:
         _check(len(questions), PARTITIONS_MAX, "partitions")
         _check(len(producer_ids), PRODUCER_IDS_MAX, "producers")
         wanted = frozenset(producer_ids)
-        answers: list[list[ProducerState] | Refused] = []
+        answers: list[list[ProducerState] | PartitionRefused] = []
         described_count = 0
         for question in questions:
             answer = await self._answer(question, wanted)
-            if not isinstance(answer, Refused):
+            if not isinstance(answer, PartitionRefused):
                 described_count += len(answer)
             if described_count > DESCRIPTIONS_MAX:
                 raise ServiceError(
@@ -62,7 +62,7 @@ class ProducerDescriptions:
 
     async def _answer(
         self, question: ProducersQuestion, producer_ids: frozenset[int]
-    ) -> list[ProducerState] | Refused:
+    ) -> list[ProducerState] | PartitionRefused:
         replica = self._replicas.get(question.key)
         if replica is None:
             return partition_errors.not_hosted(self._broker_id, self._metadata, question.key)
@@ -74,7 +74,7 @@ class ProducerDescriptions:
             # A log that was truncated or closed recently is read from disk.
             found = await loop.run_in_executor(self._disk, replica.log.describe_producers, producer_ids)
         except (BatchError, StorageError) as error:
-            return Refused(error.code, f"{replica}: {error}")
+            return PartitionRefused(error.code, f"{replica}: {error}")
         # A broker that does not lead any more may have truncated its log meanwhile.
         refusal = refuse_client(replica.state, question.leader_epoch)
         return found if refusal is None else partition_errors.by_core(replica, refusal)

@@ -16,7 +16,7 @@ from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import ServiceError
 
 from hightide_broker.cluster.metadata import MetadataCache
-from hightide_broker.contract.data_calls import FetchCall, FetchFrom, Read, Refused
+from hightide_broker.contract.data_calls import FetchCall, FetchFrom, PartitionRead, PartitionRefused
 from hightide_broker.core.lineage import NO_EPOCH
 from hightide_broker.core.reads import (
     LineageDiverges,
@@ -27,7 +27,12 @@ from hightide_broker.core.reads import (
 )
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.data import partition_errors
-from hightide_broker.limits import FETCH_BYTES_MAX, REQUEST_PARTITIONS_MAX, Budget, bounded_wait_ms
+from hightide_broker.limits import (
+    FETCH_BYTES_MAX,
+    REQUEST_PARTITIONS_MAX,
+    UnfinishedWorkLimit,
+    bounded_wait_ms,
+)
 from hightide_broker.replica.counters import OTHER_TOPICS, Counters
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.parking import ParkedFetch
@@ -51,7 +56,7 @@ class FetchHandler:
         self._broker_id = broker_id
         self._replicas = replicas
         self._metadata = metadata
-        self._parked = Budget(parked_max)
+        self._parked = UnfinishedWorkLimit(parked_max)
         self._reads = reads
         self._counters = counters or Counters()
         self._waiting: set[ParkedFetch] = set()
@@ -62,7 +67,7 @@ class FetchHandler:
         """How many fetches wait; called on any thread."""
         return self._parked.taken
 
-    async def fetch(self, call: FetchCall) -> list[Read]:
+    async def fetch(self, call: FetchCall) -> list[PartitionRead]:
         """Read, and wait up to max_wait_ms until there are min_bytes. Raises ServiceError (whole request)."""
         _check(call)
         answer = await self._read_or_wait(call)
@@ -71,14 +76,16 @@ class FetchHandler:
             self._counters.fetched(OTHER_TOPICS if replica is None else replica.topic, each)
         return answer
 
-    async def _read_or_wait(self, call: FetchCall) -> list[Read]:
+    async def _read_or_wait(self, call: FetchCall) -> list[PartitionRead]:
         read, size_bytes = await self._read(call)
         wait_ms = bounded_wait_ms(call.max_wait_ms)
         if wait_ms == 0 or size_bytes >= max(1, call.min_bytes) or any(each.refused for each in read):
             return read
         return await self._wait_and_read(call, read, wait_ms)
 
-    async def _wait_and_read(self, call: FetchCall, read: list[Read], wait_ms: int) -> list[Read]:
+    async def _wait_and_read(
+        self, call: FetchCall, read: list[PartitionRead], wait_ms: int
+    ) -> list[PartitionRead]:
         replicas = [found for each in call.partitions if (found := self._replicas.get(each.key)) is not None]
         if not replicas or self._closed:
             return read
@@ -101,7 +108,7 @@ class FetchHandler:
         finally:
             self._parked.give_back(1)
 
-    def _has_moved(self, call: FetchCall, read: list[Read]) -> bool:
+    def _has_moved(self, call: FetchCall, read: list[PartitionRead]) -> bool:
         """Whether there may be more since the read: while a file is read, producers append."""
         for each in read:
             replica = self._replicas.get(each.key)
@@ -132,7 +139,7 @@ class FetchHandler:
         for parked in tuple(self._waiting):
             parked.wake()
 
-    async def _read(self, call: FetchCall) -> tuple[list[Read], int]:
+    async def _read(self, call: FetchCall) -> tuple[list[PartitionRead], int]:
         """Read the partitions in turn while there is room. The first one that has records gives at least one
         batch."""
         room = max(1, min(call.max_bytes, FETCH_BYTES_MAX))
@@ -144,16 +151,18 @@ class FetchHandler:
             answer.append(one)
         return answer, total
 
-    async def _read_one(self, call: FetchCall, asked: FetchFrom, room: int, must_fit: bool) -> Read:
+    async def _read_one(self, call: FetchCall, asked: FetchFrom, room: int, must_fit: bool) -> PartitionRead:
         replica = self._replicas.get(asked.key)
         if replica is None:
             explain = partition_errors.no_replica if call.from_follower else partition_errors.not_hosted
             why = explain(self._broker_id, self._metadata, asked.key)
-            return Read(asked.key, -1, -1, NOT_READ, 0, why)
+            return PartitionRead(asked.key, -1, -1, NOT_READ, 0, why)
         state = replica.state
         allowed = _allowed(call, replica, asked)
-        if isinstance(allowed, Refused):
-            return Read(asked.key, state.high_watermark, state.log_start_offset, NOT_READ, 0, allowed)
+        if isinstance(allowed, PartitionRefused):
+            return PartitionRead(
+                asked.key, state.high_watermark, state.log_start_offset, NOT_READ, 0, allowed
+            )
         batches: Sequence[Buffer] = NOT_READ
         size_bytes = 0
         if isinstance(allowed, ReadUpTo) and room > 0:
@@ -165,24 +174,26 @@ class FetchHandler:
                         self._reads, replica.log.read_file, asked.offset, max_bytes, allowed.end_offset
                     )
                     state = replica.state
-                    if isinstance(again := _allowed(call, replica, asked), Refused):
-                        return Read(
+                    if isinstance(again := _allowed(call, replica, asked), PartitionRefused):
+                        return PartitionRead(
                             asked.key, state.high_watermark, state.log_start_offset, NOT_READ, 0, again
                         )
             except (StorageError, BatchError) as error:
-                why = Refused(error.code, f"{replica}: {error}")
-                return Read(asked.key, state.high_watermark, state.log_start_offset, NOT_READ, 0, why)
+                why = PartitionRefused(error.code, f"{replica}: {error}")
+                return PartitionRead(
+                    asked.key, state.high_watermark, state.log_start_offset, NOT_READ, 0, why
+                )
             batches = found
             size_bytes = sum(map(len, batches))
             if must_fit and size_bytes > room:
                 # One batch is larger than the room that is left. It is read when its partition is the first.
                 batches, size_bytes = NOT_READ, 0
-        return Read(asked.key, state.high_watermark, state.log_start_offset, batches, size_bytes)
+        return PartitionRead(asked.key, state.high_watermark, state.log_start_offset, batches, size_bytes)
 
 
 def _allowed(
     call: FetchCall, replica: HostedReplica, asked: FetchFrom
-) -> ReadUpTo | NothingCommittedYet | Refused:
+) -> ReadUpTo | NothingCommittedYet | PartitionRefused:
     found: ReadUpTo | NothingCommittedYet | LineageDiverges | Refusal
     if call.from_follower:
         found = replica_read(replica.state, asked.offset)

@@ -12,7 +12,7 @@ from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import ServiceError
 
 from hightide_broker.cluster.metadata import MetadataCache
-from hightide_broker.contract.data_calls import OffsetFound, OffsetQuestion, Refused
+from hightide_broker.contract.data_calls import OffsetFound, OffsetQuestion, PartitionRefused
 from hightide_broker.core.reads import earliest_offset, latest_offset
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.data import partition_errors
@@ -32,7 +32,7 @@ class OffsetLookup:
         self._metadata = metadata
         self._disk = disk
 
-    async def look_up(self, questions: Sequence[OffsetQuestion]) -> list[OffsetFound | Refused]:
+    async def look_up(self, questions: Sequence[OffsetQuestion]) -> list[OffsetFound | PartitionRefused]:
         """One answer for each question, in order. Raises ServiceError for a fault of the whole request."""
         if len(questions) > REQUEST_PARTITIONS_MAX:
             raise ServiceError(
@@ -41,7 +41,7 @@ class OffsetLookup:
             )
         return [await self._answer(question) for question in questions]
 
-    async def _answer(self, question: OffsetQuestion) -> OffsetFound | Refused:
+    async def _answer(self, question: OffsetQuestion) -> OffsetFound | PartitionRefused:
         replica = self._replicas.get(question.key)
         if replica is None:
             return partition_errors.not_hosted(self._broker_id, self._metadata, question.key)
@@ -56,7 +56,7 @@ class OffsetLookup:
                     return await self._by_timestamp(replica, question.timestamp_us, latest)
                 found = latest
             case _:
-                return Refused(
+                return PartitionRefused(
                     ErrorCode.ERROR_CODE_INVALID_REQUEST,
                     f"{replica}: the offset spec is {question.spec}; use EARLIEST, LATEST or TIMESTAMP",
                 )
@@ -66,14 +66,14 @@ class OffsetLookup:
 
     async def _by_timestamp(
         self, replica: HostedReplica, timestamp_us: int, end_offset: int
-    ) -> OffsetFound | Refused:
+    ) -> OffsetFound | PartitionRefused:
         loop = asyncio.get_running_loop()
         try:
             found = await loop.run_in_executor(
                 self._disk, replica.log.find_timestamp, timestamp_us, end_offset
             )
         except (BatchError, StorageError) as error:
-            return Refused(error.code, f"{replica}: {error}")
+            return PartitionRefused(error.code, f"{replica}: {error}")
         if found is None:
             return _found(replica, -1, -1)
         return _found(replica, found.offset, found.timestamp_us)

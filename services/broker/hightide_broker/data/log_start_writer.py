@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 _Waiting = dict[HostedReplica, asyncio.Future[None]]
 
 
-class LogStarts:
+class LogStartWriter:
     """Stores log starts. One for each broker; belongs to the event loop's thread."""
 
     def __init__(

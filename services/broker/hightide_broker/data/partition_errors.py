@@ -14,7 +14,7 @@ from hightide_runtime.errors import ServiceError, reason_of
 from hightide_broker.cluster.metadata import BLANK, MetadataCache
 from hightide_broker.cluster.partition_decisions import PartitionKey
 from hightide_broker.contract import convert
-from hightide_broker.contract.data_calls import FetchFrom, Refused
+from hightide_broker.contract.data_calls import FetchFrom, PartitionRefused
 from hightide_broker.core.lineage import NO_EPOCH, EpochEnd
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
@@ -29,16 +29,16 @@ _LEADERSHIP: Final = frozenset(
 )
 
 
-def by_core(replica: HostedReplica, refusal: Refusal, offset: int | None = None) -> Refused:
+def by_core(replica: HostedReplica, refusal: Refusal, offset: int | None = None) -> PartitionRefused:
     """A refusal of the replica's core, as a client gets it; `offset` is the one in the request."""
     leader, epoch = replica.state.leader, replica.state.leader_epoch
     message = f"{replica}: {_sentence(replica, refusal, offset)}"
     if refusal in _LEADERSHIP:
-        return Refused(convert.error_code_of(refusal), message, leader, epoch)
-    return Refused(convert.error_code_of(refusal), message)
+        return PartitionRefused(convert.error_code_of(refusal), message, leader, epoch)
+    return PartitionRefused(convert.error_code_of(refusal), message)
 
 
-def diverging(replica: HostedReplica, asked: FetchFrom, agreed: EpochEnd) -> Refused:
+def diverging(replica: HostedReplica, asked: FetchFrom, agreed: EpochEnd) -> PartitionRefused:
     """The answer to a consumer that has read a record which is not in the log."""
     held = "which begins later" if agreed.epoch == NO_EPOCH else f"which has epoch {agreed.epoch} there"
     sentence = (
@@ -46,7 +46,7 @@ def diverging(replica: HostedReplica, asked: FetchFrom, agreed: EpochEnd) -> Ref
         f"{asked.last_fetched_epoch}, is not in the log, {held}; the log and what was read may agree up to "
         f"offset {agreed.end_offset}"
     )
-    return Refused(ErrorCode.ERROR_CODE_DIVERGING_LOG, sentence, agreed=agreed)
+    return PartitionRefused(ErrorCode.ERROR_CODE_DIVERGING_LOG, sentence, agreed=agreed)
 
 
 def _sentence(replica: HostedReplica, refusal: Refusal, offset: int | None) -> str:
@@ -89,14 +89,14 @@ def _sentence(replica: HostedReplica, refusal: Refusal, offset: int | None) -> s
             return refusal.name.lower().replace("_", " ")
 
 
-def not_hosted(broker_id: int, metadata: MetadataCache, key: PartitionKey) -> Refused:
+def not_hosted(broker_id: int, metadata: MetadataCache, key: PartitionKey) -> PartitionRefused:
     """The answer to a client that asks for a partition of which this broker holds no replica."""
     topic_id, partition = key
     topic = metadata.topic_by_id(topic_id)
     if topic is None:
         name = metadata.name_of_deleted(topic_id)
         if not name and metadata.is_blank:
-            return Refused(
+            return PartitionRefused(
                 ErrorCode.ERROR_CODE_NOT_LEADER, f"broker {broker_id} {BLANK}; refresh the metadata"
             )
         what = (
@@ -104,20 +104,20 @@ def not_hosted(broker_id: int, metadata: MetadataCache, key: PartitionKey) -> Re
             if name
             else (f"broker {broker_id} knows no topic with the id {topic_id.hex()}")
         )
-        return Refused(ErrorCode.ERROR_CODE_UNKNOWN_TOPIC, f"{what}; refresh the metadata")
+        return PartitionRefused(ErrorCode.ERROR_CODE_UNKNOWN_TOPIC, f"{what}; refresh the metadata")
     view = metadata.partition(topic_id, partition)
     if view is None:
-        return Refused(
+        return PartitionRefused(
             ErrorCode.ERROR_CODE_UNKNOWN_PARTITION,
             f"topic {topic.topic} has no partition {partition}; it has {len(topic.partitions)}",
         )
     if view.leader == broker_id:
-        return Refused(
+        return PartitionRefused(
             ErrorCode.ERROR_CODE_NOT_LEADER,
             f"{topic.topic}-{partition}: broker {broker_id} should lead it, but its log is not open: it is "
             "being recovered, or its directory failed; try again",
         )
-    return Refused(
+    return PartitionRefused(
         ErrorCode.ERROR_CODE_NOT_LEADER,
         f"{topic.topic}-{partition}: broker {broker_id} does not lead it, broker {view.leader} does in epoch "
         f"{view.leader_epoch}; refresh the metadata",
@@ -126,39 +126,39 @@ def not_hosted(broker_id: int, metadata: MetadataCache, key: PartitionKey) -> Re
     )
 
 
-def no_replica(broker_id: int, metadata: MetadataCache, key: PartitionKey) -> Refused:
+def no_replica(broker_id: int, metadata: MetadataCache, key: PartitionKey) -> PartitionRefused:
     """The answer to a client that asks for this broker's own replica of a partition, if it holds none."""
     view = metadata.partition(*key)
     topic = metadata.topic_by_id(key[0])
     if view is None or topic is None:
         return not_hosted(broker_id, metadata, key)
     if broker_id in view.replicas:
-        return Refused(
+        return PartitionRefused(
             ErrorCode.ERROR_CODE_NOT_LEADER,
             f"{topic.topic}-{key[1]}: broker {broker_id} should hold a replica of it, but its log is not "
             "open: it is being recovered, or its directory failed; try again",
         )
-    return Refused(
+    return PartitionRefused(
         ErrorCode.ERROR_CODE_UNKNOWN_PARTITION,
         f"{topic.topic}-{key[1]}: broker {broker_id} holds no replica of it; ask one of the brokers "
         f"{list(view.replicas)}",
     )
 
 
-def after_append(replica: HostedReplica, code: ErrorCode.ValueType) -> Refused:
+def after_append(replica: HostedReplica, code: ErrorCode.ValueType) -> PartitionRefused:
     """Why a batch that was appended could not be acknowledged."""
     state = replica.state
     if code == ErrorCode.ERROR_CODE_TIMED_OUT:
-        return Refused(
+        return PartitionRefused(
             code, f"{replica}: not all in-sync replicas got it within the timeout; it may still be committed"
         )
     sentence = f"{replica}: appended, but not acknowledged: {reason_of(code)}; try again"
-    return Refused(code, sentence, state.leader, state.leader_epoch)
+    return PartitionRefused(code, sentence, state.leader, state.leader_epoch)
 
 
 def after_stop(
     broker_id: int, metadata: MetadataCache, key: PartitionKey, code: ErrorCode.ValueType
-) -> Refused:
+) -> PartitionRefused:
     """The reason why a batch was not acknowledged that was appended to a replica which has been stopped
     since.
 
@@ -174,8 +174,8 @@ def after_stop(
         "more: whether it is committed is not known; try again"
     )
     if view is None or view.leader == broker_id:
-        return Refused(code, sentence)
-    return Refused(code, sentence, view.leader, view.leader_epoch)
+        return PartitionRefused(code, sentence)
+    return PartitionRefused(code, sentence, view.leader, view.leader_epoch)
 
 
 def find_by_name(

@@ -21,7 +21,13 @@ from hightide_runtime.clock import Clock
 from hightide_runtime.errors import ServiceError
 
 from hightide_broker.cluster.partition_decisions import PartitionKey
-from hightide_broker.contract.data_calls import FetchCall, FetchFrom, PlainRecord, PlainRecordsRead, Refused
+from hightide_broker.contract.data_calls import (
+    FetchCall,
+    FetchFrom,
+    PartitionRefused,
+    PlainRecord,
+    PlainRecordsRead,
+)
 from hightide_broker.data.fetch import FetchHandler
 from hightide_broker.data.produce import ProduceHandler
 from hightide_broker.limits import PLAIN_RECORDS_DEFAULT, PLAIN_RECORDS_MAX
@@ -61,7 +67,7 @@ class PlainRecords:
             raise ServiceError(error.code, str(error)) from error
         asked = ProducePartition(key[0], key[1], -1, memoryview(batch))
         (outcome,) = await self._producing.produce(ProduceRequest(acks, timeout_ms, (asked,)))
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, PartitionRefused):
             raise outcome.as_service_error()
         return outcome.base_offset
 
@@ -136,7 +142,7 @@ class UnreadableBatch(BatchError):
 
 
 @dataclass(slots=True)
-class Opened:
+class OpenedRecords:
     """The records of batches, and the offset at which to continue."""
 
     next_offset: int
@@ -145,14 +151,14 @@ class Opened:
     skipped_record_count: int = 0
 
 
-def open_batches(batches: bytes, offset: int, limit: int, skips_corrupt: bool) -> Opened:
+def open_batches(batches: bytes, offset: int, limit: int, skips_corrupt: bool) -> OpenedRecords:
     """Up to `limit` records of these batches from an offset on, and the offset at which to continue.
 
     With `skips_corrupt`, a batch that no reader can open is left out and counted. Otherwise it is an error,
     as a batch with changed bytes always is. The records before it are returned first. Runs on the worker's
     thread. Raises UnreadableBatch, and CorruptBatch if bytes have changed.
     """
-    found = Opened(offset)
+    found = OpenedRecords(offset)
     view = memoryview(batches)
     for at, header in iterate(view):
         skip = max(0, offset - header.base_offset)

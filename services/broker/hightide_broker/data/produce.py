@@ -11,17 +11,17 @@ from hightide_runtime.clock import Clock
 from hightide_runtime.errors import ServiceError
 
 from hightide_broker.cluster.metadata import MetadataCache
-from hightide_broker.contract.data_calls import Appended, Outcome, Refused
+from hightide_broker.contract.data_calls import Outcome, PartitionAppended, PartitionRefused
 from hightide_broker.core.effects import Append
 from hightide_broker.core.events import ProduceArrived
 from hightide_broker.core.leader import refuse_produce
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.data import partition_errors
-from hightide_broker.limits import REQUEST_PARTITIONS_MAX, Budget, bounded_wait_ms
+from hightide_broker.limits import REQUEST_PARTITIONS_MAX, UnfinishedWorkLimit, bounded_wait_ms
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.parking import ParkedProduce
 from hightide_broker.replica.shell import Payload, ReplicaShell, refusal_in
-from hightide_broker.storage import DuplicateOf, Rejected, StorageError
+from hightide_broker.storage import DuplicateBatch, RejectedBatch, StorageError
 
 
 class ProduceHandler:
@@ -34,7 +34,7 @@ class ProduceHandler:
         replicas: HostedReplicas,
         metadata: MetadataCache,
         shell: ReplicaShell,
-        in_flight: Budget,
+        in_flight: UnfinishedWorkLimit,
     ) -> None:
         self._broker_id = broker_id
         self._clock = clock
@@ -79,8 +79,8 @@ class ProduceHandler:
         try:
             outcome = self._append(replica, asked, acks_all=parked is not None)
         except (BatchError, StorageError) as error:
-            return Refused(error.code, f"{replica}: {error}")
-        if parked is None or isinstance(outcome, Refused):
+            return PartitionRefused(error.code, f"{replica}: {error}")
+        if parked is None or isinstance(outcome, PartitionRefused):
             return outcome
         if replica.state.high_watermark < outcome.end_offset:
             parked.expect(index, replica.acks, outcome.end_offset)
@@ -98,7 +98,7 @@ class ProduceHandler:
         )
         if headers[0].producer_id >= 0 or len(headers) > 1:
             verdict = replica.log.producers.check_all(headers)
-            if isinstance(verdict, DuplicateOf):
+            if isinstance(verdict, DuplicateBatch):
                 refusal = refuse_produce(replica.state, acks_all, asked.leader_epoch)
                 if refusal is not None:
                     # It is in the log already, perhaps by acks=1. acks=all has to wait for the replicas.
@@ -106,9 +106,11 @@ class ProduceHandler:
                     return partition_errors.by_core(
                         replica, after if refusal is Refusal.NOT_ENOUGH_REPLICAS else refusal
                     )
-                return Appended(verdict.base_offset, verdict.end_offset, replica.state.log_start_offset)
-            if isinstance(verdict, Rejected):
-                return Refused(verdict.code, f"{replica}: {verdict.message}")
+                return PartitionAppended(
+                    verdict.base_offset, verdict.end_offset, replica.state.log_start_offset
+                )
+            if isinstance(verdict, RejectedBatch):
+                return PartitionRefused(verdict.code, f"{replica}: {verdict.message}")
         if replica.first_commit is not None:
             replica.first_commit.traffic_came()
         record_count = sum(header.record_count for header in headers)
@@ -116,12 +118,16 @@ class ProduceHandler:
         effects = self._shell.feed(replica, arrived, Payload(asked.batches, headers))
         for effect in effects:
             if isinstance(effect, Append):
-                return Appended(effect.base_offset, effect.end_offset, replica.state.log_start_offset)
+                return PartitionAppended(
+                    effect.base_offset, effect.end_offset, replica.state.log_start_offset
+                )
         refusal = refusal_in(effects)
         assert refusal is not None, f"{replica} neither appended nor refused"
         return partition_errors.by_core(replica, refusal)
 
-    def _not_acknowledged(self, asked: ProducePartition[memoryview], code: ErrorCode.ValueType) -> Refused:
+    def _not_acknowledged(
+        self, asked: ProducePartition[memoryview], code: ErrorCode.ValueType
+    ) -> PartitionRefused:
         replica = self._replicas.get((asked.topic_id, asked.partition))
         if replica is None:
             key = (asked.topic_id, asked.partition)

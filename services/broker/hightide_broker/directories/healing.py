@@ -5,7 +5,7 @@ Theory of operation. Every reader of a log may find damage: a consumer's fetch, 
 data at rest. From then on the replica fetches nothing, so that its leader does not count it as in sync. The
 broker reports it to the controller. The replica leaves the ISR, and stops leading, if another one is whole.
 Meanwhile each damaged segment is written anew beside the old one, from its own whole parts and from what
-other replicas have (`storage.Mend`).
+other replicas have (`storage.SegmentMend`).
 
 The replica keeps its role while this goes on. Nothing is truncated or deleted, so it may be the last copy,
 lead, and take writes. Two replicas that are damaged at different places repair each other. What no other
@@ -33,9 +33,9 @@ from hightide_runtime.serving.channels import open_channel
 from hightide_broker.cluster.partition_decisions import PartitionKey
 from hightide_broker.core.replica import NO_LEADER, Role
 from hightide_broker.directories.fetch_pauses import FetchPausePort
-from hightide_broker.ports import Connect
+from hightide_broker.ports import OpenChannel
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
-from hightide_broker.storage import BatchPlace, DamagedLog, LogClosed, Mend, StorageError
+from hightide_broker.storage import BatchPlace, DamagedLog, LogClosed, SegmentMend, StorageError
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +84,7 @@ class _Patient:
     """Why it is not whole yet, as last logged."""
 
 
-class Healing:
+class ReplicaHealing:
     """All damaged replicas of a broker. Belongs to the event loop's thread."""
 
     def __init__(
@@ -95,7 +95,7 @@ class Healing:
         reports: DamageReportPort,
         address_of: Callable[[int], HostPort | None],
         disk: Executor,
-        connect: Connect = open_channel,
+        connect: OpenChannel = open_channel,
     ) -> None:
         """`disk` is one thread, for what is read and written of damaged logs."""
         self._broker_id = broker_id
@@ -249,7 +249,9 @@ class Healing:
             # Also when cancelled: it waits for the thread to finish its current work.
             await asyncio.shield(self._run(mend.close))
 
-    async def _fetch_into(self, mend: Mend, replica: HostedReplica, offset: int, peers: _Peers) -> None:
+    async def _fetch_into(
+        self, mend: SegmentMend, replica: HostedReplica, offset: int, peers: _Peers
+    ) -> None:
         """Take what any other replica has of an offset. Raises _NotYet."""
         reasons = []
         for peer in self._sources(replica):
@@ -290,7 +292,7 @@ class _NotYet(Exception):
 class _Peers:
     """The connections to other replicas in one attempt."""
 
-    def __init__(self, connect: Connect) -> None:
+    def __init__(self, connect: OpenChannel) -> None:
         self._open_channel = connect
         self._channels: dict[HostPort, grpc.aio.Channel] = {}
 

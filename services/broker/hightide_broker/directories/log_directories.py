@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar, TypeVarTuple
 
 from hightide_broker.cluster.partition_decisions import PartitionKey
-from hightide_broker.ports import Threads, os_threads
+from hightide_broker.ports import DiskThreads, os_threads
 from hightide_broker.storage import (
     DamagedLog,
     DataDirectory,
@@ -51,7 +51,7 @@ class LogDirectory:
     """One data directory with its thread. Made on the event loop, and belongs to its thread."""
 
     def __init__(
-        self, number: int, path: Path, threads: Threads = os_threads, files: Files | None = None
+        self, number: int, path: Path, threads: DiskThreads = os_threads, files: Files | None = None
     ) -> None:
         """Touches no file. Threads and files are the operating system's unless given."""
         self.number = number
@@ -157,7 +157,7 @@ class LogDirectories:
         cluster_id: str,
         broker_id: int,
         files: Files | None = None,
-        threads: Threads = os_threads,
+        threads: DiskThreads = os_threads,
         machine: MachineTime | None = None,
     ) -> LogDirectories:
         """Lock and read all directories, each on its thread. One that fails is offline from the start.
@@ -175,7 +175,7 @@ class LogDirectories:
         made: Sequence[LogDirectory],
         cluster_id: str,
         broker_id: int,
-        threads: Threads = os_threads,
+        threads: DiskThreads = os_threads,
         machine: MachineTime | None = None,
     ) -> LogDirectories:
         """See `open`. The directories are already being watched, so that one that hangs is offline from the
@@ -414,7 +414,7 @@ def _open(
     cluster_id: str,
     broker_id: int,
     settings: DirectorySettings,
-    threads: Threads,
+    threads: DiskThreads,
     machine: MachineTime | None,
 ) -> DataDirectory:
     return DataDirectory.open(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from hightide_broker.replica.held_replicas import HostedReplica
-from hightide_broker.storage import Deleted
+from hightide_broker.storage import DeletedRecords
 
 _NAMED_MAX: Final = 10
 
@@ -15,7 +15,7 @@ class RetentionReport:
     log that they checked, and log the sentence."""
 
     def __init__(self) -> None:
-        self._deleted = Deleted()
+        self._deleted = DeletedRecords()
         self._logs: list[str] = []
         self._more = 0
 

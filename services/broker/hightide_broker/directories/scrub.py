@@ -39,7 +39,7 @@ class ScrubSettings:
 
 
 class ComparisonPort(Protocol):
-    """Compares with leaders (`comparison.Comparison`)."""
+    """Compares with leaders (`comparison.LeaderComparison`)."""
 
     async def compare(
         self, replica: HostedReplica, base_offset: int, end_offset: int, size_bytes: int
@@ -52,7 +52,7 @@ class ComparisonPort(Protocol):
         ...
 
 
-class Scrub:
+class ReplicaScrub:
     """Checks all replicas of a broker in one task. Belongs to the event loop's thread."""
 
     def __init__(

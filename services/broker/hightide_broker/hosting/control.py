@@ -31,9 +31,9 @@ from hightide_broker.core.decisions import refuse_decision
 from hightide_broker.core.events import LeaderAndIsrDecided, SettingsChanged, StopRequested
 from hightide_broker.core.replica import Decision, Replica, Role
 from hightide_broker.directories.log_directories import LogDirectories
-from hightide_broker.hosting.hosting import OK, Hosting, ReplicaOrder
 from hightide_broker.hosting.partition_queue import PartitionQueues, QueuePlace
 from hightide_broker.hosting.registration import Registration
+from hightide_broker.hosting.replica_lifecycle import OK, ReplicaLifecycle, ReplicaOrder
 from hightide_broker.hosting.strays import HeldReplica
 from hightide_broker.replica.first_commit import FirstCommit
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
@@ -74,7 +74,7 @@ class ControlListeners:
     """The speed limit of moves is this many bytes a second; 0: there is none."""
 
 
-class Control:
+class ControlHandler:
     """Carries out the controller's decisions. One for each broker; belongs to the event loop's thread."""
 
     def __init__(
@@ -100,7 +100,7 @@ class Control:
         self._registration = registration
         self._telemetry = telemetry
         self._min_insync_replicas = min_insync_replicas
-        self._hosting = Hosting(broker_id, replicas, shell, directories, replica_lag_time_max_ms)
+        self._lifecycle = ReplicaLifecycle(broker_id, replicas, shell, directories, replica_lag_time_max_ms)
         self._queues = PartitionQueues()
         self._let_go: dict[PartitionKey, None] = {}
         """The replicas that the controller told this life of the broker to stop, and has not assigned again.
@@ -127,7 +127,7 @@ class Control:
         at_once: list[ReplicaOrder] = []
         waiting: list[tuple[ReplicaOrder, QueuePlace]] = []
         for order in orders:
-            if self._queues.is_free(order.key) and self._hosting.is_at_hand(order):
+            if self._queues.is_free(order.key) and self._lifecycle.is_at_hand(order):
                 at_once.append(order)
             else:
                 waiting.append((order, self._queues.take(order.key)))
@@ -192,7 +192,7 @@ class Control:
 
     def stopped(self, replica: HostedReplica, delete: bool) -> None:
         """Take note that the core of a replica has stopped. Called by the shell."""
-        self._hosting.stopped(replica, delete)
+        self._lifecycle.stopped(replica, delete)
         if not delete:
             self._listeners.suspect((replica.key,))
 
@@ -224,9 +224,9 @@ class Control:
             replica = self._replicas.get(held.key)
             if replica is not None:
                 event = StopRequested(replica.state.decision.controller_epoch, held.leader_epoch, delete=True)
-                if self._hosting.feed(replica, event) != OK:
+                if self._lifecycle.feed(replica, event) != OK:
                     return False
-            await self._hosting.put_aside(held.key)
+            await self._lifecycle.put_aside(held.key)
         except StorageError as error:
             log.error("%s is not put aside: %s", held, error)
             return False
@@ -322,7 +322,7 @@ class Control:
         if self._is_overtaken(order, spans):
             return ErrorCode.ERROR_CODE_STALE_CONTROLLER_EPOCH
         try:
-            replica = await self._hosting.replica_for(order, is_live=spans.is_live)
+            replica = await self._lifecycle.replica_for(order, is_live=spans.is_live)
         except StorageError as error:
             log.error("%s-%d cannot be opened: %s", order.topic, order.told.partition, error)
             return error.code
@@ -338,7 +338,7 @@ class Control:
         # A decision that comes late brings settings that are late.
         if replica.settings != order.settings and refuse_decision(before, decision) is None:
             self._change_settings(replica, order.settings)
-        code = self._hosting.feed(replica, LeaderAndIsrDecided(decision, self._clock.monotonic_ms()))
+        code = self._lifecycle.feed(replica, LeaderAndIsrDecided(decision, self._clock.monotonic_ms()))
         if code != OK:
             return code
         replica.adding_replicas = adding
@@ -358,14 +358,14 @@ class Control:
             replica = self._replicas.get(key)
             if replica is not None:
                 event = StopRequested(controller_epoch, stop.leader_epoch, stop.delete, stop.partition_epoch)
-                code = self._hosting.feed(replica, event)
+                code = self._lifecycle.feed(replica, event)
                 if code != OK:
                     return code
             if stop.delete:
                 self._let_go[key] = None
                 if len(self._let_go) > LET_GO_MAX:
                     del self._let_go[next(iter(self._let_go))]
-                await self._hosting.put_aside(key)
+                await self._lifecycle.put_aside(key)
         except StorageError as error:
             return error.code
         finally:

@@ -15,7 +15,7 @@ from hightide_runtime.telemetry.trace_context import traceparent_metadata
 from hightide_runtime.znodes.cluster_znodes import ControllerZnode, ZnodeGarbage
 from hightide_runtime.zookeeper.session import InconsistentClusterId, NoNode, ZooKeeperError, ZooKeeperSession
 
-from hightide_broker.ports import Connect
+from hightide_broker.ports import OpenChannel
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ async def hand_over_leadership(
     broker_id: int,
     broker_epoch: int,
     timeout_ms: int,
-    connect: Connect = open_channel,
+    connect: OpenChannel = open_channel,
 ) -> None:
     """Ask the active controller to move this broker's leaderships to other brokers; returns when it has.
 
@@ -43,7 +43,7 @@ async def hand_over_leadership(
         log.warning("leadership was not handed over within %d ms; stopping without", timeout_ms)
 
 
-async def _ask(session: ZooKeeperSession, broker_id: int, broker_epoch: int, connect: Connect) -> bool:
+async def _ask(session: ZooKeeperSession, broker_id: int, broker_epoch: int, connect: OpenChannel) -> bool:
     """Ask once. Returns whether the controller has done it."""
     try:
         found = await session.get(ControllerZnode.path())

@@ -37,7 +37,7 @@ from hightide_runtime.znodes.cluster_znodes import ControllerZnode, ZnodeGarbage
 from hightide_runtime.zookeeper.session import NoNode, ZooKeeperError, ZooKeeperSession
 
 from hightide_broker.cluster.partition_decisions import PartitionKey
-from hightide_broker.ports import Connect
+from hightide_broker.ports import OpenChannel
 from hightide_broker.replica.shell import Divergence
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class FailedReplicas:
         session: ZooKeeperSession,
         broker_id: int,
         broker_epoch: Callable[[], int],
-        connect: Connect = open_channel,
+        connect: OpenChannel = open_channel,
     ) -> None:
         """`broker_epoch` returns the current broker epoch. It is called before each attempt."""
         self._session = session

@@ -12,9 +12,9 @@ from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import reason_of
 from hightide_runtime.telemetry.metric_declarations import Distribution
 
-from hightide_broker.contract.data_calls import Outcome, Read, Refused
+from hightide_broker.contract.data_calls import Outcome, PartitionRead, PartitionRefused
 
-__all__ = ["OTHER_TOPICS", "TOPICS_MAX", "Counters", "Flow", "TopicFlow", "count_records"]
+__all__ = ["OTHER_TOPICS", "TOPICS_MAX", "Counters", "FlowCounters", "TopicFlow", "count_records"]
 
 TOPICS_MAX: Final = 100
 """Topics that have counters of their own. A metrics backend keeps each of them for a long time."""
@@ -27,7 +27,7 @@ _LEAST_BYTES: Final = 80
 
 
 @dataclass(slots=True)
-class Flow:
+class FlowCounters:
     """Bytes and records in one direction."""
 
     size_bytes: int = 0
@@ -43,8 +43,8 @@ class Flow:
 class TopicFlow:
     """The records of one topic that producers sent, and that consumers received."""
 
-    received: Flow = field(default_factory=Flow)
-    sent: Flow = field(default_factory=Flow)
+    received: FlowCounters = field(default_factory=FlowCounters)
+    sent: FlowCounters = field(default_factory=FlowCounters)
 
 
 @dataclass(slots=True)
@@ -55,11 +55,11 @@ class Counters:
     counts_what_is_sent: bool = True
     """Whether the records that consumers receive are counted. This reads the header of every batch, and the
     metric may not be in use."""
-    received: Flow = field(default_factory=Flow)
+    received: FlowCounters = field(default_factory=FlowCounters)
     """Batches received from producers."""
-    sent: Flow = field(default_factory=Flow)
+    sent: FlowCounters = field(default_factory=FlowCounters)
     """Batches sent to consumers."""
-    replicated_in: Flow = field(default_factory=Flow)
+    replicated_in: FlowCounters = field(default_factory=FlowCounters)
     """Batches copied from leaders."""
     replicated_out_bytes: int = 0
     """Bytes sent to followers."""
@@ -81,10 +81,10 @@ class Counters:
     def produced(self, outcomes: Sequence[Outcome]) -> None:
         """Count the outcomes of a produce request."""
         for outcome in outcomes:
-            if isinstance(outcome, Refused):
+            if isinstance(outcome, PartitionRefused):
                 self._refused("produce", outcome.code)
 
-    def fetched(self, topic: str, read: Read) -> None:
+    def fetched(self, topic: str, read: PartitionRead) -> None:
         """Count one partition of a fetch."""
         if read.size_bytes:
             records = count_records(read.batches) if self.counts_what_is_sent else 0

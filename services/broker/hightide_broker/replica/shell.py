@@ -99,7 +99,7 @@ class LogStartPort(Protocol):
 
 
 class StoppedReplicaPort(Protocol):
-    """Removes a stopped replica (`control.Control`)."""
+    """Removes a stopped replica (`control.ControlHandler`)."""
 
     def stopped(self, replica: HostedReplica, delete: bool) -> None:
         """Take note that the replica has stopped. With `delete` its data goes into quarantine."""

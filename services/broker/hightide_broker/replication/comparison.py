@@ -25,13 +25,13 @@ from hightide_broker.cluster.partition_decisions import PartitionKey
 from hightide_broker.contract import convert
 from hightide_broker.contract.replica_calls import DigestQuestion, Follower
 from hightide_broker.core.replica import Role
-from hightide_broker.ports import Connect
+from hightide_broker.ports import OpenChannel
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.shell import Divergence
 from hightide_broker.replication.digests import digest_of
 from hightide_broker.storage import StorageError
 
-__all__ = ["Comparison"]
+__all__ = ["LeaderComparison"]
 
 log = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ class DifferenceReportPort(Protocol):
         ...
 
 
-class Comparison:
+class LeaderComparison:
     """Compares replicas with their leaders. One for each broker, on the event loop's thread; `scrub` calls it
     for each piece."""
 
@@ -57,7 +57,7 @@ class Comparison:
         address_of: Callable[[int], HostPort | None],
         reports: DifferenceReportPort,
         disk: Executor,
-        connect: Connect = open_channel,
+        connect: OpenChannel = open_channel,
     ) -> None:
         """`follower` identifies this broker; `disk` runs the reads."""
         self._replicas = replicas

@@ -35,11 +35,11 @@ from hightide_broker.cluster.partition_decisions import PartitionKey
 from hightide_broker.contract import convert
 from hightide_broker.contract.replica_calls import EpochAnswer, EpochQuestion, Follower, ReplicaFetchCall
 from hightide_broker.core.effects import AskEpochEnd, StartFetching
-from hightide_broker.core.events import BatchesReceived, EpochEndReceived, FetchRefused, Span
+from hightide_broker.core.events import BatchesReceived, BatchSpan, EpochEndReceived, FetchRefused
 from hightide_broker.core.fetch_session import FollowerPosition, FollowerSession
 from hightide_broker.core.follower import open_question
 from hightide_broker.core.replica import Role
-from hightide_broker.ports import Connect
+from hightide_broker.ports import OpenChannel
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.shell import Payload, ReplicaShell
 from hightide_broker.storage import AppendOutOfOrder, StorageError
@@ -96,7 +96,7 @@ class Fetchers:
         replicas: HostedReplicas,
         shell: ReplicaShell,
         settings: FetchSettings,
-        connect: Connect = open_channel,
+        connect: OpenChannel = open_channel,
     ) -> None:
         self._replicas = replicas
         self._shell = shell
@@ -177,7 +177,7 @@ class LeaderFetcher:
         replicas: HostedReplicas,
         shell: ReplicaShell,
         settings: FetchSettings,
-        connect: Connect = open_channel,
+        connect: OpenChannel = open_channel,
     ) -> None:
         self._leader = leader
         self._open_channel = connect
@@ -390,7 +390,7 @@ class LeaderFetcher:
             return
         try:
             headers: list[BatchHeader] = [header for _, header in iterate(result.batches)]
-            spans = tuple(Span(h.base_offset, h.record_count, h.leader_epoch) for h in headers)
+            spans = tuple(BatchSpan(h.base_offset, h.record_count, h.leader_epoch) for h in headers)
             event = BatchesReceived(
                 self._leader, result.leader_epoch, spans, result.high_watermark, result.log_start_offset
             )

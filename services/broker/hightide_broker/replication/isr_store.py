@@ -50,7 +50,7 @@ from hightide_broker.core.events import (
     LeaderAndIsrRead,
     StopRequested,
 )
-from hightide_broker.core.isr_state import Committed
+from hightide_broker.core.isr_state import CommittedIsr
 from hightide_broker.replica.held_replicas import HostedReplica
 from hightide_broker.replica.shell import ReplicaShell
 from hightide_broker.storage import StorageError
@@ -351,7 +351,7 @@ class IsrStore:
         )
         self._feed(replica, event)
         leading = replica.state.leading
-        if leading is None or (isinstance(leading.isr, Committed) and not leading.is_behind):
+        if leading is None or (isinstance(leading.isr, CommittedIsr) and not leading.is_behind):
             self._troubled.pop(replica, None)
         elif (trouble := self._troubled.get(replica)) is not None:
             trouble.failures += 1

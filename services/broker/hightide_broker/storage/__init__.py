@@ -18,16 +18,16 @@ from hightide_broker.storage.errors import (
 )
 from hightide_broker.storage.log.answers import AppendInfo, TimestampFound
 from hightide_broker.storage.log.log import Log
-from hightide_broker.storage.log.log_at_rest import BatchPlace, Mend
+from hightide_broker.storage.log.log_at_rest import BatchPlace, SegmentMend
 from hightide_broker.storage.log.producer_states import (
-    DuplicateOf,
-    Fresh,
+    DuplicateBatch,
+    NewBatch,
     ProducerState,
     ProducerStates,
-    Rejected,
+    RejectedBatch,
     Verdict,
 )
-from hightide_broker.storage.log.retention import Deleted
+from hightide_broker.storage.log.retention import DeletedRecords
 from hightide_broker.storage.settings import DirectorySettings, Flush, LogSettings
 from hightide_broker.storage.volume.identity import cluster_id_on_disk, refuse_others, whose
 
@@ -38,25 +38,25 @@ __all__ = [
     "CorruptFile",
     "DamagedLog",
     "DataDirectory",
-    "Deleted",
+    "DeletedRecords",
     "DirectoryLocked",
     "DirectorySettings",
     "DiskFull",
-    "DuplicateOf",
+    "DuplicateBatch",
     "EpochEnd",
     "EpochStart",
     "Flush",
-    "Fresh",
     "LeaderEpochs",
     "Log",
     "LogClosed",
     "LogSettings",
-    "Mend",
+    "NewBatch",
     "OffsetOutOfRange",
     "PartitionKey",
     "ProducerState",
     "ProducerStates",
-    "Rejected",
+    "RejectedBatch",
+    "SegmentMend",
     "StorageError",
     "StorageFailed",
     "TimestampFound",

@@ -12,10 +12,10 @@ from faulty_files import Fault
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_broker.contract.convert_deletions import deletions_out
 from hightide_broker.contract.convert_descriptions import replicas_out
-from hightide_broker.contract.data_calls import Deletion, Refused
+from hightide_broker.contract.data_calls import PartitionDeletion, PartitionRefused
 from hightide_broker.contract.descriptions import DescribedDirectory
 from hightide_broker.data.delete_records import RecordDeletion
-from hightide_broker.data.log_start_writer import LogStarts
+from hightide_broker.data.log_start_writer import LogStartWriter
 from hightide_broker.directories.disk_space import DiskSpace
 
 
@@ -25,12 +25,16 @@ async def leading(rig: Rig, records: int = 4) -> RecordDeletion:
     for _ in range(records):
         rig.produce()
     log_starts = rig.shell.ports.log_starts
-    assert isinstance(log_starts, LogStarts)
+    assert isinstance(log_starts, LogStartWriter)
     return RecordDeletion(ME, rig.replicas, rig.metadata, rig.shell, log_starts)
 
 
-async def delete(deletion: RecordDeletion, before: int, *, validate_only: bool = False) -> int | Refused:
-    (outcome,) = await deletion.delete([Deletion((TOPIC_ID, 0), before)], validate_only=validate_only)
+async def delete(
+    deletion: RecordDeletion, before: int, *, validate_only: bool = False
+) -> int | PartitionRefused:
+    (outcome,) = await deletion.delete(
+        [PartitionDeletion((TOPIC_ID, 0), before)], validate_only=validate_only
+    )
     return outcome
 
 
@@ -58,7 +62,7 @@ def test_a_full_disk_refuses_it_until_there_is_room(tmp_path: Path) -> None:
         deletion = await leading(rig)
         rig.files.faults.append(Fault("write_at", errno.ENOSPC, "log_start", lasting=True))
         outcome = await delete(deletion, 3)
-        assert isinstance(outcome, Refused)
+        assert isinstance(outcome, PartitionRefused)
         assert outcome.code == ErrorCode.ERROR_CODE_DISK_FULL
         assert not file_of(rig).exists()
         rig.files.faults.clear()
@@ -98,7 +102,9 @@ def test_a_bug_at_one_replica_keeps_nobody_waiting_for_another(tmp_path: Path) -
         rig.replica().log.persist_start = breaks  # type: ignore[method-assign]
         with rig.busy_disk():
             asked = [
-                asyncio.create_task(deletion.delete([Deletion((TOPIC_ID, each), 1)], validate_only=False))
+                asyncio.create_task(
+                    deletion.delete([PartitionDeletion((TOPIC_ID, each), 1)], validate_only=False)
+                )
                 for each in (0, 1)
             ]
             await asyncio.sleep(0)
@@ -115,7 +121,7 @@ def test_a_disk_that_fails_is_said(tmp_path: Path) -> None:
         deletion = await leading(rig)
         rig.files.faults.append(Fault("sync", errno.EIO, "log_start"))
         outcome = await delete(deletion, 3)
-        assert isinstance(outcome, Refused)
+        assert isinstance(outcome, PartitionRefused)
         assert outcome.code == ErrorCode.ERROR_CODE_STORAGE_FAILED
         (told,) = deletions_out([outcome]).outcomes
         assert told.error_code == ErrorCode.ERROR_CODE_STORAGE_FAILED
@@ -129,7 +135,7 @@ def test_a_rehearsal_says_what_would_be(tmp_path: Path) -> None:
         deletion = await leading(rig)
         assert await delete(deletion, -1, validate_only=True) == 4
         refused = await delete(deletion, 5, validate_only=True)
-        assert isinstance(refused, Refused)
+        assert isinstance(refused, PartitionRefused)
         assert "offset 5 is above the high watermark 4" in refused.message
         assert rig.replica().state.log_start_offset == 0
 
@@ -144,7 +150,7 @@ def test_who_leads_no_more_when_it_is_on_disk_does_not_say_that_it_is_done(tmp_p
             await asyncio.sleep(0)
             await rig.decide(decision(leader=2, epoch=1, isr=(2,), replicas=(ME, 2), version=1))
         outcome = await asked
-        assert isinstance(outcome, Refused)
+        assert isinstance(outcome, PartitionRefused)
         assert outcome.code == ErrorCode.ERROR_CODE_NOT_LEADER
 
     run(tmp_path, scenario)

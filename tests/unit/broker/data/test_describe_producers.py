@@ -15,7 +15,7 @@ from hightide.v1.errors_pb2 import ErrorCode
 from hightide_broker.cluster.metadata import MetadataCache
 from hightide_broker.cluster.topic_settings import TopicSettings
 from hightide_broker.contract.convert_producers import producers_in, producers_out
-from hightide_broker.contract.data_calls import ProducersQuestion, Refused
+from hightide_broker.contract.data_calls import PartitionRefused, ProducersQuestion
 from hightide_broker.core.events import DirectoryFailed, LeaderAndIsrDecided, ProduceArrived
 from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.core.replica import Replica, ReplicaSettings
@@ -30,7 +30,7 @@ from hightide_runtime.telemetry.tracing import Telemetry
 
 TOPIC_ID = bytes(range(16))
 EPOCH = 3
-Answers = list[list[ProducerState] | Refused]
+Answers = list[list[ProducerState] | PartitionRefused]
 
 
 class Leader:
@@ -105,13 +105,13 @@ def test_a_leader_tells_of_all_producers_or_of_those_that_are_named(
 
 def test_each_partition_is_refused_by_name(leader: Leader) -> None:
     answers = ask(leader, (0, EPOCH - 1), (0, EPOCH + 1), (1, -1))
-    assert [answer.code for answer in answers if isinstance(answer, Refused)] == [
+    assert [answer.code for answer in answers if isinstance(answer, PartitionRefused)] == [
         ErrorCode.ERROR_CODE_FENCED_LEADER_EPOCH,
         ErrorCode.ERROR_CODE_UNKNOWN_LEADER_EPOCH,
         ErrorCode.ERROR_CODE_UNKNOWN_TOPIC,
     ]
     (failed,) = ask(leader, (0, -1), failed=True)
-    assert isinstance(failed, Refused)
+    assert isinstance(failed, PartitionRefused)
     assert failed.code == ErrorCode.ERROR_CODE_STORAGE_FAILED
 
 
@@ -132,7 +132,7 @@ def test_the_contract_hears_it_in_the_order_of_the_request() -> None:
     here, gone = (DescribeProducersPartition(topic_id=TOPIC_ID, partition=n, leader_epoch=n) for n in (0, 1))
     questions = producers_in(DescribeProducersRequest(partitions=[here, gone]))
     assert questions == (ProducersQuestion((TOPIC_ID, 0), 0), ProducersQuestion((TOPIC_ID, 1), 1))
-    told = producers_out(questions, [[KEYED], Refused(ErrorCode.ERROR_CODE_NOT_LEADER, "not here")])
+    told = producers_out(questions, [[KEYED], PartitionRefused(ErrorCode.ERROR_CODE_NOT_LEADER, "not here")])
     (producer,) = told.partitions[0].producers
     assert (producer.producer_id, producer.producer_epoch, producer.first_sequence) == (1 << 62, 5, 0)
     assert (producer.first_offset, producer.next_sequence, producer.end_offset) == (6, 2, 8)

@@ -7,7 +7,7 @@ import pytest
 from adversary.batches import good_batch, poison
 from hightide.batch.errors import CorruptBatch
 from hightide.batch.header import check_from_producer, stamp
-from hightide_broker.data.plain_records import Opened, UnreadableBatch, open_batches
+from hightide_broker.data.plain_records import OpenedRecords, UnreadableBatch, open_batches
 from stored_batches import TOPIC_ID
 
 ALL = 100
@@ -37,7 +37,7 @@ def changed(batch: bytes) -> bytes:
 BEHIND = good(0, b"a", b"b") + poison_at(2) + good(4, b"c")
 
 
-def told(found: Opened) -> tuple[list[tuple[int, bytes | None]], int]:
+def told(found: OpenedRecords) -> tuple[list[tuple[int, bytes | None]], int]:
     return [(offset, record.value) for offset, record in found.records], found.next_offset
 
 

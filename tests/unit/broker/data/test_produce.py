@@ -15,13 +15,13 @@ from hightide.v1.broker_service_pb2 import Acks
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_broker.cluster.metadata import MetadataCache
 from hightide_broker.cluster.topic_settings import TopicSettings
-from hightide_broker.contract.data_calls import Appended, Outcome, Refused
+from hightide_broker.contract.data_calls import Outcome, PartitionAppended, PartitionRefused
 from hightide_broker.core.effects import AskEpochEnd, StartFetching, StoreIsr
 from hightide_broker.core.events import FollowerFetched, LeaderAndIsrDecided
 from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.core.replica import Replica, ReplicaSettings
 from hightide_broker.data.produce import ProduceHandler
-from hightide_broker.limits import Budget
+from hightide_broker.limits import UnfinishedWorkLimit
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.shell import ReplicaShell
 from hightide_broker.storage import DataDirectory
@@ -65,7 +65,7 @@ class LeadingBroker:
         self.shell = ReplicaShell(self.clock, LeaderSessions(1), Telemetry.off(), failures.append)
         perform_with(self.shell, isr=NoZooKeeper(), fetching=NobodyFetches())
         self.hosted = HostedReplicas()
-        self.in_flight = Budget(IN_FLIGHT_BYTES)
+        self.in_flight = UnfinishedWorkLimit(IN_FLIGHT_BYTES)
         metadata = MetadataCache("the-cluster", controller_epoch=1)
         self.producing = ProduceHandler(1, self.clock, self.hosted, metadata, self.shell, self.in_flight)
 
@@ -126,7 +126,7 @@ def batch(partition: int = 0, sequence: int = 0, epoch: int = 0, values: int = 1
 
 
 def code_of(outcome: Outcome) -> ErrorCode.ValueType:
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, PartitionRefused)
     return outcome.code
 
 
@@ -138,7 +138,7 @@ def test_acks_all_is_answered_when_the_followers_have_the_records_and_not_before
         broker.follower_has(replica, 0)
         assert await broker.is_waiting(produce)
         broker.follower_has(replica, 3)
-        assert await produce == [Appended(0, 3, 0)]
+        assert await produce == [PartitionAppended(0, 3, 0)]
 
     serve(tmp_path, story)
 
@@ -151,7 +151,7 @@ def test_acks_all_is_answered_when_each_of_its_partitions_is_committed(tmp_path:
         broker.follower_has(second, 1)
         assert await broker.is_waiting(produce)
         broker.follower_has(first, 1)
-        assert await produce == [Appended(0, 1, 0), Appended(0, 1, 0)]
+        assert await produce == [PartitionAppended(0, 1, 0), PartitionAppended(0, 1, 0)]
 
     serve(tmp_path, story)
 
@@ -169,7 +169,7 @@ def test_what_is_not_committed_within_the_time_is_not_acknowledged(tmp_path: Pat
 def test_less_than_acks_all_waits_for_nobody(tmp_path: Path, acks: Acks.ValueType) -> None:
     async def story(broker: LeadingBroker) -> None:
         broker.leads(isr=(1,))
-        assert await broker.produce((0, batch()), acks=acks) == [Appended(0, 1, 0)]
+        assert await broker.produce((0, batch()), acks=acks) == [PartitionAppended(0, 1, 0)]
 
     serve(tmp_path, story)
 
@@ -192,7 +192,7 @@ def test_a_batch_that_is_sent_again_is_answered_with_its_first_offsets_and_not_a
         await broker.produce((0, batch(values=2)), acks=Acks.ACKS_LEADER)
         await broker.produce((0, batch(sequence=2)), acks=Acks.ACKS_LEADER)
         broker.follower_has(replica, 3)
-        assert await broker.produce((0, batch(values=2))) == [Appended(0, 2, 0)]
+        assert await broker.produce((0, batch(values=2))) == [PartitionAppended(0, 2, 0)]
         assert replica.log.log_end_offset == 3
 
     serve(tmp_path, story)
@@ -205,7 +205,7 @@ def test_a_batch_that_is_sent_again_with_acks_all_waits_for_the_followers_too(tm
         again = asyncio.ensure_future(broker.produce((0, batch())))
         assert await broker.is_waiting(again)
         broker.follower_has(replica, 1)
-        assert await again == [Appended(0, 1, 0)]
+        assert await again == [PartitionAppended(0, 1, 0)]
 
     serve(tmp_path, story)
 
@@ -213,7 +213,7 @@ def test_a_batch_that_is_sent_again_with_acks_all_waits_for_the_followers_too(tm
 def test_a_batch_that_is_sent_again_below_min_insync_replicas_is_not_acknowledged(tmp_path: Path) -> None:
     async def story(broker: LeadingBroker) -> None:
         broker.leads(isr=(1,))
-        assert await broker.produce((0, batch()), acks=Acks.ACKS_LEADER) == [Appended(0, 1, 0)]
+        assert await broker.produce((0, batch()), acks=Acks.ACKS_LEADER) == [PartitionAppended(0, 1, 0)]
         (outcome,) = await broker.produce((0, batch()), timeout_ms=SHORT_MS)
         # It is in the log: a producer must not conclude from the answer that it is not.
         assert code_of(outcome) == ErrorCode.ERROR_CODE_NOT_ENOUGH_REPLICAS_AFTER_APPEND

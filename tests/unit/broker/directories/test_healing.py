@@ -19,8 +19,8 @@ from hightide_broker.cluster.topic_settings import TopicSettings
 from hightide_broker.core.events import LeaderAndIsrDecided, StopRequested
 from hightide_broker.core.machine import step
 from hightide_broker.core.replica import Replica, ReplicaSettings
-from hightide_broker.directories.healing import Healing
-from hightide_broker.directories.scrub import LOG_BYTES_MIN, Scrub, ScrubSettings, missing_bytes
+from hightide_broker.directories.healing import ReplicaHealing
+from hightide_broker.directories.scrub import LOG_BYTES_MIN, ReplicaScrub, ScrubSettings, missing_bytes
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.storage import DamagedLog, DirectorySettings, LogSettings, StorageError
 from hightide_local.histories.waiting import aio_wait_until
@@ -125,8 +125,8 @@ class Ward:
     peer: Peer
     replica: HostedReplica
     hosted: HostedReplicas
-    healing: Healing
-    scrub: Scrub
+    healing: ReplicaHealing
+    scrub: ReplicaScrub
     journal: list[str]
 
     def segment(self, base: int) -> Path:
@@ -161,7 +161,7 @@ def run(tmp_path: Path, scenario: Callable[[Ward], Awaitable[None]]) -> None:
         hosted = HostedReplicas()
         hosted.add(replica)
         with ThreadPoolExecutor(1) as disk:
-            healing = Healing(
+            healing = ReplicaHealing(
                 ME, hosted, Copying(journal), Controller(journal),
                 lambda broker_id: peer.address if broker_id == PEER else None, disk,
             )  # fmt: skip
@@ -171,7 +171,7 @@ def run(tmp_path: Path, scenario: Callable[[Ward], Awaitable[None]]) -> None:
                 loop.call_soon_threadsafe(healing.met, damage)
 
             ours.directory.tell_of_damage(met)
-            scrub = Scrub(hosted, disk, ScrubSettings(1 << 30, 3_600_000))
+            scrub = ReplicaScrub(hosted, disk, ScrubSettings(1 << 30, 3_600_000))
             try:
                 await scenario(Ward(ours, peer, replica, hosted, healing, scrub, journal))
             finally:
@@ -219,7 +219,7 @@ def test_the_scrub_finds_what_nobody_reads_and_all_of_it_in_one_pass(tmp_path: P
 def test_a_scrub_that_is_off_reads_nothing(tmp_path: Path) -> None:
     async def scenario(ward: Ward) -> None:
         with ThreadPoolExecutor(1) as disk:
-            off = Scrub(ward.hosted, disk, ScrubSettings(0, 1))
+            off = ReplicaScrub(ward.hosted, disk, ScrubSettings(0, 1))
             await ward.scrub.check_all()
             assert off.checked_bytes == 0
             await off.close()

@@ -19,10 +19,10 @@ from hightide_broker.cluster.topic_settings import TopicSettings
 from hightide_broker.core.effects import AskEpochEnd, Effect
 from hightide_broker.core.events import (
     BatchesReceived,
+    BatchSpan,
     EpochEndReceived,
     LeaderAndIsrDecided,
     ProduceArrived,
-    Span,
 )
 from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.core.replica import Replica, ReplicaSettings, Role
@@ -100,7 +100,7 @@ def stamped(offset: int, epoch: int) -> bytes:
 
 def received(batches: bytes) -> tuple[BatchesReceived, Payload]:
     headers = [header for _, header in iterate(batches)]
-    spans = tuple(Span(h.base_offset, h.record_count, h.leader_epoch) for h in headers)
+    spans = tuple(BatchSpan(h.base_offset, h.record_count, h.leader_epoch) for h in headers)
     return BatchesReceived(1, 1, spans, 0, 0), Payload(batches, headers)
 
 

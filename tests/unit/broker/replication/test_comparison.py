@@ -20,10 +20,10 @@ from hightide_broker.core.effects import AskEpochEnd
 from hightide_broker.core.events import EpochEndReceived, LeaderAndIsrDecided
 from hightide_broker.core.machine import step
 from hightide_broker.core.replica import Replica, ReplicaSettings, Role
-from hightide_broker.directories.scrub import Scrub, ScrubSettings
+from hightide_broker.directories.scrub import ReplicaScrub, ScrubSettings
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.shell import Divergence
-from hightide_broker.replication.comparison import Comparison
+from hightide_broker.replication.comparison import LeaderComparison
 from hightide_broker.replication.digests import DigestServer, digest_of
 from hightide_broker.storage import DirectorySettings, LogSettings, OffsetOutOfRange
 from hightide_runtime.addresses import HostPort
@@ -79,8 +79,8 @@ class Pair:
 
     replica: HostedReplica
     leader: HostedReplica
-    comparison: Comparison
-    scrub: Scrub
+    comparison: LeaderComparison
+    scrub: ReplicaScrub
     journal: Journal
     asked: list[DigestQuestion]
     held: HostedReplicas
@@ -115,8 +115,8 @@ def run(ours: LogRig, theirs: LogRig, scenario: Callable[[Pair], Awaitable[None]
             address = HostPort("127.0.0.1", server.add_insecure_port("127.0.0.1:0"))
             await server.start()
             journal = Journal()
-            comparison = Comparison(at_us, lambda: FOLLOWER, {LEADER: address}.get, journal, disk)
-            scrub = Scrub(at_us, disk, ScrubSettings(1 << 30, 3_600_000), comparison)
+            comparison = LeaderComparison(at_us, lambda: FOLLOWER, {LEADER: address}.get, journal, disk)
+            scrub = ReplicaScrub(at_us, disk, ScrubSettings(1 << 30, 3_600_000), comparison)
             try:
                 await scenario(Pair(replica, leader, comparison, scrub, journal, asked, at_us))
             finally:

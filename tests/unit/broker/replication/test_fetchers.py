@@ -18,7 +18,7 @@ from hightide.v1 import replica_service_pb2 as replica_pb2
 from hightide_broker.cluster.topic_settings import TopicSettings
 from hightide_broker.contract.replica_calls import Follower
 from hightide_broker.core.effects import AppendFetched, AskEpochEnd, Effects
-from hightide_broker.core.events import BatchesReceived, Event, LeaderAndIsrDecided, Span, StopRequested
+from hightide_broker.core.events import BatchesReceived, BatchSpan, Event, LeaderAndIsrDecided, StopRequested
 from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.core.machine import step
 from hightide_broker.core.replica import Replica, ReplicaSettings, Role
@@ -42,7 +42,7 @@ def truncating(data: DataDirectory) -> HostedReplica:
     state = Replica.opened(ReplicaSettings(2, flush_on_disk=True))
     for event in (
         LeaderAndIsrDecided.dummy(leader=1, leader_epoch=1),
-        BatchesReceived(1, 1, (Span(0, 3, 1),), 0, 0),
+        BatchesReceived(1, 1, (BatchSpan(0, 3, 1),), 0, 0),
         LeaderAndIsrDecided.dummy(leader=1, leader_epoch=2),
     ):
         state, _ = step(state, event)

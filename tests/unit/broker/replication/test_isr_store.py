@@ -21,7 +21,7 @@ from hightide_broker.core.events import (
     StopRequested,
 )
 from hightide_broker.core.fetch_session import LeaderSessions
-from hightide_broker.core.isr_state import Committed
+from hightide_broker.core.isr_state import CommittedIsr
 from hightide_broker.core.replica import Replica, ReplicaSettings, Role
 from hightide_broker.replica.held_replicas import HostedReplica
 from hightide_broker.replica.shell import Payload, ReplicaShell
@@ -203,7 +203,7 @@ def test_a_leader_whose_isr_write_and_read_fail_unexpectedly_asks_until_it_knows
         leader = leaders.lead(0)
         leaders.fetched(leader)
         await leaders.hears(leader, IsrStored)
-        assert isr_of(leader) == Committed((1, 2), 2)
+        assert isr_of(leader) == CommittedIsr((1, 2), 2)
 
     play(znodes, story)
 
@@ -316,7 +316,7 @@ def test_a_server_that_lags_behind_what_a_follower_has_heard_is_asked_less_and_l
         assert znodes.writes == 0
         znodes.put(znodes.state_path(0), LeaderAndIsrZnode(1, 1, (1,), 1).encode(), 3)
         await leaders.hears(leader, IsrStored)
-        assert isr_of(leader) == Committed((1, 2), 4)
+        assert isr_of(leader) == CommittedIsr((1, 2), 4)
 
     play(znodes, story)
 
@@ -358,9 +358,9 @@ def test_a_follower_that_started_again_does_not_join_by_the_word_of_its_earlier_
         leaders.fetched(stale, incarnation=3)
         await leaders.hears(fresh, IsrStored)
         await leaders.hears(stale, LeaderAndIsrRead)
-        assert isr_of(stale) == Committed((1,), 1)
+        assert isr_of(stale) == CommittedIsr((1,), 1)
         leaders.fetched(stale, incarnation=4)
         await leaders.hears(stale, IsrStored)
-        assert isr_of(stale) == Committed((1, 2), 2)
+        assert isr_of(stale) == CommittedIsr((1, 2), 2)
 
     play(znodes, story)

@@ -13,7 +13,7 @@ from types import TracebackType
 
 from hightide_broker.storage.files.files import Files
 
-__all__ = ["Lease", "OpenFiles"]
+__all__ = ["FileLease", "OpenFiles"]
 
 
 class _OpenFile:
@@ -25,7 +25,7 @@ class _OpenFile:
         self.doomed = False
 
 
-class Lease:
+class FileLease:
     """A file that stays open until `release`; a context that gives the descriptor."""
 
     __slots__ = ("_file", "_owner")
@@ -65,7 +65,7 @@ class OpenFiles:
     def __len__(self) -> int:
         return len(self._open)
 
-    def lease(self, path: str, create: bool = False) -> Lease:
+    def lease(self, path: str, create: bool = False) -> FileLease:
         """The file, open for reading and writing. Raises OSError."""
         with self._lock:
             file = self._open.get(path)
@@ -75,7 +75,7 @@ class OpenFiles:
             else:
                 self._open.move_to_end(path)
             file.leases += 1
-            return Lease(self, file)
+            return FileLease(self, file)
 
     def _make_room(self) -> None:
         """Close the file used longest ago. Files on lease stay; there are no more of those than threads."""
@@ -88,7 +88,7 @@ class OpenFiles:
                 return
 
     def give_back(self, file: _OpenFile) -> None:
-        """Only for `Lease`."""
+        """Only for `FileLease`."""
         with self._lock:
             assert file.leases > 0
             file.leases -= 1

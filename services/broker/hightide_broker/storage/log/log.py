@@ -18,14 +18,14 @@ from hightide.batch.errors import BatchError
 from hightide.batch.header import BatchHeader, Buffer
 
 from hightide_broker.storage.errors import CorruptFile, DiskFull, LogClosed, OffsetOutOfRange
-from hightide_broker.storage.files.open_files import Lease
+from hightide_broker.storage.files.open_files import FileLease
 from hightide_broker.storage.log.answers import AppendInfo, OpenedLog, TimestampFound
 from hightide_broker.storage.log.log_at_rest import LogAtRest
 from hightide_broker.storage.log.log_promises import LogPromises
 from hightide_broker.storage.log.producer_states import ProducerState, ProducerStates
 from hightide_broker.storage.log.reading import SequentialReads, first_candidate, found_in, segment_with
 from hightide_broker.storage.log.replicated_batches import ExpectedBatches
-from hightide_broker.storage.log.retention import Deleted, expired
+from hightide_broker.storage.log.retention import DeletedRecords, expired
 from hightide_broker.storage.log.snapshots import ProducerSnapshots
 from hightide_broker.storage.log.stamping import stamped
 from hightide_broker.storage.log.unsynced import UnsyncedCuts, UnsyncedSegments
@@ -67,7 +67,7 @@ class Log:
         self.lost_data = opened.lost_data  # it has less than it had
         self.lacks_front = opened.segments[0].base_offset > opened.start_offset  # its oldest are missing
         self.epochs = opened.epochs
-        self.deleted = Deleted()  # by retention
+        self.deleted = DeletedRecords()  # by retention
         self._volume = volume
         self._files = opened.files
         self._directory = directory
@@ -312,7 +312,7 @@ class Log:
                 self._reads.note(next_offset, segment, position + len(batches))
         return [batches]
 
-    def _find(self, offset: int) -> tuple[Segment, int, int, Lease]:
+    def _find(self, offset: int) -> tuple[Segment, int, int, FileLease]:
         """The segment with an offset, position and base offset of the batch that holds it, and the file, kept
         open."""
         with self._volume.disk:

@@ -1,8 +1,9 @@
 """The files of one log on disk: checking them piece by piece, and repairing damage.
 
 Theory of operation. Disks change and lose bytes without an error; a check finds damage before the records are
-needed (`check`). A damaged segment is written anew beside the old one (`Mend`), batch by batch: from the old
-file if that is whole, otherwise from what a peer sent. A batch is the same on every replica, byte for byte.
+needed (`check`). A damaged segment is written anew beside the old one (`SegmentMend`), batch by batch: from
+the old file if that is whole, otherwise from what a peer sent. A batch is the same on every replica, byte for
+byte.
 So the result is what was once written, and replaces the old file in one step. Nothing is deleted before its
 replacement is on disk. So this replica may be the last copy of everything else, may lead, and may be written
 to meanwhile.
@@ -21,7 +22,7 @@ from hightide.batch.header import HEADER_SIZE_BYTES, Buffer, parse
 
 from hightide_broker.storage.checkpoints.leader_epochs import LeaderEpochs
 from hightide_broker.storage.errors import LogClosed
-from hightide_broker.storage.files.open_files import Lease
+from hightide_broker.storage.files.open_files import FileLease
 from hightide_broker.storage.files.sealed_file import TEMPORARY_SUFFIX
 from hightide_broker.storage.log.reading import SequentialReads
 from hightide_broker.storage.segments.batches_at_rest import BatchesAtRest
@@ -30,7 +31,7 @@ from hightide_broker.storage.segments.segment_row import SegmentRow
 from hightide_broker.storage.volume.log_files import LogFiles
 from hightide_broker.storage.volume.volume import Volume
 
-__all__ = ["BatchPlace", "LogAtRest", "Mend"]
+__all__ = ["BatchPlace", "LogAtRest", "SegmentMend"]
 
 _PIECE_BYTES: Final = 1024 * 1024
 
@@ -200,7 +201,7 @@ class LogAtRest:
         if self._files.is_closed:
             raise LogClosed(f"{self._about[0]}-{self._about[2]} is closed")
 
-    def mend(self, base_offset: int) -> Mend | None:
+    def mend(self, base_offset: int) -> SegmentMend | None:
         """Begin to write a segment anew; None if the segment does not exist any more. The result must be
         closed.
 
@@ -215,10 +216,10 @@ class LogAtRest:
                 topic, topic_id, partition = self._about
                 self._row.make_directory({"topic": topic, "topic_id": topic_id.hex(), "partition": partition})
             self._epochs.restore_file()
-            return Mend(self, segment, self._reads.forgotten)
+            return SegmentMend(self, segment, self._reads.forgotten)
 
-    def put_in_place(self, mend: Mend, segment: Segment, version: int) -> bool:
-        """Replace a segment's file by the new one. Called by `Mend`."""
+    def put_in_place(self, mend: SegmentMend, segment: Segment, version: int) -> bool:
+        """Replace a segment's file by the new one. Called by `SegmentMend`."""
         log_lock, flush_lock = self._locks
         # A flush under way vouches for the old file.
         with flush_lock, log_lock, self._files:
@@ -233,7 +234,7 @@ class LogAtRest:
             self._reads.forget()
             return True
 
-    def lease(self, segment: Segment) -> Lease | None:
+    def lease(self, segment: Segment) -> FileLease | None:
         """The damaged file, kept open; None if it is missing."""
         with self._volume.disk:
             try:
@@ -247,7 +248,7 @@ class LogAtRest:
         return self._volume
 
 
-class Mend:
+class SegmentMend:
     """One segment that is written anew: `go_on`, `take` what it asks for, and so on; then `finish`."""
 
     def __init__(self, log: LogAtRest, segment: Segment, version: int) -> None:

@@ -19,7 +19,7 @@ from hightide_broker.storage.volume.log_files import LogFiles
 __all__ = ["LogPromises"]
 
 
-class Cuts(Protocol):
+class CutsOfLog(Protocol):
     """What was cut off a log, as seen from here."""
 
     @property
@@ -33,7 +33,7 @@ class PromisedLog(Protocol):
 
     settings: LogSettings
     epochs: LeaderEpochs
-    cuts: Cuts
+    cuts: CutsOfLog
     recovery_point_checkpoint: int
 
     @property

@@ -34,11 +34,11 @@ from hightide_broker.storage.files.sealed_file import seal, unseal
 from hightide_broker.storage.settings import PRODUCERS_MAX, RETRY_MS
 
 __all__ = [
-    "DuplicateOf",
-    "Fresh",
+    "DuplicateBatch",
+    "NewBatch",
     "ProducerState",
     "ProducerStates",
-    "Rejected",
+    "RejectedBatch",
     "Verdict",
 ]
 
@@ -55,12 +55,12 @@ _PRODUCER_SIZE_BYTES_MAX: Final = _FIRST_BATCH_AT + _BATCHES_REMEMBERED * _SNAPS
 
 
 @dataclass(frozen=True, slots=True)
-class Fresh:
+class NewBatch:
     """Not in the log yet, and the next in turn: append it."""
 
 
 @dataclass(frozen=True, slots=True)
-class DuplicateOf:
+class DuplicateBatch:
     """In the log already, from `base_offset` to before `end_offset`: answer with that, once it is
     committed."""
 
@@ -69,7 +69,7 @@ class DuplicateOf:
 
 
 @dataclass(frozen=True, slots=True)
-class Rejected:
+class RejectedBatch:
     """Not to be appended: OUT_OF_ORDER_SEQUENCE, DUPLICATE_SEQUENCE, SEQUENCE_CONFLICT,
     FENCED_PRODUCER_EPOCH, UNKNOWN_PRODUCER_ID or TOO_MANY_PRODUCERS."""
 
@@ -77,7 +77,7 @@ class Rejected:
     message: str
 
 
-Verdict: TypeAlias = Fresh | DuplicateOf | Rejected
+Verdict: TypeAlias = NewBatch | DuplicateBatch | RejectedBatch
 
 _Position: TypeAlias = tuple[int, int]
 """Epoch and next sequence of a producer."""
@@ -209,7 +209,7 @@ class ProducerStates:
         assert headers
         ahead: dict[int, _Position] = {}
         duplicates: list[_Appended] = []
-        older: list[Rejected] = []
+        older: list[RejectedBatch] = []
         for header in headers:
             if header.producer_id == NO_PRODUCER:
                 continue
@@ -225,20 +225,20 @@ class ProducerStates:
                 return verdict
         repeated_count = len(duplicates) + len(older)
         if repeated_count == 0:
-            return self._no_room_for(ahead) or Fresh()
+            return self._no_room_for(ahead) or NewBatch()
         # Producers take DUPLICATE_SEQUENCE for the success of all that the request holds, and count the
         # offsets of all batches from the first one's.
         if repeated_count < len(headers) or not (older or _follow_on_each_other(duplicates)):
-            return Rejected(
+            return RejectedBatch(
                 ErrorCode.ERROR_CODE_SEQUENCE_CONFLICT,
                 f"of the request's {len(headers)} batches {repeated_count} are in the log already, and not "
                 "all in one place; a retry must hold the same batches as before",
             )
         if older:
             return older[0]
-        return DuplicateOf(duplicates[0].base_offset, duplicates[-1].end_offset)
+        return DuplicateBatch(duplicates[0].base_offset, duplicates[-1].end_offset)
 
-    def _no_room_for(self, fresh: Collection[int]) -> Rejected | None:
+    def _no_room_for(self, fresh: Collection[int]) -> RejectedBatch | None:
         """Why these producers may not append: some are new, and as many would have to be forgotten that may
         still try again. None where they may."""
         if len(self._producers) + len(fresh) <= self._producers_max:
@@ -251,7 +251,7 @@ class ProducerStates:
         leaving = list(islice(staying, missing))
         if len(leaving) == missing and all(self._is_past_retries(each) for each in leaving):
             return None
-        return Rejected(
+        return RejectedBatch(
             ErrorCode.ERROR_CODE_TOO_MANY_PRODUCERS,
             f"producer {new[0]} is new here, and the partition remembers {len(self._producers)} producers, "
             f"of {self._producers_max} at most, that all wrote within the last {RETRY_MS // 60_000} minutes "
@@ -265,7 +265,7 @@ class ProducerStates:
             and producer.seen_ms <= self._silent_since_ms
         )
 
-    def _check_one(self, header: BatchHeader, ahead: _Position | None) -> _Appended | Rejected | None:
+    def _check_one(self, header: BatchHeader, ahead: _Position | None) -> _Appended | RejectedBatch | None:
         """One batch: the remembered one that it repeats, why it is refused, or None where it is fresh.
 
         `ahead` is where the producer stands after the fresh batches in front of this one in the request.
@@ -278,13 +278,13 @@ class ProducerStates:
         elif header.base_sequence == 0:
             return None
         else:
-            return Rejected(
+            return RejectedBatch(
                 ErrorCode.ERROR_CODE_UNKNOWN_PRODUCER_ID,
                 f"producer {header.producer_id} is not known here, but sent sequence "
                 f"{header.base_sequence}, not 0",
             )
         if header.producer_epoch < epoch:
-            return Rejected(
+            return RejectedBatch(
                 ErrorCode.ERROR_CODE_FENCED_PRODUCER_EPOCH,
                 f"producer {header.producer_id} has epoch {header.producer_epoch}; epoch {epoch} took over",
             )
@@ -309,13 +309,13 @@ class ProducerStates:
             or ahead is not None
             or end_behind < sum(batch.record_count for batch in remembered)
         ):
-            return Rejected(
+            return RejectedBatch(
                 ErrorCode.ERROR_CODE_SEQUENCE_CONFLICT,
                 f"producer {header.producer_id} sent {header.record_count} records from sequence "
                 f"{header.base_sequence} on in epoch {epoch}, of which other records have been written "
                 f"before; the next sequence is {expected}. Two writers may share the id and epoch",
             )
-        return Rejected(
+        return RejectedBatch(
             ErrorCode.ERROR_CODE_DUPLICATE_SEQUENCE,
             f"producer {header.producer_id} repeats sequence {header.base_sequence}, which was appended "
             f"longer ago than is remembered; the next is {expected}",
@@ -406,8 +406,8 @@ def _follow_on_each_other(duplicates: Sequence[_Appended]) -> bool:
     return all(one.end_offset == other.base_offset for one, other in pairwise(duplicates))
 
 
-def _out_of_order(header: BatchHeader, expected: int) -> Rejected:
-    return Rejected(
+def _out_of_order(header: BatchHeader, expected: int) -> RejectedBatch:
+    return RejectedBatch(
         ErrorCode.ERROR_CODE_OUT_OF_ORDER_SEQUENCE,
         f"producer {header.producer_id} sent sequence {header.base_sequence}, the next is {expected}",
     )

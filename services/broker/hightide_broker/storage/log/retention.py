@@ -8,7 +8,7 @@ from enum import Enum
 from hightide_broker.storage.segments.segment import Segment
 from hightide_broker.storage.settings import LogSettings
 
-__all__ = ["Deleted", "RetentionReason", "expired"]
+__all__ = ["DeletedRecords", "RetentionReason", "expired"]
 
 
 class RetentionReason(Enum):
@@ -19,7 +19,7 @@ class RetentionReason(Enum):
     SIZE = "more than retention.bytes"
 
 
-class Deleted:
+class DeletedRecords:
     """What was deleted from a log since the last report. Any thread."""
 
     __slots__ = ("segments", "sizes")
@@ -34,15 +34,15 @@ class Deleted:
             self.segments += 1
             self.sizes[why] = self.sizes.get(why, 0) + segment.size_bytes
 
-    def add(self, other: Deleted) -> None:
+    def add(self, other: DeletedRecords) -> None:
         """Add those of another log."""
         self.segments += other.segments
         for why, size_bytes in other.sizes.items():
             self.sizes[why] = self.sizes.get(why, 0) + size_bytes
 
-    def take(self) -> Deleted:
+    def take(self) -> DeletedRecords:
         """Return the content, which then counts as reported."""
-        taken = Deleted()
+        taken = DeletedRecords()
         taken.segments, self.segments = self.segments, 0
         taken.sizes, self.sizes = self.sizes, {}
         return taken

@@ -12,7 +12,7 @@ from hightide.batch.header import NO_EPOCH
 
 from hightide_broker.storage.checkpoints.leader_epochs import LeaderEpochs
 from hightide_broker.storage.errors import LogClosed
-from hightide_broker.storage.files.open_files import Lease, OpenFiles
+from hightide_broker.storage.files.open_files import FileLease, OpenFiles
 from hightide_broker.storage.segments.segment import Segment
 from hightide_broker.storage.segments.segment_row import SegmentRow
 from hightide_broker.storage.volume.log_files import LogFiles
@@ -28,12 +28,12 @@ _ANY_EPOCH: Final = 2**31 - 1
 class UnsyncedSegments:
     """The segments that hold more than is synced, with their sizes, kept open. To be released."""
 
-    leased: tuple[tuple[Segment, int, Lease], ...]
+    leased: tuple[tuple[Segment, int, FileLease], ...]
 
     @classmethod
     def of(cls, segments: Iterable[Segment], open_files: OpenFiles) -> UnsyncedSegments:
         """Those of a log. Called by its flush, under its lock. Raises OSError."""
-        leased: list[tuple[Segment, int, Lease]] = []
+        leased: list[tuple[Segment, int, FileLease]] = []
         try:
             for segment in segments:
                 if segment.synced_bytes < segment.size_bytes:

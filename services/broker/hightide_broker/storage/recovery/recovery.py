@@ -31,7 +31,7 @@ from hightide_broker.storage.segments.segment import (
 )
 from hightide_broker.storage.volume.volume import Volume
 
-__all__ = ["Recovered", "open_clean", "recover", "segment_bases"]
+__all__ = ["RecoveryFindings", "open_clean", "recover", "segment_bases"]
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ _COPY_BYTES: Final = 1024 * 1024
 
 
 @dataclass(slots=True)
-class Recovered:
+class RecoveryFindings:
     """What recovery found; filled while it reads."""
 
     topic_id: bytes
@@ -106,13 +106,13 @@ def recover(
     recovery_point: int,
     index_interval_bytes: int,
     kept_at: str,
-) -> Recovered:
+) -> RecoveryFindings:
     """Read the log from the recovery point on and cut it where it cannot be used.
 
     Called when a log is opened that was not closed cleanly; takes as long as reading the bytes. What is cut
     off and was more than a torn write goes to the directory `kept_at`. Raises OSError.
     """
-    recovered = Recovered(topic_id, partition, index_interval_bytes)
+    recovered = RecoveryFindings(topic_id, partition, index_interval_bytes)
     bases = segment_bases(volume.files, directory)
     _remove_leftovers(volume.files, directory, bases)
     if not bases:
@@ -136,7 +136,7 @@ def recover(
 
 
 def _trust(
-    volume: Volume, directory: str, bases: list[int], recovery_point: int, recovered: Recovered
+    volume: Volume, directory: str, bases: list[int], recovery_point: int, recovered: RecoveryFindings
 ) -> int:
     """Take over the segments in front of the one with the recovery point; tell from which place on to
     read."""
@@ -157,7 +157,9 @@ def _trust(
     return first
 
 
-def _read_segment(volume: Volume, directory: str, base: int, recovered: Recovered, kept_at: str) -> Segment:
+def _read_segment(
+    volume: Volume, directory: str, base: int, recovered: RecoveryFindings, kept_at: str
+) -> Segment:
     """Read one segment; truncate it before the first batch that cannot be used."""
     _remove_indexes(volume.files, f"{directory}/{offset_name(base)}")
     segment = Segment(volume, directory, base, base, 0, exists=True)
@@ -179,7 +181,9 @@ def _read_segment(volume: Volume, directory: str, base: int, recovered: Recovere
     return segment
 
 
-def _keep_suffix(volume: Volume, segment: Segment, size: int, kept_at: str, recovered: Recovered) -> None:
+def _keep_suffix(
+    volume: Volume, segment: Segment, size: int, kept_at: str, recovered: RecoveryFindings
+) -> None:
     """Copy what is about to be truncated from a segment."""
     files = volume.files
     files.make_directory(kept_at)
@@ -198,7 +202,9 @@ def _keep_suffix(volume: Volume, segment: Segment, size: int, kept_at: str, reco
     log.error("what is cut off offset %d is kept at %s", segment.next_offset, target)
 
 
-def _keep_aside(volume: Volume, directory: str, bases: list[int], kept_at: str, recovered: Recovered) -> None:
+def _keep_aside(
+    volume: Volume, directory: str, bases: list[int], kept_at: str, recovered: RecoveryFindings
+) -> None:
     """Move segments after the truncation; delete those that are empty."""
     for base in bases:
         path = f"{directory}/{offset_name(base)}"
@@ -213,7 +219,7 @@ def _keep_aside(volume: Volume, directory: str, bases: list[int], kept_at: str, 
         log.error("segment %d lies behind a cut and is kept at %s", base, kept_at)
 
 
-def _make_durable(volume: Volume, directory: str, recovered: Recovered, recovery_point: int) -> None:
+def _make_durable(volume: Volume, directory: str, recovered: RecoveryFindings, recovery_point: int) -> None:
     """Bring what was read to disk, so that a log that is open is durable up to its end; write the indexes."""
     if recovered.segments[-1].next_offset == recovery_point and not recovered.cut_because:
         for segment in recovered.segments:

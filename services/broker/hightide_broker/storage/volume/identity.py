@@ -71,7 +71,7 @@ def check_identity(files: Files, directory: str, cluster_id: str, broker_id: int
     return False
 
 
-class Owner(NamedTuple):
+class DirectoryOwner(NamedTuple):
     """The owner of a data directory."""
 
     is_ours: bool
@@ -79,20 +79,20 @@ class Owner(NamedTuple):
     """The reason why it is another broker's."""
 
 
-def whose(directory: str, cluster_id: str, broker_id: int, files: Files) -> Owner:
+def whose(directory: str, cluster_id: str, broker_id: int, files: Files) -> DirectoryOwner:
     """Whether a data directory is this broker's, nobody's, or another's; nobody's where it cannot be read,
     since opening it says why. Changes nothing. Called of all of a broker before any is written to. Raises
     CorruptFile.
     """
     try:
-        return Owner(not check_identity(files, directory, cluster_id, broker_id))
+        return DirectoryOwner(not check_identity(files, directory, cluster_id, broker_id))
     except (WrongCluster, WrongBroker) as refusal:
-        return Owner(False, refusal)
+        return DirectoryOwner(False, refusal)
     except OSError:
-        return Owner(False)
+        return DirectoryOwner(False)
 
 
-def refuse_others(owners: Mapping[str, Owner], cluster_id: str, broker_id: int) -> None:
+def refuse_others(owners: Mapping[str, DirectoryOwner], cluster_id: str, broker_id: int) -> None:
     """Check what `whose` says of all data directories of a broker, by path. Raises WrongCluster, WrongBroker,
     which also name a directory that is this broker's."""
     ours = next((directory for directory, owner in owners.items() if owner.is_ours), None)

@@ -40,7 +40,7 @@ class ReplicaOrder:
     told: PartitionDecision
 
 
-class Hosting:
+class ReplicaLifecycle:
     """Starts and stops replicas. One for each broker; belongs to the event loop's thread."""
 
     def __init__(
