@@ -7,9 +7,11 @@ import click
 from hightide_cli.command_line.choices import choices
 from hightide_cli.command_line.options import common_options
 from hightide_cli.context.target import Target
+from hightide_cli.documents.cluster import LocalProcessDocument
+from hightide_cli.documents.view import view
 from hightide_cli.printing.output import emit, wants_document
 from hightide_cli.printing.progress import progress_option, waiting
-from hightide_cli.printing.rendering import Json, table
+from hightide_cli.printing.rendering import table
 
 _DIRECTORY = click.option(
     "--directory",
@@ -102,11 +104,7 @@ def status(ctx: click.Context, directory: Path | None) -> None:
 
     processes = detached.status(directory or detached.default_directory())
     if wants_document(ctx):
-        rows: list[Json] = [
-            {"name": each.name, "address": each.address, "pid": each.pid, "running": each.running}
-            for each in processes
-        ]
-        emit(ctx, {"processes": rows})
+        emit(ctx, {"processes": [view(LocalProcessDocument, each) for each in processes]})
     else:
         cells = [
             (each.name, each.address, each.pid or None, "running" if each.running else "stopped")

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Annotated, TypedDict
 
-from hightide_cli.documents.values import Reason, Throttle
+from hightide_cli.documents.values import GroupName, Reason, Throttle
 from hightide_cli.documents.view import Shows
 
 TopicCount = Annotated[int, Shows("topic_count"), "how many there are"]
@@ -118,6 +118,47 @@ class HealthDocument(TypedDict):
         Sequence[FailedDirectoryDocument], "those that their brokers cannot use"
     ]
     complaints: Annotated[Sequence[ComplaintDocument], "what the controller cannot make sense of"]
+
+
+class TrafficDocument(TypedDict):
+    """What is written to some partitions."""
+
+    records_per_s: Annotated[
+        float | None, Shows("records_per_s", decimals=1), "written; null at the first look"
+    ]
+    bytes_per_s: Annotated[float | None, Shows("bytes_per_s", decimals=1), "written; null at the first look"]
+    size_bytes: Annotated[int, "of one replica of each partition"]
+
+
+class GroupPaceDocument(TypedDict):
+    """How fast a group reads."""
+
+    group: Annotated[GroupName, Shows("name")]
+    state: Annotated[str, "as of `group ls`"]
+    members: Annotated[int, Shows("member_count"), "how many there are"]
+    lag: Annotated[int | None, "of all partitions together; null where it was not asked"]
+    records_per_s: Annotated[float | None, Shows("records_per_s", decimals=1), "read; null at the first look"]
+
+
+class LocalProcessDocument(TypedDict):
+    """A process of the cluster on this machine."""
+
+    name: Annotated[str, "as in broker-1"]
+    address: Annotated[str | None, "where it listens; null where it listens nowhere"]
+    pid: Annotated[int | None, "its process; null where it was never started"]
+    running: Annotated[bool, "whether it runs"]
+
+
+class ZnodeDocument(TypedDict):
+    """A znode, but for its value."""
+
+    path: Annotated[str, "of the znode"]
+    version: Annotated[int, "counts its changes"]
+    created_zxid: Annotated[int, "the transaction that made it"]
+    modified_zxid: Annotated[int, "the transaction that changed it last"]
+    ephemeral: Annotated[bool, Shows("is_ephemeral"), "whether it goes with its session"]
+    children: Annotated[int, Shows("child_count"), "how many there are"]
+    bytes: Annotated[int, Shows("size_bytes"), "of its value"]
 
 
 class ContextDocument(TypedDict):

@@ -7,14 +7,17 @@ from hightide_cli.documents.cluster import (
     ContextDocument,
     ControllerDocument,
     FindingsDocument,
+    GroupPaceDocument,
     HealthDocument,
     LogDirectoryDocument,
     OfflineCount,
     ServerDocument,
     ServerSettingsDocument,
     TopicSettingDocument,
+    TrafficDocument,
     UnderMinIsrCount,
     UnderReplicatedCount,
+    ZnodeDocument,
 )
 from hightide_cli.documents.contract import MessageDocument, MethodDocument
 from hightide_cli.documents.form import (
@@ -40,7 +43,6 @@ from hightide_cli.documents.moves import (
 )
 from hightide_cli.documents.topics import (
     DRY_RUN,
-    GROUP,
     PARTITION,
     TOPIC,
 )
@@ -57,13 +59,7 @@ _LOG_DIRECTORY = fields_of(LogDirectoryDocument)
 _CONTROLLER = fields_of(ControllerDocument)
 _CONTEXT = fields_of(ContextDocument)
 _ZNODE = (
-    text("path", "of the znode"),
-    whole("version", "counts its changes"),
-    whole("created_zxid", "the transaction that made it"),
-    whole("modified_zxid", "the transaction that changed it last"),
-    flag("ephemeral", "whether it goes with its session"),
-    whole("children", "how many there are"),
-    whole("bytes", "of its value"),
+    *fields_of(ZnodeDocument),
     text("data", "its value, where it is UTF-8 and was asked for").or_null.optional,
     text("data_base64", "its value where it is not UTF-8").optional,
 )
@@ -85,11 +81,7 @@ _TRACE = (
     many("parts", "what the sentence adds up", text("name", "of the part"), number("ms", "its time").or_null),
     number("clients_waited_ms", "the longest that a client waited; null where none told").or_null,
 )
-_TRAFFIC = (
-    number("records_per_s", "written; null at the first look").or_null,
-    number("bytes_per_s", "written; null at the first look").or_null,
-    whole("size_bytes", "of one replica of each partition"),
-)
+_TRAFFIC = fields_of(TrafficDocument)
 _HEALTH_COUNTS = (
     field_of("offline_partitions", OfflineCount),
     field_of("under_replicated_partitions", UnderReplicatedCount),
@@ -141,15 +133,7 @@ OPERATING_DOCUMENTS: dict[str, tuple[Document, ...]] = {
                     *_TRAFFIC,
                 ),
                 many("by_topic", "the busiest first", TOPIC, whole("partitions", "how many"), *_TRAFFIC),
-                many(
-                    "groups",
-                    "those that are furthest behind first",
-                    GROUP,
-                    text("state", "as of `group ls`"),
-                    whole("members", "how many there are"),
-                    whole("lag", "of all partitions together; null where it was not asked").or_null,
-                    number("records_per_s", "read; null at the first look").or_null,
-                ),
+                many("groups", "those that are furthest behind first", *fields_of(GroupPaceDocument)),
             ),
             "A look.",
             is_stream=True,

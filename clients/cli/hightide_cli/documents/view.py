@@ -28,7 +28,7 @@ class Shows:
         found: Any = attrgetter(self.attribute)(source) if self.attribute else source
         if self.or_null:
             return found or None
-        return found if self.decimals is None else round(found, self.decimals)
+        return found if self.decimals is None or found is None else round(found, self.decimals)
 
 
 def view(shape: type[ShapeT], source: object) -> ShapeT:

@@ -1,6 +1,19 @@
 """The documents of the commands that run something for a while, or look into files, as `-o json` has them."""
 
-from hightide_cli.documents.form import Document, Field, flag, many, mapping, number, one, text, texts, whole
+from hightide_cli.documents.cluster import LocalProcessDocument
+from hightide_cli.documents.form import (
+    Document,
+    Field,
+    fields_of,
+    flag,
+    many,
+    mapping,
+    number,
+    one,
+    text,
+    texts,
+    whole,
+)
 from hightide_cli.documents.topics import PARTITION
 
 _LOAD = number("load_average", "of this machine over the last minute, at the end")
@@ -75,16 +88,7 @@ WORK_DOCUMENTS: dict[str, tuple[Document, ...]] = {
     "dev down": (Document((texts("stopped", "the processes that were ended"),), "What was stopped."),),
     "dev status": (
         Document(
-            (
-                many(
-                    "processes",
-                    "of the cluster",
-                    text("name", "as in broker-1"),
-                    text("address", "where it listens; null where it listens nowhere").or_null,
-                    whole("pid", "its process; null where it was never started").or_null,
-                    flag("running", "whether it runs"),
-                ),
-            ),
+            (many("processes", "of the cluster", *fields_of(LocalProcessDocument)),),
             "The processes of the cluster.",
         ),
     ),

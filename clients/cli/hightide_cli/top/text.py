@@ -3,6 +3,8 @@
 from typing import Final
 
 from hightide_cli.command_line.sizes import size_text
+from hightide_cli.documents.cluster import GroupPaceDocument, TrafficDocument
+from hightide_cli.documents.view import view
 from hightide_cli.printing.rendering import Cell, Json, table
 from hightide_cli.top.history import TopView, Traffic
 
@@ -37,10 +39,10 @@ def top_text(view: TopView, rows_max: int) -> str:
     return "\n\n".join(parts)
 
 
-def top_document(view: TopView) -> dict[str, Json]:
+def top_document(seen: TopView) -> dict[str, Json]:
     """The same for programs, all rows."""
-    cluster = view.cluster
-    brokers = dict(view.brokers)
+    cluster = seen.cluster
+    brokers = dict(seen.brokers)
     return {
         "cluster_id": cluster.cluster_id,
         "controller": cluster.controller_id,
@@ -50,31 +52,23 @@ def top_document(view: TopView) -> dict[str, Json]:
         "under_replicated_partitions": cluster.under_replicated_partition_count,
         "under_min_isr_partitions": cluster.under_min_isr_partition_count,
         "moves_under_way": cluster.reassignment_count,
-        "total": _traffic(view.total),
+        "total": view(TrafficDocument, seen.total),
         "brokers": [
             {
                 "broker": each.broker_id,
                 "alive": each.alive,
-                "silent": each.broker_id in view.silent_brokers,
+                "silent": each.broker_id in seen.silent_brokers,
                 "leads": each.leader_count,
                 "replicas": each.replica_count,
-                **_traffic(brokers.get(each.broker_id, Traffic())),
+                **view(TrafficDocument, brokers.get(each.broker_id, Traffic())),
             }
             for each in cluster.brokers
         ],
         "by_topic": [
-            {"topic": name, "partitions": own.partitions, **_traffic(own)} for name, own in view.topics
+            {"topic": name, "partitions": own.partitions, **view(TrafficDocument, own)}
+            for name, own in seen.topics
         ],
-        "groups": [
-            {
-                "group": each.name,
-                "state": each.state,
-                "members": each.member_count,
-                "lag": each.lag,
-                "records_per_s": _rounded(each.records_per_s),
-            }
-            for each in view.groups
-        ],
+        "groups": [view(GroupPaceDocument, each) for each in seen.groups],
     }
 
 
@@ -131,18 +125,6 @@ def _rate(per_s: float | None) -> str:
 
 def _whole(per_s: float | None) -> int | None:
     return None if per_s is None else round(per_s)
-
-
-def _traffic(own: Traffic) -> dict[str, Json]:
-    return {
-        "records_per_s": _rounded(own.records_per_s),
-        "bytes_per_s": _rounded(own.bytes_per_s),
-        "size_bytes": own.size_bytes,
-    }
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None else round(value, 1)
 
 
 def _short(name: str) -> str:

@@ -5,7 +5,9 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from hightide_cli.printing.rendering import Json, bytes_field, printable
+from hightide_cli.documents.cluster import ZnodeDocument
+from hightide_cli.documents.view import view
+from hightide_cli.printing.rendering import Shape, bytes_field, printable
 
 if TYPE_CHECKING:
     from hightide_cli.zk.znode_reader import Znode
@@ -41,15 +43,6 @@ def value_text(data: bytes) -> str:
         return data.hex(" ")
 
 
-def znode_document(znode: "Znode", *, with_value: bool) -> dict[str, Json]:
+def znode_document(znode: "Znode", *, with_value: bool) -> Shape:
     """One znode for programs."""
-    document: dict[str, Json] = {
-        "path": znode.path,
-        "version": znode.version,
-        "created_zxid": znode.created_zxid,
-        "modified_zxid": znode.modified_zxid,
-        "ephemeral": znode.is_ephemeral,
-        "children": znode.child_count,
-        "bytes": znode.size_bytes,
-    }
-    return {**document, **bytes_field("data", znode.data)} if with_value else document
+    return {**view(ZnodeDocument, znode), **(bytes_field("data", znode.data) if with_value else {})}

@@ -29,6 +29,9 @@ from hightide_cli.doctor.findings import Finding
 from hightide_cli.documents import cluster, groups, moves, partitions
 from hightide_cli.documents.view import Shows, shown, view
 from hightide_cli.reassign import plan, progress
+from hightide_cli.top import history
+from hightide_cli.zk.znode_reader import Znode
+from hightide_local import detached
 
 SHOWN: dict[type, type] = {
     cluster.BrokerDocument: hightide.BrokerDescription,
@@ -36,10 +39,14 @@ SHOWN: dict[type, type] = {
     cluster.ComplaintDocument: hightide.Complaint,
     cluster.ControllerDocument: hightide.ClusterDescription,
     cluster.FindingDocument: Finding,
+    cluster.GroupPaceDocument: history.GroupPace,
+    cluster.LocalProcessDocument: detached.ProcessStatus,
     cluster.LogDirectoryDocument: DirectoryRow,
     cluster.ServerDocument: servers.ServerDescription,
     cluster.ServerSettingDocument: hightide.ServerSetting,
     cluster.TopicSettingDocument: SettingInUse,
+    cluster.TrafficDocument: history.Traffic,
+    cluster.ZnodeDocument: Znode,
     groups.ListedGroupDocument: hightide.GroupListing,
     groups.PartitionLagDocument: hightide.PartitionLag,
     moves.MoveDocument: hightide.Reassignment,
