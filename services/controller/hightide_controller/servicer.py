@@ -73,7 +73,7 @@ class ControllerServicer(controller_grpc.ControllerServiceServicer):
         """Delete a topic and its data, and wait until its name is free."""
         event = convert_requests.delete_topic_in(request, self._shell.take_request_id())
         answer = await self._shell.delete_topic(event)
-        topic = convert_requests.topic_out(self._shell.state, answer.topic)
+        topic = convert.topic_out(self._shell.state, answer.topic)
         return controller_pb2.DeleteTopicResponse(topic=topic, absent_brokers=answer.absent_brokers)
 
     async def AddPartitions(
@@ -82,7 +82,7 @@ class ControllerServicer(controller_grpc.ControllerServiceServicer):
         """Grow a topic and wait until the new partitions have leaders."""
         event = convert_requests.add_partitions_in(request, self._shell.take_request_id())
         answer = await self._shell.ask(event, AnswerTopic)
-        topic = convert_requests.topic_out(self._shell.state, answer.topic)
+        topic = convert.topic_out(self._shell.state, answer.topic)
         return controller_pb2.AddPartitionsResponse(topic=topic)
 
     async def RemovePartitions(
@@ -91,7 +91,7 @@ class ControllerServicer(controller_grpc.ControllerServiceServicer):
         """Shrink a topic: the partitions with the highest numbers go."""
         event = convert_requests.remove_partitions_in(request, self._shell.take_request_id())
         answer = await self._shell.ask(event, AnswerTopic)
-        topic = convert_requests.topic_out(self._shell.state, answer.topic)
+        topic = convert.topic_out(self._shell.state, answer.topic)
         return controller_pb2.RemovePartitionsResponse(topic=topic)
 
     async def AlterTopicConfig(

@@ -1,8 +1,9 @@
-"""The controller's shell: feeds events to the core one at a time, and does what the effects say.
+"""The controller's shell: passes events to the core one at a time, and performs the core's effects.
 
-Duties: every effect is performed, in order; every store is answered by its fate; reads are repeated until
-ZooKeeper answers; a broker is told until it has acknowledged or its life has ended; a request is answered
-once. Nothing is awaited between an event and its effects, so that the state is never seen half-way.
+Its duties: it performs every effect, in their order. It answers every store with an event about its outcome.
+It repeats reads until ZooKeeper answers. It sends decisions to a broker until the broker has acknowledged
+them or its registration has ended. It answers each request once. It awaits nothing between an event and its
+effects, so that nothing reads an inconsistent state.
 """
 
 from __future__ import annotations
@@ -55,14 +56,15 @@ _log = logging.getLogger(__name__)
 
 CONTROLLER_SERVICE: Final = "hightide.v1.ControllerService"
 _PAUSE_S: Final = 0.2
-_LOOKED_AT_AGAIN_MAX: Final = 200
-"""Znodes of each kind that make no sense and are read again with a tick."""
+_REREAD_MAX: Final = 200
+"""With each tick at most so many unreadable znodes of each kind are read again."""
 
 A = TypeVar("A", bound=Answer)
 
 
 class ControllerShell:
-    """One for each controller process; belongs to the event loop's thread."""
+    """The shell of one controller process. It runs on the event loop's thread, and so do all its methods
+    except `longest_owed_ms`."""
 
     def __init__(
         self,
@@ -82,13 +84,14 @@ class ControllerShell:
         )
         self.store = ControllerStore(session)
         self.active: ActiveController | None = None
-        """Who is active, as last read."""
+        """The active controller at the last read of /controller."""
         self._campaigns = 0
-        """How many elections this process has run in."""
+        """The number of elections in which this process was a candidate."""
         self._unreadable_states: dict[TopicPartition, None] = {}
-        """Whose leaderAndISR the core asked for and could not be told, since it makes no sense."""
+        """The partitions whose leaderAndISR the core asked for and that cannot be decoded. The values have no
+        meaning."""
         self.failed = asyncio.Event()
-        """Set where this controller cannot go on; main then ends the process."""
+        """Set if this controller cannot go on. Then main ends the process."""
         self.inbox = Inbox(clock)
         self.counters = Counters()
         self._requests = PendingRequests(self.inbox.put, self._active_elsewhere)
@@ -129,22 +132,24 @@ class ControllerShell:
 
     @property
     def admin_reader(self) -> AdminReader:
-        """Reads what stands below /admin."""
+        """The reader of the znodes below /admin."""
         return self._watches.admin_reader
 
     def longest_owed_ms(self) -> int:
-        """How long at most a broker has acknowledged nothing of what it owes. Any thread; for metrics."""
+        """The longest time in milliseconds for which a broker owes an acknowledgement. Metrics read it, on
+        any thread."""
         return self._connections.longest_owed_ms()
 
     def start(self) -> None:
-        """Begin: read who is active, and campaign where nobody is. Called once the server listens."""
+        """Start the tasks: read the active controller, and campaign if there is none. Called when the server
+        listens."""
         self._watches.start()
         self._spawn(self._run())
         self._spawn(self._tick())
         self._spawn(self._balance())
 
     async def close(self) -> None:
-        """Stop everything; the session is closed afterwards by whoever opened it."""
+        """Stop all tasks and links. The caller closes the session afterwards."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -163,8 +168,8 @@ class ControllerShell:
             try:
                 self._take(event, arrived_us)
             except Exception:  # noqa: BLE001 - the top of a task
-                # A fault of ours. The state may be half-way, so it is not gone on with: main ends the
-                # process, and a standby takes over, which reads everything anew.
+                # A fault of the program. The state may be inconsistent, so main ends the process, and a
+                # standby takes over, which reads everything again.
                 _log.exception("while handling %s", type(event).__name__)
                 self.failed.set()
                 return
@@ -184,7 +189,7 @@ class ControllerShell:
             self._watches.activate(set(self.state.topics))
         stood_back = isinstance(event, ev.Elected) and self.state.role is not Role.ACTIVE
         if isinstance(event, ev.CampaignLost) or stood_back:
-            # Whoever won stands at /controller now, or nobody does; or this one, which then makes room.
+            # /controller has another winner now, or none, or this process, which then gives it up.
             self._watches.controller.mark()
         for effect in effects:
             self._perform(effect)
@@ -194,33 +199,36 @@ class ControllerShell:
             await asyncio.sleep(self._settings.refresh_interval_ms / 1000)
             if self._watches.connected.is_set():
                 self.inbox.put(ev.Ticked())
-                self._look_for_silence()
-                self._look_at_nonsense_again()
+                self._check_silence()
+                self._reread_unreadable()
 
-    def _look_for_silence(self) -> None:
-        """A broker is alive by its session; one that acknowledges nothing for as long is not fit to lead."""
+    def _check_silence(self) -> None:
+        """Report brokers that have a session and acknowledged nothing for a session timeout: they should not
+        lead."""
         for news in self._connections.silences(self._settings.zookeeper_session_timeout_ms):
             if isinstance(news, ev.BrokerSilent):
                 news = replace(news, cause=self._traces.causes.new("broker_silent"))
             self.inbox.put(news)
 
-    def _look_at_nonsense_again(self) -> None:
-        """Below /brokers/topics no watch fires when an operator has corrected a znode."""
+    def _reread_unreadable(self) -> None:
+        """Read unreadable znodes below /brokers/topics again, since no watch fires when an operator corrects
+        one."""
         if self.state.role is not Role.ACTIVE:
             return
-        if states := tuple(islice(self._unreadable_states, _LOOKED_AT_AGAIN_MAX)):
+        if states := tuple(islice(self._unreadable_states, _REREAD_MAX)):
             self._spawn(self._read_states(ef.ReadStates(states)))
-        self._watches.look_at_topics_again(self.state.topics, _LOOKED_AT_AGAIN_MAX)
+        self._watches.look_at_topics_again(self.state.topics, _REREAD_MAX)
 
-    def _note_unreadable(self, asked: Iterable[TopicPartition], told: Container[TopicPartition]) -> None:
-        for name in asked:
-            if name in told:
+    def _note_unreadable(self, requested: Iterable[TopicPartition], read: Container[TopicPartition]) -> None:
+        for name in requested:
+            if name in read:
                 self._unreadable_states.pop(name, None)
             else:
                 self._unreadable_states[name] = None
 
     async def _balance(self) -> None:
-        """Look at leadership from time to time; V3 says of the preferred replica only that there is one."""
+        """Check from time to time that preferred replicas lead. V3 has a preferred replica, but no rule about
+        when it leads."""
         while self._settings.leader_rebalance_interval_ms:
             await asyncio.sleep(self._settings.leader_rebalance_interval_ms / 1000)
             self.inbox.put(ev.BalanceDue())
@@ -240,7 +248,7 @@ class ControllerShell:
             self.inbox.put(ev.ConfigsChanged(read.configs))
 
     def _complain(self) -> None:
-        """Bring to the core what the store could not understand, for the operators to see."""
+        """Pass the store's complaints about unreadable znodes to the core, which shows them to operators."""
         if complaints := self.store.take_complaints():
             self.inbox.put(ev.AdminChanged(ev.AdminZnodes(complaints=complaints)))
 
@@ -253,9 +261,10 @@ class ControllerShell:
         self.inbox.put(ev.BrokerProcessAlive(broker.broker_id, broker.broker_epoch, cause))
 
     async def _controller_read(self, active: ActiveController | None) -> None:
-        """The /controller watch. A standby also watches the process of whoever is active."""
+        """Handle a read of /controller. A standby also watches the process of the active controller."""
         if active is not None and active.is_mine and self.state.role is Role.STANDBY:
-            # Elected, but something failed before acting on it: nobody else can be, so give it back.
+            # This process was elected, but a failure kept it from becoming active. Without this no other one
+            # could be elected.
             await self.store.abdicate()
             self._watches.controller.mark()
             return
@@ -274,7 +283,7 @@ class ControllerShell:
         _log.info("controller %d at %s:%d is active", znode.controller_id, znode.host, znode.port)
         address = HostPort(znode.host, znode.port)
         if address == HostPort(self.identity.host, self.identity.port):
-            # The port is ours now, so that this is what an earlier life of this process left behind.
+            # This process has the port now, so the znode is from an earlier run of it.
             self._controller_died(active, self._clock.wall_us())
             return
         self._watch_peer(address, lambda broke_at_us: self._controller_died(active, broke_at_us))
@@ -283,7 +292,8 @@ class ControllerShell:
         self._peer = ProcessWatcher(address, CONTROLLER_SERVICE, self._clock, on_death)
 
     def _controller_died(self, active: ActiveController, broke_at_us: int) -> None:
-        """The active controller's process is dead, though its session and its znode live on for a while."""
+        """Handle the death of the active controller's process. Its session and its znode still exist for a
+        while."""
         cause = self._traces.failovers.expect_takeover(active, broke_at_us)
         znode = active.znode
         event = ev.ControllerSeen(znode.controller_id, znode.controller_epoch, process_died=True, cause=cause)
@@ -397,7 +407,8 @@ class ControllerShell:
         try:
             event = await self.store.store_topic(effect)
         except Exception:  # noqa: BLE001 - the top of a task
-            # One request that cannot be carried out stops no other, nor one controller after the other.
+            # A request that always fails must not stop other requests, nor end one controller after the
+            # other.
             _log.exception("topic %s cannot be created", effect.topic.name)
             event = ev.TopicStoreRefused(effect.request_id, exists=False)
         self.inbox.put(event)
@@ -409,12 +420,12 @@ class ControllerShell:
             _log.warning("the election is tried again: %s", error)
             elected = None
         except Exception:  # noqa: BLE001 - the top of a task
-            # For example garbage in /controller_epoch: an operator must correct it; no controller should end
-            # because of it.
+            # For example, /controller_epoch cannot be decoded. An operator must correct it, and no controller
+            # should end.
             _log.exception("the election failed")
             elected = None
             await asyncio.sleep(_PAUSE_S)
-        # One that another has overtaken, since the core stood back meanwhile, is not what the core waits for.
+        # The core does not wait for an earlier campaign, if it has begun another one meanwhile.
         if number == self._campaigns:
             self.inbox.put(ev.CampaignLost() if elected is None else elected)
 
@@ -425,7 +436,7 @@ class ControllerShell:
                 await self.store.abdicate()
                 break
             except SessionExpired:
-                break  # Its znode has gone with it.
+                break  # The znode has vanished with the session.
             except ZooKeeperError as error:
                 _log.warning("giving /controller up is tried again: %s", error)
                 await asyncio.sleep(_PAUSE_S)
@@ -467,7 +478,7 @@ class ControllerShell:
     # ---- requests
 
     async def create_topic(self, request: Any) -> ef.AnswerCreateTopic:
-        """CreateTopic, from the servicer. Raises ServiceError."""
+        """Carry out CreateTopic. The servicer calls it. Raises ServiceError."""
         event = convert.create_topic_in(request, self.take_request_id(), uuid.uuid4().hex)
         cause = self._traces.request(span_kinds.TOPIC_CREATION, "CreateTopic")
         event = replace(event, cause=cause)
@@ -477,7 +488,7 @@ class ControllerShell:
             self._traces.answered(cause)
 
     async def reassign(self, event: ReassignmentsRequested) -> ef.AnswerPartitions:
-        """ReassignPartitions, from the servicer. Raises ServiceError."""
+        """Carry out ReassignPartitions. The servicer calls it. Raises ServiceError."""
         cause = self._traces.request(span_kinds.REASSIGNMENT, "ReassignPartitions")
         try:
             return await self.ask(replace(event, cause=cause), ef.AnswerPartitions)
@@ -485,7 +496,7 @@ class ControllerShell:
             self._traces.answered(cause)
 
     async def delete_topic(self, event: DeleteTopicRequested) -> ef.AnswerTopic:
-        """DeleteTopic, from the servicer. Raises ServiceError."""
+        """Carry out DeleteTopic. The servicer calls it. Raises ServiceError."""
         cause = self._traces.request(span_kinds.TOPIC_DELETION, "DeleteTopic")
         try:
             return await self.ask(replace(event, cause=cause), ef.AnswerTopic)
@@ -493,14 +504,15 @@ class ControllerShell:
             self._traces.answered(cause)
 
     async def controlled_shutdown(self, broker_id: int, broker_epoch: int) -> int:
-        """ControlledShutdown: how many partitions the broker still leads. Raises ServiceError."""
+        """Carry out ControlledShutdown. Returns the number of partitions that the broker still leads. Raises
+        ServiceError."""
         cause = self._traces.failovers.expect("controlled_shutdown", self._clock.wall_us())
         event = ev.ControlledShutdownRequested(self.take_request_id(), broker_id, broker_epoch, cause)
         timeout_ms = self._settings.controlled_shutdown_timeout_ms
         return (await self.ask(event, ef.AnswerControlledShutdown, timeout_ms)).remaining_leader_count
 
     async def resign(self, controller_epoch: int) -> ef.AnswerResigned:
-        """ResignController: answers when /controller is free. Raises ServiceError."""
+        """Carry out ResignController. Returns when /controller is free. Raises ServiceError."""
         event = ev.ResignationRequested(self.take_request_id(), controller_epoch)
         timeout_ms = self._settings.request_timeout_ms
         try:
@@ -514,22 +526,23 @@ class ControllerShell:
             ) from None
 
     def replicas_failed(self, event: ev.ReplicasFailed | ev.ReplicasDamaged) -> None:
-        """ReportFailedReplicas. Raises ServiceError."""
+        """Take a ReportFailedReplicas. Raises ServiceError."""
         self.require_active()
         cause = self._traces.causes.new("replicas_failed")
         self.inbox.put(replace(event, cause=cause))
 
     def require_active(self) -> None:
-        """Raise NOT_CONTROLLER, naming who is, unless this controller is the active one."""
+        """Raise ServiceError (NOT_CONTROLLER), which names the active controller, unless this one is
+        active."""
         if self.state.role is not Role.ACTIVE:
             raise convert.not_controller(self._active_elsewhere())
 
     def take_request_id(self) -> int:
-        """The id of the next request to the core."""
+        """A new id for a request to the core."""
         return self._requests.take_id()
 
     async def ask(self, event: RequestEvent, kind: type[A], timeout_ms: int | None = None) -> A:
-        """Put a request to the core and wait for its answer of this kind. Raises ServiceError."""
+        """Pass a request to the core, and wait for its answer of this kind. Raises ServiceError."""
         self.require_active()
         return await self._requests.ask(event, kind, timeout_ms or self._settings.request_timeout_ms)
 
@@ -541,15 +554,16 @@ class ControllerShell:
     # ---- tasks
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(self._unless_it_fails(work))
+        task = asyncio.create_task(self._guarded(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _unless_it_fails(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a task. If it fails, main ends the process."""
         try:
             await work
         except Exception:  # noqa: BLE001 - the top of a task
-            # The core waits for an outcome that will not come: as in `_run`, a standby does better.
+            # The core would wait for its outcome without end. As in `_run`, a standby takes over.
             _log.exception("a task of this controller failed")
             self.failed.set()
 
@@ -561,7 +575,7 @@ def _candidate(identity: Identity) -> CandidateZnode:
 
 
 def zookeeper_unavailable(error: ZooKeeperError) -> ServiceError:
-    """For requests that need ZooKeeper's answer."""
+    """The error for requests that need an answer of ZooKeeper."""
     return ServiceError(
         ErrorCode.ERROR_CODE_ZOOKEEPER_UNAVAILABLE, f"ZooKeeper does not answer, try again: {error}"
     )

@@ -35,6 +35,7 @@ __all__ = [
     "not_controller",
     "reason_of_failure",
     "topic_metadata_out",
+    "topic_out",
     "unknown_topic_out",
     "update_metadata_out",
 ]
@@ -113,7 +114,7 @@ class ClusterSummary:
 def create_topic_in(
     request: controller_pb2.CreateTopicRequest, request_id: int, topic_id: str
 ) -> CreateTopicRequested:
-    """CreateTopic."""
+    """The event of a CreateTopic request. `topic_id` is the id for the new topic."""
     return CreateTopicRequested(
         request_id=request_id,
         name=request.topic,
@@ -138,14 +139,14 @@ def not_controller(active: ControllerZnode | None, *, may_have_begun: bool = Fal
     if active is None:
         message = "this controller is not the active one, and none is known to be; try again after a pause"
         return ServiceError(ErrorCode.ERROR_CODE_NOT_CONTROLLER, message, facts)
-    told = address_told(active)
+    address = address_told(active)
     facts |= {
         "controller_id": str(active.controller_id),
-        "controller_address": str(told),
-        "host": told.host,
-        "port": str(told.port),
+        "controller_address": str(address),
+        "host": address.host,
+        "port": str(address.port),
     }
-    message = f"this controller is not the active one; controller {active.controller_id} is, at {told}"
+    message = f"this controller is not the active one; controller {active.controller_id} is, at {address}"
     return ServiceError(ErrorCode.ERROR_CODE_NOT_CONTROLLER, message, facts)
 
 
@@ -162,8 +163,8 @@ def endpoint_of(process: Broker | Identity) -> metadata_pb2.Endpoint:
 
 def endpoint_told(process: Broker | Identity | CandidateZnode) -> metadata_pb2.Endpoint:
     """The address of a process for the client that asks."""
-    told = address_told(process)
-    return metadata_pb2.Endpoint(id=_id_of(process), host=told.host, port=told.port)
+    address = address_told(process)
+    return metadata_pb2.Endpoint(id=_id_of(process), host=address.host, port=address.port)
 
 
 def _id_of(process: Broker | Identity | CandidateZnode) -> int:
@@ -177,7 +178,7 @@ def _id_of(process: Broker | Identity | CandidateZnode) -> int:
 
 
 def stamp_of(identity: Identity, controller_epoch: int, broker_epoch: int) -> control_pb2.ControllerStamp:
-    """The sender of a message, and the life of the broker that it is for."""
+    """The stamp of a message: its sender, and the registration (broker epoch) of its receiver."""
     return control_pb2.ControllerStamp(
         cluster_id=identity.cluster_id,
         controller_id=identity.controller_id,
@@ -186,27 +187,28 @@ def stamp_of(identity: Identity, controller_epoch: int, broker_epoch: int) -> co
     )
 
 
-def _add_doubts(told: control_pb2.LeaderAndISRPartition, decided: LeaderAndIsr) -> None:
+def _add_doubts(partition: control_pb2.LeaderAndISRPartition, decided: LeaderAndIsr) -> None:
     """Add the fields that few decisions have; for protobuf, an empty field costs as much time as a set
     one."""
-    told.eligible.extend(decided.eligible)
-    told.recovered.extend(
+    partition.eligible.extend(decided.eligible)
+    partition.recovered.extend(
         control_pb2.RecoveredLog(broker_id=broker_id, leader_epoch=epoch, log_end_offset=end)
         for broker_id, epoch, end in decided.recovered
     )
-    told.unclean_epoch = decided.unclean_epoch
+    partition.unclean_epoch = decided.unclean_epoch
 
 
 def leader_and_isr_out(
     state: ClusterState, identity: Identity, broker_epoch: int, decisions: Iterable[Decision]
 ) -> control_pb2.LeaderAndISRRequest:
-    """LeaderAndISR: the decisions by topic, with the topics' settings and the leaders' addresses."""
+    """The LeaderAndISR request with these decisions by topic, the topics' settings and the leaders'
+    addresses."""
     by_topic: dict[tuple[str, str], list[control_pb2.LeaderAndISRPartition]] = {}
     leaders: dict[int, None] = {}
     for decision in decisions:
         decided = decision.state
         leaders[decided.leader] = None
-        told = control_pb2.LeaderAndISRPartition(
+        partition = control_pb2.LeaderAndISRPartition(
             partition=decision.name.partition,
             leader=decided.leader,
             leader_epoch=decided.leader_epoch,
@@ -218,8 +220,8 @@ def leader_and_isr_out(
             adding_replicas=decision.adding_replicas,
         )
         if decided.eligible or decided.recovered or decided.unclean_epoch:
-            _add_doubts(told, decided)
-        by_topic.setdefault((decision.name.topic, decision.topic_id), []).append(told)
+            _add_doubts(partition, decided)
+        by_topic.setdefault((decision.name.topic, decision.topic_id), []).append(partition)
     topics = []
     for (name, topic_id), partitions in by_topic.items():
         known = state.topics.get(name)
@@ -239,7 +241,7 @@ def leader_and_isr_out(
 def stop_replica_out(
     state: ClusterState, identity: Identity, broker_epoch: int, stops: Iterable[ReplicaStop]
 ) -> control_pb2.StopReplicaRequest:
-    """StopReplica."""
+    """The StopReplica request with these stops."""
     return control_pb2.StopReplicaRequest(
         stamp=stamp_of(identity, state.controller_epoch, broker_epoch),
         partitions=[
@@ -263,7 +265,8 @@ def update_metadata_out(
     names: Iterable[TopicPartition] | None,
     deleted_topic_ids: Iterable[str],
 ) -> control_pb2.UpdateMetadataRequest:
-    """UpdateMetadata about these partitions as they are now; `names` None: about everything."""
+    """The UpdateMetadata request with the present state of these partitions, or of all partitions if `names`
+    is None."""
     by_topic: dict[str, list[int]] = {}
     removed: dict[str, list[int]] = {}
     if names is None:
@@ -296,7 +299,7 @@ def update_metadata_out(
 
 
 def _removed_out(topic: Topic, numbers: Iterable[int]) -> metadata_pb2.TopicMetadata:
-    """Partitions that a topic does not have any more."""
+    """The metadata of partitions that were removed from a topic."""
     return metadata_pb2.TopicMetadata(
         topic=topic.name,
         topic_id=bytes.fromhex(topic.topic_id),
@@ -308,7 +311,8 @@ def _removed_out(topic: Topic, numbers: Iterable[int]) -> metadata_pb2.TopicMeta
 
 
 def topic_metadata_out(topic: Topic, states: Mapping[int, LeaderAndIsr | None]) -> metadata_pb2.TopicMetadata:
-    """A topic with these of its partitions."""
+    """The metadata of a topic with these of its partitions. The state is None for a partition without a
+    leader."""
     return metadata_pb2.TopicMetadata(
         topic=topic.name,
         topic_id=bytes.fromhex(topic.topic_id),
@@ -338,22 +342,28 @@ def _partition_out(
 
 
 def created_out(state: ClusterState, topic: Topic) -> controller_pb2.CreateTopicResponse:
-    """CreateTopic; with validate_only, of a topic that does not exist."""
+    """The response of CreateTopic. With validate_only the topic does not exist."""
+    return controller_pb2.CreateTopicResponse(topic=topic_out(state, topic))
+
+
+def topic_out(state: ClusterState, topic: Topic) -> metadata_pb2.TopicMetadata:
+    """The metadata of a topic with all its partitions, as they are or, with validate_only, as they would
+    be."""
     partitions = {
         number: state.partitions.get(TopicPartition(topic.name, number))
         for number in range(len(topic.assignment))
     }
     states = {number: None if p is None else p.leader_and_isr for number, p in partitions.items()}
-    return controller_pb2.CreateTopicResponse(topic=topic_metadata_out(topic, states))
+    return topic_metadata_out(topic, states)
 
 
 def unknown_topic_out(name: str) -> metadata_pb2.TopicMetadata:
-    """The answer about a name that no topic has."""
+    """The metadata for a name that no topic has."""
     return metadata_pb2.TopicMetadata(topic=name, error_code=ErrorCode.ERROR_CODE_UNKNOWN_TOPIC)
 
 
 def cluster_out(summary: ClusterSummary) -> controller_pb2.DescribeClusterResponse:
-    """DescribeCluster."""
+    """The response of DescribeCluster."""
     return controller_pb2.DescribeClusterResponse(
         cluster_id=summary.identity.cluster_id,
         controller=endpoint_told(summary.identity),

@@ -1,18 +1,19 @@
-"""Between the messages of ControllerService and the core: requests in, answers out (with convert.py)."""
+"""The conversions of ControllerService's requests into events of the core, and of outcomes into messages.
+
+`convert` has the other conversions.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from hightide.v1 import controller_service_pb2 as controller_pb2
-from hightide.v1 import metadata_pb2
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import ServiceError
 
-from hightide_controller.contract.convert import ERROR_CODES, topic_metadata_out
+from hightide_controller.contract.convert import ERROR_CODES
 from hightide_controller.core.effects import ElectionOutcome, PartitionOutcome
-from hightide_controller.core.events import Divergence, ReplicasDamaged, ReplicasFailed, Topic
-from hightide_controller.core.state.cluster_state import ClusterState
+from hightide_controller.core.events import Divergence, ReplicasDamaged, ReplicasFailed
 from hightide_controller.core.values.partition import TopicPartition
 from hightide_controller.core.values.requests import (
     AddPartitionsRequested,
@@ -42,7 +43,6 @@ __all__ = [
     "remove_partitions_in",
     "result_out",
     "throttle_in",
-    "topic_out",
 ]
 
 _TOPIC_ID_BYTES = 16
@@ -53,7 +53,7 @@ _KINDS = {
 
 
 def delete_topic_in(request: controller_pb2.DeleteTopicRequest, request_id: int) -> DeleteTopicRequested:
-    """DeleteTopic. Raises ServiceError if the topic id is not valid."""
+    """The event of a DeleteTopic request. Raises ServiceError if the topic id is not valid."""
     return DeleteTopicRequested(
         request_id, request.topic, request.validate_only, _topic_id_in(request.topic_id)
     )
@@ -62,7 +62,7 @@ def delete_topic_in(request: controller_pb2.DeleteTopicRequest, request_id: int)
 def add_partitions_in(
     request: controller_pb2.AddPartitionsRequest, request_id: int
 ) -> AddPartitionsRequested:
-    """AddPartitions."""
+    """The event of an AddPartitions request."""
     assignment = tuple(tuple(assigned.replicas) for assigned in request.assignment)
     return AddPartitionsRequested(
         request_id, request.topic, request.partition_count, assignment, request.validate_only
@@ -72,7 +72,7 @@ def add_partitions_in(
 def remove_partitions_in(
     request: controller_pb2.RemovePartitionsRequest, request_id: int
 ) -> RemovePartitionsRequested:
-    """RemovePartitions. Raises ServiceError if the topic id is not valid."""
+    """The event of a RemovePartitions request. Raises ServiceError if the topic id is not valid."""
     return RemovePartitionsRequested(
         request_id,
         request.topic,
@@ -85,14 +85,15 @@ def remove_partitions_in(
 def alter_config_in(
     request: controller_pb2.AlterTopicConfigRequest, request_id: int
 ) -> AlterTopicConfigRequested:
-    """AlterTopicConfig."""
+    """The event of an AlterTopicConfig request."""
     return AlterTopicConfigRequested(
         request_id, request.topic, dict(request.set), tuple(request.reset), request.validate_only
     )
 
 
 def reassign_in(request: controller_pb2.ReassignPartitionsRequest, request_id: int) -> ReassignmentsRequested:
-    """ReassignPartitions; a throttle of 0 leaves it as it is. Raises ServiceError."""
+    """The event of a ReassignPartitions request. A throttle of 0 does not change the throttle. Raises
+    ServiceError."""
     moves = tuple(Move(name_in(move.partition), tuple(move.replicas)) for move in request.moves)
     throttle = _rate_in(request.throttle_bytes_per_s) or None
     return ReassignmentsRequested(request_id, moves, throttle, request.validate_only)
@@ -101,19 +102,19 @@ def reassign_in(request: controller_pb2.ReassignPartitionsRequest, request_id: i
 def cancel_in(
     request: controller_pb2.CancelReassignmentsRequest, request_id: int
 ) -> CancelReassignmentsRequested:
-    """CancelReassignments."""
+    """The event of a CancelReassignments request."""
     return CancelReassignmentsRequested(request_id, names_in(request.partitions), request.validate_only)
 
 
 def throttle_in(
     request: controller_pb2.AlterReassignmentThrottleRequest, request_id: int
 ) -> ReassignmentThrottleRequested:
-    """AlterReassignmentThrottle. Raises ServiceError."""
+    """The event of an AlterReassignmentThrottle request. Raises ServiceError."""
     return ReassignmentThrottleRequested(request_id, _rate_in(request.throttle_bytes_per_s))
 
 
 def elect_in(request: controller_pb2.ElectLeadersRequest, request_id: int) -> ElectLeadersRequested:
-    """ElectLeaders. Raises ServiceError if it does not name the kind."""
+    """The event of an ElectLeaders request. Raises ServiceError if the kind of election is not known."""
     kind = _KINDS.get(request.kind)
     if kind is None:
         raise ServiceError(
@@ -126,7 +127,8 @@ def elect_in(request: controller_pb2.ElectLeadersRequest, request_id: int) -> El
 def failed_replicas_in(
     request: controller_pb2.ReportFailedReplicasRequest,
 ) -> list[ReplicasFailed | ReplicasDamaged]:
-    """ReportFailedReplicas. Raises ServiceError if it has a value that this version does not know."""
+    """The events of a ReportFailedReplicas request. Raises ServiceError for a condition that this version
+    does not know."""
     failed: list[tuple[str, int]] = []
     damaged: list[tuple[str, int, int]] = []
     whole: list[tuple[str, int]] = []
@@ -167,18 +169,8 @@ def failed_replicas_in(
     return events
 
 
-def _divergence_in(told: controller_pb2.Divergence) -> Divergence:
-    return Divergence(told.offset, told.high_watermark, told.leader, told.leader_epoch)
-
-
-def topic_out(state: ClusterState, topic: Topic) -> metadata_pb2.TopicMetadata:
-    """A topic, as it is or (with validate_only) as it would be, with what is known of its partitions."""
-    known = {
-        number: state.partitions.get(TopicPartition(topic.name, number))
-        for number in range(len(topic.assignment))
-    }
-    states = {number: None if p is None else p.leader_and_isr for number, p in known.items()}
-    return topic_metadata_out(topic, states)
+def _divergence_in(found: controller_pb2.Divergence) -> Divergence:
+    return Divergence(found.offset, found.high_watermark, found.leader, found.leader_epoch)
 
 
 def result_out(outcome: PartitionOutcome) -> controller_pb2.PartitionResult:
@@ -201,17 +193,17 @@ def election_out(election: ElectionOutcome) -> controller_pb2.Election:
 
 
 def name_out(name: TopicPartition) -> controller_pb2.PartitionName:
-    """A partition's name."""
+    """The name of a partition, for a response."""
     return controller_pb2.PartitionName(topic=name.topic, partition=name.partition)
 
 
 def name_in(name: controller_pb2.PartitionName) -> TopicPartition:
-    """A partition's name."""
+    """The name of a partition, from a request."""
     return TopicPartition(name.topic, name.partition)
 
 
 def names_in(names: Iterable[controller_pb2.PartitionName]) -> tuple[TopicPartition, ...]:
-    """Partitions' names, in order."""
+    """The names of partitions, in the order of the request."""
     return tuple(name_in(name) for name in names)
 
 

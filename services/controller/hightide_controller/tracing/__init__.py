@@ -1,1 +1,1 @@
-"""What a controller does, as traces."""
+"""The traces of a controller's work."""

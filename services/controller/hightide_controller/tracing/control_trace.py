@@ -1,8 +1,8 @@
-"""One trace of what one cause has the controller do, folded from what happens: writes, reads, brokers told.
+"""One trace of the controller's work for one cause: writes, reads, and messages to brokers.
 
-The root's ids follow from what the trace is about (`trace_context.root_traceparent`), and everything hangs
-right below it. So a controller that carries on what a dead one began joins its trace, and nothing is
-orphaned. Which spans a kind of trace has, says `span_table`.
+The root's ids are computed from the subject of the trace (`trace_context.root_traceparent`), and all other
+spans are its children. So a controller that continues the work of a dead one joins its trace, and no span
+lacks its parent. `span_table` has the spans of each kind of traces.
 """
 
 from __future__ import annotations
@@ -41,20 +41,20 @@ from hightide_controller.tracing.span_table import (
 __all__ = ["SAMPLE", "ControlTrace", "Life", "sample_of"]
 
 SAMPLE: Final = 10
-"""Partitions that a span names; it counts the others."""
+"""A span names at most so many partitions, and counts all."""
 
 Life = tuple[int, int]
 """A broker id and a broker epoch."""
 
 
 def sample_of(names: Iterable[TopicPartition]) -> str:
-    """The first few of some partitions, for people to read."""
+    """The names of the first few partitions, as text for people."""
     return ", ".join(f"{name.topic}-{name.partition}" for name, _ in zip(names, range(SAMPLE), strict=False))
 
 
 @dataclass(slots=True)
 class _Write:
-    """A write that is under way in ZooKeeper."""
+    """A write to ZooKeeper that is under way."""
 
     name: str
     began_us: int
@@ -63,7 +63,8 @@ class _Write:
 
 
 class ControlTrace:
-    """One trace, from its beginning until nothing is under way for it. For the event loop's thread."""
+    """One trace, from its beginning until no work for it is under way. It belongs to the event loop's
+    thread."""
 
     def __init__(
         self,
@@ -78,8 +79,9 @@ class ControlTrace:
         partition_count: int = 0,
         is_carried_on: bool = False,
     ) -> None:
-        """`marks`: what has happened, in us. `lost`: the brokers that a failover is about, and `leaderless`:
-        what they led. `partition_count`: of the topic that it is about."""
+        """`marks` are the moments that are known, in wall-clock microseconds. `lost` are the brokers of a
+        failover, `leaderless` the partitions that they led. `partition_count` is that of the topic of the
+        trace. A trace `is_carried_on` if another controller began it."""
         self.kind = kind
         self._telemetry = telemetry
         self._marks = dict(marks)
@@ -90,37 +92,38 @@ class ControlTrace:
         self._root = telemetry.root(kind, traceparent, start_time_us=marks[TraceMark.BEGAN])
         self.traceparent = self._root.traceparent
         self.is_awaited = False
-        """Whether a request waits for it, so that it goes on though nothing is under way."""
+        """Whether a request waits for it. Then it does not end, even if no work is under way."""
         self.is_finished = False
         self._leader_epoch = -1
         self._sample: list[LeaderAndIsrWrite] = []
-        """The first decisions, for the trace's sample."""
+        """The first decisions."""
         self._leaderless = set(leaderless) if telemetry.enabled else set[TopicPartition]()
-        """What the lost brokers led, until a new leader has acknowledged that it leads it."""
+        """The partitions that the lost brokers led and that no new leader has acknowledged yet."""
         self._writes: dict[int | str, _Write] = {}
-        """By store id; that of a topic's znodes under its id."""
+        """The writes under way, by store id, or by the request's id for the znodes of a new topic
+        (`_key_of`)."""
         self._reads_began_us: list[int] = []
         self._awaited: dict[Life, int] = {}
-        """The sequences whose acknowledgement ends a broker's part."""
+        """The last sequence that each broker must acknowledge."""
         self._worked_us: list[tuple[int, int]] = []
-        """When ZooKeeper worked, from and to; these may overlap."""
+        """The stretches of time in which ZooKeeper worked. They may overlap."""
         if TraceMark.ELECTED in marks:
             self._worked_us.append((marks[TraceMark.NOTICED], marks[TraceMark.TOLD]))
         self._write_spans(PAST.get((kind, is_carried_on), ()), self._marks)
 
     @property
     def reason(self) -> str:
-        """Why somebody was lost; empty where nobody was."""
+        """The reason for the failover; empty for other kinds of traces."""
         return str(self._attributes.get("reason", ""))
 
     @property
     def began_us(self) -> int:
-        """When it broke, or the request came."""
+        """The time of the failure, or of the request, in microseconds."""
         return self._marks[TraceMark.BEGAN]
 
     @property
     def is_electing(self) -> bool:
-        """Whether ZooKeeper has yet to answer, or the core to take its answer."""
+        """Whether ZooKeeper has not answered yet, or the core has not taken its answer yet."""
         return bool(self._writes or self._reads_began_us)
 
     def join(
@@ -130,20 +133,21 @@ class ControlTrace:
         lost: tuple[Life, ...],
         leaderless: Iterable[TopicPartition],
     ) -> None:
-        """More brokers are lost before the leaders of the first ones are stored: what follows is one."""
+        """Add more lost brokers, before the new leaders for the first ones are stored. The rest is one
+        trace."""
         self._lost += lost
         if self._telemetry.enabled:
             self._leaderless.update(leaderless)
         self._write_spans(PAST[self.kind, False], marks, reason=reason)
 
-    # ---- what the core wants, and what becomes of it
+    # ---- the work for the trace
 
     def decided(self, at_us: int) -> None:
-        """The core has taken an event of the trace's cause."""
+        """Note that the core has taken an event with the trace's cause."""
         self._marks.setdefault(TraceMark.DECIDED, at_us)
 
     def wants(self, effect: Effect, at_us: int) -> None:
-        """The core wants something of the trace's cause done, which begins now."""
+        """Note an effect with the trace's cause. Its work begins now."""
         match effect:
             case StoreLeaderAndIsr() | StoreWrites() | StoreTopic():
                 self._begin_write(effect, at_us)
@@ -177,7 +181,7 @@ class ControlTrace:
         self._writes[_key_of(effect)] = write
 
     def write_ended(self, key: int | str, outcome: str, at_us: int) -> None:
-        """The fate of a write, if it is one of this trace; what came back is written again."""
+        """Note the outcome of a write, if it is one of this trace. The core repeats a refused write."""
         write = self._writes.pop(key, None)
         if write is None:
             return
@@ -188,7 +192,7 @@ class ControlTrace:
             self._count(write)
 
     def writes_fenced(self, outcome: str, at_us: int) -> None:
-        """ZooKeeper has refused one write, since there is a newer controller: so it does the others."""
+        """Note that there is a newer controller, so that ZooKeeper refuses all writes that are under way."""
         for key in tuple(self._writes):
             self.write_ended(key, outcome, at_us)
 
@@ -201,18 +205,19 @@ class ControlTrace:
         self._leader_epoch = max(self._leader_epoch, epoch)
 
     def read_ended(self, kind: type[ReadStates | ReadTopics], at_us: int) -> None:
-        """The core takes what was read for an effect of this kind."""
+        """Note that the core takes the result of a read of this kind."""
         if self._reads_began_us and kind is READS[self.kind]:
             self._worked_us.append((self._reads_began_us.pop(0), at_us))
 
     def acknowledged(self, life: Life, sequence: int, at_us: int) -> None:
-        """A broker has everything up to a sequence."""
+        """Note that a broker has acknowledged everything up to a sequence."""
         if self._awaited.get(life, sequence + 1) <= sequence:
             del self._awaited[life]
             self._marks[TraceMark.INFORMED] = at_us
 
     def obeyed(self, broker_id: int, decisions: Iterable[Decision], at_us: int) -> None:
-        """A broker has acknowledged these decisions; those that it leads by are led now."""
+        """Note that a broker has acknowledged these decisions. The partitions that it leads by them have a
+        leader now."""
         if not self._leaderless:
             return
         left = len(self._leaderless)
@@ -221,21 +226,21 @@ class ControlTrace:
             self._marks[TraceMark.LED] = at_us
 
     def forget_gone(self, is_live: Callable[[Life], bool]) -> None:
-        """Wait no more for brokers that are not live any more."""
+        """Stop waiting for brokers that are no longer live."""
         for life in [life for life in self._awaited if not is_live(life)]:
             del self._awaited[life]
 
     # ---- the end
 
     def finish_if_done(self, at_us: int) -> bool:
-        """End the root once nothing is under way for it."""
+        """End the root if no work is under way. Returns whether it has ended."""
         if self.is_electing or self._awaited or self.is_awaited:
             return False
         self.finish(at_us)
         return True
 
     def finish(self, at_us: int) -> None:
-        """End the root, with what people ask for."""
+        """End the root with all its attributes."""
         if self.is_finished:
             return
         self.is_finished = True
@@ -255,13 +260,13 @@ class ControlTrace:
         self._root.end(max(ends, default=at_us))
 
     def _last_marks(self) -> dict[TraceMark, int]:
-        """The moments, as they are told: what a failover did not need was done when the step before was."""
+        """The moments for the spans. A step that a failover did not need ends with the step before."""
         marks = dict(self._marks)
         if self.reason:
             stored_us = marks.setdefault(
                 TraceMark.STORED, marks.get(TraceMark.DECIDED, marks[TraceMark.TOLD])
             )
-            # Else brokers hear of the first multi while later ones are still under way.
+            # If brokers are informed, this begins at the first multi, while later ones may be under way.
             marks.setdefault(TraceMark.SENT, stored_us)
         if TraceMark.SENT in marks:
             marks[TraceMark.INFORMED] = max(marks.get(TraceMark.INFORMED, 0), marks[TraceMark.SENT])
@@ -272,24 +277,24 @@ class ControlTrace:
         if not self.reason and self._partitions:
             topic = str(self._attributes["topic"])
             names = [TopicPartition(topic, number) for number in range(min(SAMPLE, self._partitions))]
-        told: dict[str, Attribute] = {"partition_count": self._partitions}
+        counted: dict[str, Attribute] = {"partition_count": self._partitions}
         if self._is_carried_on:
-            told["carried_on"] = True
+            counted["carried_on"] = True
         if self._lost:
-            told["broker_ids"] = ",".join(str(broker_id) for broker_id, _ in self._lost)
-            told["broker_epochs"] = ",".join(str(broker_epoch) for _, broker_epoch in self._lost)
+            counted["broker_ids"] = ",".join(str(broker_id) for broker_id, _ in self._lost)
+            counted["broker_epochs"] = ",".join(str(broker_epoch) for _, broker_epoch in self._lost)
         if names:
-            told["partition_sample"] = sample_of(names)
+            counted["partition_sample"] = sample_of(names)
         if self._sample:
-            told["leader_sample"] = "; ".join(
+            counted["leader_sample"] = "; ".join(
                 f"{sample_of([each.name])}: {each.decided.leader} in {each.decided.leader_epoch}"
                 for each in self._sample
             )
         if self._leader_epoch >= 0:
-            told["leader_epoch"] = self._leader_epoch
+            counted["leader_epoch"] = self._leader_epoch
         if self.reason:
-            told["zookeeper_ms"] = _covered_us(self._worked_us) / 1000
-        return told
+            counted["zookeeper_ms"] = _covered_us(self._worked_us) / 1000
+        return counted
 
     def _write_spans(
         self, stretches: Iterable[SpanOfMarks], marks: Mapping[TraceMark, int], **attributes: Attribute
@@ -297,8 +302,8 @@ class ControlTrace:
         known = self._attributes | attributes
         for stretch in stretches:
             if stretch.begins in marks and stretch.ends in marks:
-                told = {name: known[name] for name in stretch.attributes}
-                self._span(stretch.name, marks[stretch.begins], marks[stretch.ends], told)
+                shared = {name: known[name] for name in stretch.attributes}
+                self._span(stretch.name, marks[stretch.begins], marks[stretch.ends], shared)
 
     def _span(self, name: str, from_us: int, to_us: int, attributes: Mapping[str, Attribute]) -> None:
         span = self._telemetry.span(
@@ -312,7 +317,7 @@ def _key_of(effect: StoreLeaderAndIsr | StoreWrites | StoreTopic) -> int | str:
 
 
 def _covered_us(stretches: Iterable[tuple[int, int]]) -> int:
-    """How long any of them lasted."""
+    """The time that the stretches cover together, in microseconds."""
     covered_us = until_us = 0
     for from_us, to_us in sorted(stretches):
         covered_us += max(0, to_us - max(from_us, until_us))

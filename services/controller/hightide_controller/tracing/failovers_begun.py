@@ -1,7 +1,8 @@
-"""When a trace of a failover begins: who is lost by an event, and what a takeover carries on.
+"""Begins the traces of failovers: finds the brokers that an event loses, and the work that a takeover
+continues.
 
-The shell says what it has noticed, and when it broke (`expect`), before it knows whether anybody is lost by
-it: that shows when the core is about to take the event, by what it knows of the brokers.
+The shell reports a failure with its time (`expect`) before it is known whether a broker is lost by it. This
+shows when the core is about to take the event, from the core's state of the brokers.
 """
 
 from __future__ import annotations
@@ -40,22 +41,22 @@ _log = logging.getLogger(__name__)
 _EXPECTED_MAX: Final = 1_000
 _DRAIN: Final = "controlled_shutdown"
 _LEAVES_WITHIN_MS: Final = 10_000
-"""So long after a broker has asked to be drained, its end is part of that: it is how a broker stops."""
+"""If a broker ends within this time after its request for a drain, its end belongs to the drain."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Loss:
-    """What the shell has noticed. Times are wall-clock, in us."""
+    """A failure that the shell has noticed. Times are wall-clock microseconds."""
 
     reason: str
     """process_died, session_ended, controlled_shutdown or controller_failover."""
     broke_at_us: int
     noticed_at_us: int
     controller: tuple[int, int] | None
-    """The id and the epoch of the controller that is lost, where one is."""
+    """The id and the epoch of the lost controller; None if no controller is lost."""
 
     def marks(self, told_us: int) -> dict[TraceMark, int]:
-        """With which a trace begins whose core is told then."""
+        """The moments with which the trace begins, if the core takes the event at `told_us`."""
         return {
             TraceMark.BEGAN: self.broke_at_us,
             TraceMark.NOTICED: self.noticed_at_us,
@@ -65,7 +66,7 @@ class _Loss:
 
 @dataclass(frozen=True, slots=True)
 class _Drain:
-    """That a registration of a broker has asked to be drained, and when it last did, in monotonic ms."""
+    """The last request of a broker for a drain: its registration, and the time in monotonic milliseconds."""
 
     broker_epoch: int
     asked_ms: int
@@ -73,7 +74,7 @@ class _Drain:
 
 @dataclass(frozen=True, slots=True)
 class _Election:
-    """One that this controller has won, and of which the core is about to be told."""
+    """An election that this controller has won, before the core takes Elected."""
 
     cause: str
     elected_at_us: int
@@ -81,7 +82,7 @@ class _Election:
 
 
 class FailoverTraces:
-    """One for each shell; belongs to the event loop's thread."""
+    """Begins and ends the traces of failovers. One for each shell, on the event loop's thread."""
 
     def __init__(
         self,
@@ -93,7 +94,7 @@ class FailoverTraces:
         open_traces: OpenTraces,
         on_failed_over: Callable[[str, float], None],
     ) -> None:
-        """`on_failed_over` is told of each failover that is over: why it was, and how long it took."""
+        """`on_failed_over` is called after each failover with its reason and its duration in seconds."""
         self._cluster_id = cluster_id
         self._controller_id = controller_id
         self._telemetry = telemetry
@@ -102,15 +103,15 @@ class FailoverTraces:
         self._open = open_traces
         self._on_failed_over = on_failed_over
         self._expected: OrderedDict[str, _Loss] = OrderedDict()
-        """By cause, until the core is about to take the event."""
+        """The noticed failures by cause, until the core takes their events."""
         self._drains: dict[int, _Drain] = {}
         self._won: _Election | None = None
 
-    # ---- what the shell notices
+    # ---- failures that the shell notices
 
     def expect(self, reason: str, broke_at_us: int, controller: tuple[int, int] | None = None) -> str:
-        """The cause for an event that may turn out to be a failover once the core looks at it. `controller`:
-        the one that is lost, and its epoch, where one is."""
+        """The cause for an event that may be a failover. `broke_at_us` is the wall-clock time of the failure.
+        `controller` is the lost controller with its epoch, if one is lost."""
         cause = self._causes.new(reason)
         self._expected[cause] = _Loss(reason, broke_at_us, self._clock.wall_us(), controller)
         if len(self._expected) > _EXPECTED_MAX:
@@ -118,7 +119,7 @@ class FailoverTraces:
         return cause
 
     def expect_takeover(self, before: ActiveController | None, broke_at_us: int) -> str:
-        """The cause of a campaign; the very first election of a cluster takes nothing over."""
+        """The cause of a campaign; empty for the first election of a cluster, which is no takeover."""
         if before is None:
             return ""
         znode = before.znode
@@ -128,11 +129,11 @@ class FailoverTraces:
     async def elected(
         self, cause: str, elected_at_us: int, snapshot: ev.ClusterSnapshot, store: ControllerStore
     ) -> None:
-        """This controller was elected, and has read everything; Elected follows. Finds what the one before
-        left undone, as far as ZooKeeper tells."""
-        self._won = _Election(cause, elected_at_us, await self._left_undone(cause, snapshot, store))
+        """Find the unfinished work of the controller before, as far as ZooKeeper shows it. Called when this
+        controller was elected and has read everything, before Elected."""
+        self._won = _Election(cause, elected_at_us, await self._unfinished(cause, snapshot, store))
 
-    async def _left_undone(
+    async def _unfinished(
         self, cause: str, snapshot: ev.ClusterSnapshot, store: ControllerStore
     ) -> tuple[UnfinishedTrace, ...]:
         loss = self._expected.get(cause)
@@ -153,10 +154,11 @@ class FailoverTraces:
             loss.broke_at_us // 1000,
         )
 
-    # ---- what the core is about to take
+    # ---- events
 
     def before(self, state: ClusterState, event: ev.Event, at_us: int) -> None:
-        """The core is about to take this event: open a trace if somebody is lost by it."""
+        """Begin a trace if this event loses a broker or the controller. Called before the core takes the
+        event."""
         match event:
             case ev.BrokerProcessDied() | ev.ControlledShutdownRequested() | ev.BrokersChanged():
                 if isinstance(event, ev.ControlledShutdownRequested):
@@ -172,7 +174,7 @@ class FailoverTraces:
                 pass
 
     def over(self, ended: Iterable[ControlTrace], at_us: int) -> None:
-        """Nothing is under way any more for these traces."""
+        """Report the failovers among these traces, which have ended."""
         for trace in ended:
             if trace.reason:
                 self._on_failed_over(trace.reason, (at_us - trace.began_us) / 1e6)
@@ -192,18 +194,18 @@ class FailoverTraces:
         )
 
     def _fail_over(self, state: ClusterState, cause: str, loss: _Loss, lost: list[int], at_us: int) -> None:
-        # A broker that led nothing and was in sync nowhere (it moved out in time) is no failover.
+        # The loss of a broker that led no partition and was in no ISR, as after a drain, is no failover.
         lost = [each for each in lost if state.led_by.get(each) or state.in_sync_on.get(each)]
         if not lost or self._open.is_full:
             return
         first = state.brokers[lost[0]]
-        # What is left of a drain when the broker's process ends is still the drain that began the trace.
+        # The end of a broker during its drain belongs to the trace of the drain.
         how, reason = (LEAVES, _DRAIN) if self._leaves(first) else (LOST, loss.reason)
         lives = tuple((broker_id, state.brokers[broker_id].broker_epoch) for broker_id in lost)
         leaderless = [name for broker_id in lost for name in state.led_by.get(broker_id, ())]
         trace = self._still_electing(reason)
         if trace is not None:
-            # What this one led is decided again when the multis of that one are stored, with their cause.
+            # The partitions of this broker are decided with the earlier cause, when its multis are stored.
             trace.join(loss.marks(at_us), reason, lives, leaderless)
         else:
             trace = ControlTrace(
@@ -218,7 +220,8 @@ class FailoverTraces:
         self._open.add(cause, trace)
 
     def _still_electing(self, reason: str) -> ControlTrace | None:
-        """The failover that one more loss belongs to, since its leaders are not stored yet."""
+        """The failover to which one more loss belongs, because its leaders are not stored yet; None for a
+        drain."""
         if reason == _DRAIN:
             return None
         failovers = (trace for trace in self._open if trace.kind == span_kinds.FAILOVER)
@@ -227,8 +230,8 @@ class FailoverTraces:
     # ---- controllers
 
     def _take_over(self, event: ev.Elected, loss: _Loss, at_us: int) -> None:
-        """What is carried on comes first: its trace is what goes with the decisions that are made again. It
-        was elected, and has read everything, before there was a state to begin a trace with."""
+        """Begin the trace of the takeover, and continue those of the controller before. The continued ones
+        come first, so that repeated decisions carry their traceparents."""
         won, self._won = self._won, None
         if won is None or won.cause != event.cause:
             won = _Election(event.cause, 0, ())
@@ -255,8 +258,8 @@ class FailoverTraces:
     def _carry_on(
         self, work: UnfinishedTrace, marks: dict[TraceMark, int], controller_epoch: int
     ) -> ControlTrace:
-        """Join the trace of what the controller before had in hand, or had yet to begin. `marks`: of its own
-        loss."""
+        """Continue the trace of work that the controller before had begun, or should have begun. `marks` are
+        those of its loss."""
         attributes: dict[str, Attribute] = {"topic": work.topic, "topic_id": work.topic_id}
         if work.kind == span_kinds.FAILOVER:
             attributes = _attributes("controller_replaced", controller_epoch, work.incarnation)
@@ -274,14 +277,14 @@ class FailoverTraces:
 
 
 def _attributes(reason: str, controller_epoch: int, incarnation: int = -1) -> dict[str, Attribute]:
-    told: dict[str, Attribute] = {"reason": reason, "controller_epoch": controller_epoch}
-    return told if incarnation < 0 else {**told, "incarnation": incarnation}
+    attributes: dict[str, Attribute] = {"reason": reason, "controller_epoch": controller_epoch}
+    return attributes if incarnation < 0 else {**attributes, "incarnation": incarnation}
 
 
 def _lost_by(
     state: ClusterState, event: ev.BrokerProcessDied | ev.ControlledShutdownRequested | ev.BrokersChanged
 ) -> list[int]:
-    """The brokers that leave, or have left, by this event."""
+    """The ids of the brokers that this event loses."""
     match event:
         case ev.BrokerProcessDied():
             is_live = state.is_live(event.broker_id)
@@ -289,7 +292,7 @@ def _lost_by(
             return [event.broker_id] if is_it else []
         case ev.ControlledShutdownRequested():
             if event.broker_id in state.shutting_down and not state.led_by.get(event.broker_id):
-                return []  # It asks once more whether it still leads anything, and follows on.
+                return []  # It only asks whether it still leads a partition.
             is_it = _is_registered(state, event.broker_id, event.broker_epoch)
             return [event.broker_id] if is_it else []
         case ev.BrokersChanged():

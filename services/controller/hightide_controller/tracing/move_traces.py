@@ -1,13 +1,13 @@
-"""Moves of partitions as traces, one for all partitions of a request; they may take hours.
+"""The traces of moves, one for all partitions of a request. They may take hours.
 
-    begin  the new replicas stand in ZooKeeper beside the old ones
+    begin  until ZooKeeper has the new replicas beside the old ones
     catch_up  until they are in the ISR
-    switch  ZooKeeper names the new replicas alone
-    stop_old_replicas  every live broker knows, and the old replicas have stopped
+    switch  until ZooKeeper has only the new replicas
+    stop_old_replicas  until every live broker knows, and the old replicas have stopped
 
-The core knows nothing of it: a move is followed by its writes, and by what is sent when they are done. Its
-traceparent stands in its znode, so that the next controller goes on with the trace. A move that an operator
-began has one that follows from the topic, the partition and the znode.
+The core knows nothing about them. A move is recognized by its writes, and by the messages that follow them.
+Its traceparent is in its znode, so that the next controller continues the trace. The traceparent of a move
+that an operator began is computed from the topic, the partition and the znode.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from hightide_controller.tracing.control_trace import SAMPLE, Life, sample_of
 __all__ = ["MoveTraces"]
 
 _MOVES_MAX: Final = 2_000
-"""Moves that are followed at a time; of more, the traces tell nothing."""
+"""At most so many moves are traced at a time."""
 
 
 class _Stage(Enum):
-    """By the span that ends with it."""
+    """The stages of a move. The value is the name of the span."""
 
     BEGIN = span_kinds.MOVE_BEGIN
     CATCH_UP = span_kinds.MOVE_CATCH_UP
@@ -48,7 +48,7 @@ class _Stage(Enum):
 
 @dataclass(slots=True, eq=False)
 class _Trace:
-    """What all moves of one request share."""
+    """The trace of all moves of one request."""
 
     root: Span
     began_us: int
@@ -56,21 +56,21 @@ class _Trace:
     open: int = 0
     sample: dict[TopicPartition, tuple[int, ...]] = field(default_factory=dict)
     is_awaited: bool = False
-    """Whether the request waits for its answer: more of its moves may begin."""
+    """Whether the request still waits for its answer, so that more of its moves may begin."""
 
 
 @dataclass(slots=True, eq=False)
 class _Request:
-    """One that waits for its answer."""
+    """A request that waits for its answer."""
 
     began_us: int
     trace: _Trace | None = None
-    """The trace, once the first move has begun."""
+    """None before its first move."""
 
 
 @dataclass(slots=True, eq=False)
 class _Move:
-    """One partition on its way."""
+    """The move of one partition."""
 
     name: TopicPartition
     trace: _Trace
@@ -79,13 +79,13 @@ class _Move:
     stage: _Stage
     began_us: int
     is_named: bool
-    """Whether it has spans of its own: the first few of a trace have."""
+    """Whether it has its own spans, as the first SAMPLE moves of a trace."""
     store_id: int = -1
     awaited: dict[Life, int] = field(default_factory=dict)
 
 
 class MoveTraces:
-    """One for each shell; belongs to the event loop's thread."""
+    """Traces moves. One for each shell, on the event loop's thread."""
 
     def __init__(self, cluster_id: str, telemetry: Telemetry, clock: Clock) -> None:
         self._cluster_id = cluster_id
@@ -94,48 +94,50 @@ class MoveTraces:
         self._is_active = False
         self._moves: dict[TopicPartition, _Move] = {}
         self._requests: dict[str, _Request] = {}
-        """By cause."""
+        """The requests that wait, by cause."""
         self._by_hand: dict[TopicPartition, str] = {}
         """The traceparents of moves that have not begun."""
         self._written: dict[int, list[_Move]] = {}
-        """Moves that a write is about, by store id."""
+        """The moves of each write, by store id."""
         self._switched: list[_Move] = []
-        """Moves whose last write is done: what the core wants in this step follows from that."""
+        """The moves whose last write has just been done. Messages that the core sends in this step are for
+        them."""
         self._awaiting: dict[Life, deque[tuple[int, _Move]]] = {}
-        """Which moves wait for each broker, and up to which sequence; sequences grow. There may be some that
-        do not any more."""
+        """The moves that wait for each broker, with the sequence, in growing order. Some may no longer
+        wait."""
         self._perhaps_done: list[_Move] = []
 
     @property
-    def is_anything(self) -> bool:
-        """Whether any move is followed."""
+    def has_any(self) -> bool:
+        """Whether a move is under way."""
         return bool(self._moves)
 
     # ---- requests
 
     def requested(self, cause: str) -> None:
-        """A request to move partitions goes to the core; its moves are one trace."""
+        """Note that a request to move partitions goes to the core. Its moves are one trace."""
         if cause:
             self._requests[cause] = _Request(self._clock.wall_us())
 
     def answered(self, cause: str) -> None:
-        """It has its answer; the trace goes on until its moves are done."""
+        """Note that a request has its answer. The trace goes on until its moves are done."""
         request = self._requests.pop(cause, None)
         if request is not None and request.trace is not None:
             request.trace.is_awaited = False
             self._end_if_done(request.trace)
 
     def traceparent_of(self, cause: str) -> str:
-        """Of the request with this cause, or of what follows from a move; empty where nothing has moved."""
+        """The traceparent for effects with this cause, of a request or of a move; empty if there is no
+        move."""
         request = self._requests.get(cause)
         if request is None:
             return traceparent_within(cause)
         return "" if request.trace is None else request.trace.root.traceparent
 
-    # ---- what stands in ZooKeeper
+    # ---- the znodes of moves
 
     def before(self, state: ClusterState, event: ev.Event) -> None:
-        """The core is about to take this event."""
+        """Note the moves in this event. Called before the core takes it."""
         if not self._telemetry.enabled:
             return
         match event:
@@ -173,7 +175,7 @@ class MoveTraces:
                 self._by_hand[name] = self._traceparent_of(name, znode, topics)
             move = self._moves.get(name)
             if znode is None and move is not None and move.stage in (_Stage.BEGIN, _Stage.CATCH_UP):
-                # An operator has cancelled it.
+                # An operator has deleted the znode of the move.
                 move.stage = _Stage.CATCH_UP
                 self._end_stage(move)
                 self._done(move)
@@ -189,10 +191,10 @@ class MoveTraces:
             span_kinds.REASSIGNMENT, self._cluster_id, topic_id, name.partition, znode.czxid
         )
 
-    # ---- what is written
+    # ---- writes
 
     def marked(self, effect: StoreWrites) -> StoreWrites:
-        """The writes as they go to ZooKeeper: with the traceparents of the moves that begin with them."""
+        """The same writes with the traceparents of the moves that begin with them."""
         if not self._is_active or not _is_about_moves(effect):
             return effect
         writes: list[Write] = []
@@ -241,7 +243,7 @@ class MoveTraces:
         self._written.setdefault(effect.store_id, []).append(move)
 
     def stored(self, store_id: int, at_us: int, *, is_committed: bool) -> None:
-        """The fate of some writes, which came then; what came back is written again."""
+        """Note the outcome of writes at this time. The core repeats refused writes."""
         for move in self._written.pop(store_id, ()):
             if not is_committed or self._moves.get(move.name) is not move or move.store_id != store_id:
                 continue
@@ -253,20 +255,20 @@ class MoveTraces:
                 move.stage = _Stage.STOP
                 self._switched.append(move)
 
-    # ---- what is sent
+    # ---- messages to brokers
 
     def sends(self, effect: SendLeaderAndIsr | SendStopReplica) -> str:
-        """The core wants a broker told: by a move that was written last, if it is one. The cause with which
-        it then joins the trace; empty where it is none."""
+        """Note a message to a broker. If it follows from a move that was just written, return the cause by
+        which it joins the trace, else an empty text."""
         life = effect.broker_id, effect.broker_epoch
         for move in self._switched:
             move.awaited[life] = effect.sequence
             self._awaiting.setdefault(life, deque()).append((effect.sequence, move))
-        # A multi is about one topic, and its moves are one trace as a rule.
+        # A multi has moves of one topic, which are normally one trace.
         return cause_within(self._switched[0].trace.root.traceparent) if self._switched else ""
 
     def acknowledged(self, life: Life, sequence: int) -> None:
-        """A broker has everything up to a sequence."""
+        """Note that a broker has acknowledged everything up to a sequence."""
         waiting = self._awaiting.get(life)
         while waiting and waiting[0][0] <= sequence:
             _, move = waiting.popleft()
@@ -275,19 +277,21 @@ class MoveTraces:
                 self._perhaps_done.append(move)
 
     def settle(self, is_live: Callable[[Life], bool]) -> None:
-        """The core has taken an event: end what is done. Nobody waits for brokers that are gone."""
+        """End the moves that are done, after the core has taken an event. Stop waiting for brokers that are
+        not live."""
         for life in [life for life in self._awaiting if not is_live(life)]:
             for _, move in self._awaiting.pop(life):
                 move.awaited.pop(life, None)
                 self._perhaps_done.append(move)
-        looked_at, self._switched, self._perhaps_done = [*self._switched, *self._perhaps_done], [], []
-        for move in looked_at:
+        candidates, self._switched, self._perhaps_done = [*self._switched, *self._perhaps_done], [], []
+        for move in candidates:
             if not move.awaited and self._moves.get(move.name) is move:
                 self._end_stage(move)
                 self._done(move)
 
     def finish_all(self) -> None:
-        """This controller is no longer active, or ends: the next one goes on from here."""
+        """End all spans of this controller, which is no longer active, or ends. The next one continues the
+        traces."""
         self._is_active = False
         for move in list(self._moves.values()):
             if move.stage is _Stage.CATCH_UP:
@@ -300,7 +304,7 @@ class MoveTraces:
         self._awaiting.clear()
         self._switched, self._perhaps_done = [], []
 
-    # ---- the books
+    # ---- spans
 
     def _new_trace(self, traceparent: str, began_us: int) -> _Trace:
         root = self._telemetry.root(span_kinds.REASSIGNMENT, traceparent, start_time_us=began_us)
@@ -324,7 +328,7 @@ class MoveTraces:
         return move
 
     def _end_stage(self, move: _Move, at_us: int | None = None) -> None:
-        """A stage of a move has ended, now or then, and the next one begins."""
+        """End a stage of a move, now or at this time, and begin the next one."""
         began_us, move.began_us = move.began_us, self._clock.wall_us() if at_us is None else at_us
         if not move.is_named:
             return

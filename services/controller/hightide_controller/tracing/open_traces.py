@@ -1,8 +1,7 @@
-"""The traces of a controller that are under way, by their cause, until nothing is left to be done for them.
+"""The traces of a controller that are under way, by cause, until no work for them is left.
 
-A cause has one as a rule. A takeover may have more, since it carries on what the lost controller began: the
-first of them is the one that goes with what is sent. Brokers that were lost together are one trace by more
-than one cause.
+Normally a cause has one trace. A takeover may have more, since it continues the work of the lost controller.
+Then messages carry the first one. Brokers that were lost together have one trace with several causes.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from hightide_controller.tracing.control_trace import ControlTrace
 __all__ = ["CAUSES_MAX", "PATIENCE_MS", "OpenTraces"]
 
 CAUSES_MAX: Final = 100
-"""Causes that are traced at a time; of more, nothing is told."""
+"""At most so many causes are traced at a time."""
 PATIENCE_MS: Final = 30_000
-"""After so long a trace ends, whatever is under way."""
+"""A trace ends after this time, even if work for it is under way."""
 
 
 class OpenTraces:
-    """One for each shell; belongs to the event loop's thread. Going over it gives those that go on, once
-    each."""
+    """The open traces of one shell, on the event loop's thread. An iteration gives each trace once that has
+    not ended."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -39,17 +38,17 @@ class OpenTraces:
         return cause in self._by_cause
 
     @property
-    def is_anything(self) -> bool:
-        """Whether any trace is under way."""
+    def has_any(self) -> bool:
+        """Whether a trace is under way."""
         return bool(self._by_cause)
 
     @property
     def is_full(self) -> bool:
-        """Whether no other cause shall be traced now. A takeover is, in any case."""
+        """Whether no further cause should be traced. A takeover is always traced."""
         return len(self._by_cause) >= CAUSES_MAX
 
     def add(self, cause: str, *traces: ControlTrace) -> None:
-        """Add traces that have just begun."""
+        """Add the traces of a cause, which have just begun."""
         self._by_cause[cause] = traces
         self._added_ms[cause] = self._clock.monotonic_ms()
 
@@ -58,13 +57,13 @@ class OpenTraces:
         return (trace for trace in self._by_cause.get(cause, ()) if not trace.is_finished)
 
     def traceparent_of(self, cause: str) -> str:
-        """The root of the first of them; empty where the cause is not traced."""
+        """The traceparent of the cause's first trace; empty if the cause has none."""
         traces = self._by_cause.get(cause)
         return traces[0].traceparent if traces else ""
 
     def settle(self, at_us: int) -> list[ControlTrace]:
-        """End the traces that nothing is under way for, which are returned, and those that have lasted too
-        long. `at_us`: now, by the wall clock."""
+        """End the traces without work under way, and return them. Also end those that last too long. `at_us`
+        is the present wall-clock time."""
         now_ms = self._clock.monotonic_ms()
         done = []
         for cause in tuple(self._by_cause):
@@ -73,13 +72,13 @@ class OpenTraces:
                     done.append(trace)
                 elif now_ms - self._added_ms[cause] > PATIENCE_MS:
                     trace.finish(at_us)
-            # A trace that goes first stays in its place until all of the cause are done.
+            # A cause keeps its first trace until all of its traces have ended.
             if all(trace.is_finished for trace in self._by_cause[cause]):
                 del self._by_cause[cause], self._added_ms[cause]
         return done
 
     def finish_all(self, at_us: int) -> None:
-        """End them all, whatever is under way."""
+        """End all traces, even if work is under way."""
         for trace in self:
             trace.finish(at_us)
         self._by_cause.clear()

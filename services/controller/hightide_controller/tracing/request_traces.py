@@ -1,6 +1,6 @@
-"""Requests to create or delete a topic, and the traces that they begin once the core has looked at them.
+"""The traces of requests to create or delete a topic, which begin when the core accepts a request.
 
-A caller that traces finds below its own span one that names the trace which its request began.
+If the caller traces, its own trace gets a span with the id of the trace that the request began.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ __all__ = ["RequestTraces"]
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A request that may turn out to be work, once the core has looked at it."""
+    """A request that waits for its answer, and may begin a trace."""
 
     kind: str
     method: str
     began_us: int
     caller: str
-    """The traceparent of who asked; empty where its program does not trace."""
+    """The traceparent of the caller; empty if it does not trace."""
 
 
 class RequestTraces:
-    """One for each shell; belongs to the event loop's thread."""
+    """Begins the traces of requests. One for each shell, on the event loop's thread."""
 
     def __init__(self, cluster_id: str, telemetry: Telemetry, clock: Clock, open_traces: OpenTraces) -> None:
         self._cluster_id = cluster_id
@@ -41,14 +41,16 @@ class RequestTraces:
         self._clock = clock
         self._open = open_traces
         self._waiting: dict[str, _Request] = {}
-        """By cause, until they are answered."""
+        """The requests that wait for their answers, by cause."""
 
     def begun(self, cause: str, kind: str, method: str) -> None:
-        """A request goes to the core, from the task of its call. `kind`: of the trace that it may begin."""
+        """Note that a request goes to the core. Called in the task of its call. `kind` is that of the trace
+        that it may begin."""
         self._waiting[cause] = _Request(kind, method, self._clock.wall_us(), current_traceparent())
 
     def answered(self, cause: str, traceparent: str) -> None:
-        """It has its answer, or its caller waits no more. `traceparent`: of the trace that it began."""
+        """Note that a request has its answer, or that its caller no longer waits. `traceparent` is that of
+        the trace that it began."""
         for trace in self._open.of(cause):
             trace.is_awaited = False
         request = self._waiting.pop(cause, None)
@@ -62,7 +64,7 @@ class RequestTraces:
             span.end()
 
     def wants(self, effect: Effect) -> None:
-        """The core wants something done: with it, the creation or the deletion of a topic may begin."""
+        """Begin a trace if this effect is the beginning of a topic's creation or deletion."""
         match effect:
             case StoreTopic(topic=topic):
                 self._begin(effect.cause, topic.name, topic.topic_id)

@@ -1,10 +1,10 @@
-"""Which spans a controller's traces have, as tables: what begins each of them, and what ends it.
+"""The tables of the spans of a controller's traces, with their beginnings and ends.
 
-WRITES begin with an effect, and end when its fate comes. Stretches lie between two moments of a trace: PAST
-are known when it begins, AHEAD when it ends. DURATIONS are the stretches that its root tells as numbers. All
-hang right below the root. The steps of V3's "End-to-end latency during a broker failure" are among them: 1 to
-4 are the controller's; brokers add 5 and 6 below `inform_broker`, whose context travels in gRPC metadata, and
-in the znodes.
+WRITES begin with an effect and end with its outcome. Stretches are between two moments of a trace: those in
+PAST are known when the trace begins, those in AHEAD when it ends. DURATIONS are stretches that the root has
+as attributes. All spans are children of the root. Among them are the steps of V3's "End-to-end latency during
+a broker failure": steps 1 to 4 are the controller's. Brokers add steps 5 and 6 below `inform_broker`, whose
+traceparent is in gRPC metadata and in znodes.
 """
 
 from __future__ import annotations
@@ -33,33 +33,33 @@ class TraceMark(Enum):
     """A moment of a trace."""
 
     BEGAN = auto()
-    """The break, or the request."""
+    """The failure, or the request."""
     NOTICED = auto()
     ELECTED = auto()
-    """A controller was elected."""
+    """The controller was elected."""
     TOLD = auto()
-    """The core was about to be told; a controller that takes over had read everything by then."""
+    """The core took the event. A controller that takes over has read everything before."""
     DECIDED = auto()
-    """The core had said what it wants; from here on ZooKeeper works."""
+    """The core has returned its effects, so ZooKeeper works from here on."""
     STORED = auto()
-    """The outcome of the last write was known."""
+    """The last write had its outcome."""
     SENT = auto()
-    """The first decision was handed over to be sent."""
+    """The first decision was passed on, to be sent."""
     INFORMED = auto()
-    """The last broker had acknowledged."""
+    """The last broker acknowledged."""
     LED = auto()
-    """The last partition that was led by what was lost had a leader that has acknowledged."""
+    """A new leader acknowledged the last partition of the lost brokers."""
 
 
 @dataclass(frozen=True, slots=True)
 class SpanOfMarks:
-    """A span between two moments; there is none where one of them did not come."""
+    """A span between two moments. There is none if one of them did not come."""
 
     name: str
     begins: TraceMark
     ends: TraceMark
     attributes: tuple[str, ...] = ()
-    """The attributes that the span shares with the root."""
+    """The attributes that it shares with the root."""
 
 
 WRITES: Final[Mapping[tuple[str, type], str]] = {
@@ -70,7 +70,7 @@ WRITES: Final[Mapping[tuple[str, type], str]] = {
     (kinds.TOPIC_DELETION, StoreLeaderAndIsr): kinds.ZOOKEEPER_MULTI,
     (kinds.TOPIC_DELETION, StoreWrites): kinds.DELETION_ZNODES,
 }
-"""By kind of trace, and the effect that begins it."""
+"""The names of spans, by the kind of the trace and the effect that begins the write."""
 
 INFORMS: Final[Mapping[str, type[SendLeaderAndIsr | SendStopReplica]]] = {
     kinds.FAILOVER: SendLeaderAndIsr,
@@ -78,7 +78,7 @@ INFORMS: Final[Mapping[str, type[SendLeaderAndIsr | SendStopReplica]]] = {
     kinds.TOPIC_CREATION: SendLeaderAndIsr,
     kinds.TOPIC_DELETION: SendStopReplica,
 }
-"""What brokers have to acknowledge before a trace of a kind ends."""
+"""The messages that brokers must acknowledge before a trace of a kind ends."""
 
 READS: Final[Mapping[str, type[ReadStates | ReadTopics]]] = {
     kinds.FAILOVER: ReadStates,
@@ -86,7 +86,7 @@ READS: Final[Mapping[str, type[ReadStates | ReadTopics]]] = {
     kinds.TOPIC_CREATION: ReadStates,
     kinds.TOPIC_DELETION: ReadTopics,
 }
-"""What the core has to have read before a trace of a kind ends."""
+"""The reads that must be done before a trace of a kind ends."""
 
 PAST: Final[Mapping[tuple[str, bool], tuple[SpanOfMarks, ...]]] = {
     (kinds.FAILOVER, False): (
@@ -100,7 +100,7 @@ PAST: Final[Mapping[tuple[str, bool], tuple[SpanOfMarks, ...]]] = {
         SpanOfMarks(kinds.CONTROLLER_LOAD, TraceMark.ELECTED, TraceMark.TOLD),
     ),
 }
-"""By kind of trace, and whether another controller began it."""
+"""The stretches by the kind of the trace, and by whether another controller began it."""
 
 AHEAD: Final[Mapping[str, tuple[SpanOfMarks, ...]]] = {
     kinds.FAILOVER: (
@@ -114,7 +114,7 @@ AHEAD: Final[Mapping[str, tuple[SpanOfMarks, ...]]] = {
     ),
     kinds.TOPIC_DELETION: (SpanOfMarks(kinds.DELETION_STOP, TraceMark.SENT, TraceMark.INFORMED),),
 }
-"""By kind of trace."""
+"""The stretches by the kind of the trace."""
 
 _FAN_OUT: Final = SpanOfMarks("fan_out_ms", TraceMark.SENT, TraceMark.INFORMED)
 DURATIONS: Final[Mapping[tuple[str, bool], tuple[SpanOfMarks, ...]]] = {
@@ -124,7 +124,7 @@ DURATIONS: Final[Mapping[tuple[str, bool], tuple[SpanOfMarks, ...]]] = {
         _FAN_OUT,
         SpanOfMarks("all_led_ms", TraceMark.TOLD, TraceMark.LED),
     ),
-    # What the controller that was lost knows better, its own root says, if it came to that.
+    # The root of the lost controller, if it was written, has the other durations.
     (kinds.FAILOVER, True): (_FAN_OUT, SpanOfMarks("all_led_ms", TraceMark.TOLD, TraceMark.LED)),
     (kinds.CONTROLLER_FAILOVER, False): (
         SpanOfMarks("detect_ms", TraceMark.BEGAN, TraceMark.NOTICED),
@@ -133,4 +133,5 @@ DURATIONS: Final[Mapping[tuple[str, bool], tuple[SpanOfMarks, ...]]] = {
         SpanOfMarks("takeover_ms", TraceMark.NOTICED, TraceMark.INFORMED),
     ),
 }
-"""As PAST. `zookeeper_ms` is no stretch: it is the time in which any read or write was under way."""
+"""The stretches, with the keys of PAST. `zookeeper_ms` is not among them: it is the time in which a read or
+write was under way."""

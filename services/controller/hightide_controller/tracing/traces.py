@@ -1,8 +1,8 @@
-"""What a controller does as traces: `record` takes down each step of the core, and folds it into them.
+"""The traces of a controller: `record` observes each step of the core, and adds spans to them.
 
-Each thing that happens goes to the traces of its cause (`causes`): what the core wants begins with the step
-that wants it, and ends with the event that brings its fate, at the time at which that came. Failovers and
-takeovers, requests about topics, and moves begin traces by rules of their own.
+Events and effects belong to the traces of their causes (`causes`). The work of an effect begins with the step
+that returns it, and ends with the event about its outcome, at the time when that came. Failovers and
+takeovers, requests about topics, and moves have their own rules for the beginning of traces.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["ControllerTraces"]
 
 
 class ControllerTraces:
-    """One for each shell; belongs to the event loop's thread."""
+    """All traces of one shell, on the event loop's thread."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class ControllerTraces:
         clock: Clock,
         on_failed_over: Callable[[str, float], None] = lambda _reason, _took_s: None,
     ) -> None:
-        """`on_failed_over` is told of each failover that is over: why it was, and how long it took."""
+        """`on_failed_over` is called after each failover with its reason and its duration in seconds."""
         self._telemetry = telemetry
         self._clock = clock
         self._open = OpenTraces(clock)
@@ -60,13 +60,14 @@ class ControllerTraces:
         self._moves = MoveTraces(cluster_id, telemetry, clock)
 
     def traceparent_of(self, cause: str) -> str:
-        """What goes into znodes and gRPC metadata; empty where the cause is not traced."""
+        """The traceparent for znodes and gRPC metadata; empty if the cause is not traced."""
         return self._open.traceparent_of(cause) or self._moves.traceparent_of(cause)
 
     # ---- requests
 
     def request(self, kind: str, method: str) -> str:
-        """The cause for a request that may begin a trace of this kind. Call `answered` last."""
+        """A cause for a request that may begin a trace of this kind. The caller calls `answered` at the
+        end."""
         if not self._telemetry.enabled:
             return ""
         cause = self.causes.new(kind)
@@ -76,13 +77,13 @@ class ControllerTraces:
         return cause
 
     def answered(self, cause: str) -> None:
-        """The request of this cause has its answer, or its caller waits no more."""
+        """Note that the request with this cause has its answer, or that its caller no longer waits."""
         self._requests.answered(cause, self.traceparent_of(cause))
         self._moves.answered(cause)
         self._settle()
 
     def _settle(self) -> None:
-        """End the traces that nothing is under way for, and those that have lasted too long."""
+        """End the traces without work under way, and those that last too long."""
         at_us = self._clock.wall_us()
         self.failovers.over(self._open.settle(at_us), at_us)
 
@@ -91,24 +92,26 @@ class ControllerTraces:
     def record(
         self, state: ClusterState, event: ev.Event, arrived_us: int
     ) -> tuple[ClusterState, Iterable[Effect]]:
-        """Take a step of the core, and take it down: who is lost by it shows in the state before, which the
-        core changes in place. The shell calls it for each event, `arrived_us` being when that came, and then
-        performs the effects as they are given here, each before it asks for the next: what belongs to a trace
-        names it, and what takes time begins now.
+        """Take a step of the core, and observe it. The lost brokers are found before the step, because the
+        core changes the state in place.
+
+        The shell calls it for each event, with the time at which the event came. Then it performs the
+        returned effects, each before it takes the next one from the iterator: an effect of a trace carries
+        its cause, and its work begins when it is taken.
         """
         taken_us = self._clock.wall_us()
         self._moves.before(state, event)
         self.failovers.before(state, event, taken_us)
         state, effects = step(state, event)
-        if not (effects or self._open.is_anything or self._moves.is_anything):
+        if not (effects or self._open.has_any or self._moves.has_any):
             return state, effects
-        self._end_what_it_tells(event, arrived_us, taken_us)
+        self._end_work(event, arrived_us, taken_us)
         for trace in self._open.of(getattr(event, "cause", "")):
             trace.decided(self._clock.wall_us())
-        return state, self._wanted(state, effects)
+        return state, self._observed(state, effects)
 
-    def _end_what_it_tells(self, event: ev.Event, arrived_us: int, taken_us: int) -> None:
-        """What was under way, and has ended with the event."""
+    def _end_work(self, event: ev.Event, arrived_us: int, taken_us: int) -> None:
+        """End the work whose outcome this event is."""
         match event:
             case ev.StoreCommitted(store_id) | ev.StoreRefused(store_id) | ev.StoreUnknown(store_id):
                 is_committed = isinstance(event, ev.StoreCommitted)
@@ -134,8 +137,8 @@ class ControllerTraces:
         for trace in self._open:
             trace.write_ended(key, type(event).__name__, at_us)
 
-    def _wanted(self, state: ClusterState, effects: tuple[Effect, ...]) -> Iterator[Effect]:
-        """The effects as they are to be performed; then, what is done is ended."""
+    def _observed(self, state: ClusterState, effects: tuple[Effect, ...]) -> Iterator[Effect]:
+        """The effects to perform. After the last one, traces that are done end."""
 
         def is_live(life: Life) -> bool:
             return state.is_live(life[0]) and state.brokers[life[0]].broker_epoch == life[1]
@@ -148,7 +151,7 @@ class ControllerTraces:
         self._settle()
 
     def _begun(self, effect: Effect) -> Effect:
-        """What begins with an effect; the same, as it is to be performed."""
+        """Begin the work of an effect in its traces. Returns the effect to perform, with its cause."""
         match effect:
             case StoreWrites():
                 effect = self._moves.marked(effect)
@@ -166,13 +169,14 @@ class ControllerTraces:
         return effect
 
     def obeyed(self, broker_id: int, decisions: Iterable[Decision]) -> None:
-        """A broker has acknowledged a LeaderAndISR with these decisions, though not yet all of a delivery."""
+        """Note that a broker has acknowledged a LeaderAndISR with these decisions, before the whole
+        delivery."""
         at_us = self._clock.wall_us()
         for trace in self._open:
             trace.obeyed(broker_id, decisions, at_us)
 
     def finish_all(self) -> None:
-        """This controller is no longer active, or ends."""
+        """End all traces, because this controller is no longer active, or ends."""
         at_us = self._clock.wall_us()
         self._moves.finish_all()
         self._open.finish_all(at_us)
