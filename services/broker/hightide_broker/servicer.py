@@ -94,7 +94,7 @@ class ClientRpcs(BrokerServiceServicer):
         """Append record batches; raw bytes in, by `wire`."""
         outcomes = await self._producing.produce(request)
         if request.acks == broker_pb2.ACKS_NONE:
-            return convert.produce_untold_out(request.partitions)
+            return convert.produce_unacknowledged_out(request.partitions)
         return convert.produce_out(request.partitions, outcomes)
 
     async def Fetch(  # type: ignore[override]

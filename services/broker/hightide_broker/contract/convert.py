@@ -1,8 +1,7 @@
-"""The conversions between protobuf messages and the broker's own dataclasses; with its siblings `convert_*`,
-the only place for them. Here: the messages of clients and of other brokers.
+"""Conversions between protobuf messages and the broker's dataclasses, for clients and for other brokers.
 
-Messages from outside are checked here for their shape, so that all other code can rely on it. Errors:
-ServiceError(INVALID_REQUEST).
+Only this module and its siblings `convert_*` know both. They check the shape of messages from outside, so
+that all other code can rely on it, and raise ServiceError (INVALID_REQUEST).
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ _CODES: Final[dict[Refusal, ErrorCode.ValueType]] = {
     Refusal.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.ERROR_CODE_NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     Refusal.STORAGE_FAILED: ErrorCode.ERROR_CODE_STORAGE_FAILED,
 }
-"""The core's refusals as codes of the contract; total, which a test checks."""
+"""The codes of the contract for all refusals of the core. A test checks that none is missing."""
 
 _REFUSALS: Final = {code: refusal for refusal, code in _CODES.items()}
 
@@ -75,7 +74,8 @@ def error_code_of(refusal: Refusal) -> ErrorCode.ValueType:
 
 
 def refusal_of(code: int) -> Refusal:
-    """The meaning of a leader's error to the core of a follower; an unknown one is NOT_LEADER: ask again."""
+    """The refusal for a leader's error code, for the core of a follower. For an unknown code it is
+    NOT_LEADER, after which the follower asks again."""
     return _REFUSALS.get(ErrorCode.ValueType(code), Refusal.NOT_LEADER)
 
 
@@ -83,9 +83,9 @@ def refusal_of(code: int) -> Refusal:
 
 
 def _endpoint_out(endpoint: EndpointView) -> metadata_pb2.Endpoint:
-    """The address at which the client that asks can reach the process."""
-    told = address_told(endpoint)
-    return metadata_pb2.Endpoint(id=endpoint.id, host=told.host, port=told.port)
+    """A process with its address for the client that asks."""
+    address = address_told(endpoint)
+    return metadata_pb2.Endpoint(id=endpoint.id, host=address.host, port=address.port)
 
 
 def _topic_out(topic: TopicView) -> metadata_pb2.TopicMetadata:
@@ -109,7 +109,8 @@ def _topic_out(topic: TopicView) -> metadata_pb2.TopicMetadata:
 
 
 def metadata_names_in(request: broker_pb2.GetMetadataRequest) -> Sequence[str]:
-    """The topics that a GetMetadata names: each once, so that an answer is never larger than the cluster."""
+    """The topics of a GetMetadata request. Raises ServiceError if it names too many, or one twice, since an
+    answer must not be larger than the cluster."""
     return _topic_names(request.topics)
 
 
@@ -127,8 +128,9 @@ def _topic_names(names: Sequence[str]) -> Sequence[str]:
 def metadata_out(
     cache: MetadataCache, names: Iterable[str], everything: bool
 ) -> broker_pb2.GetMetadataResponse:
-    """GetMetadata: the topics asked for in their order, unknown ones marked as such. Raises ServiceError if
-    that is not known yet: clients take a topic that is unknown for long for deleted."""
+    """The response of GetMetadata: the requested topics in their order, unknown ones with an error code.
+    Raises ServiceError if this broker has no metadata yet, since clients take a topic that stays unknown for
+    deleted."""
     response = broker_pb2.GetMetadataResponse(
         cluster_id=cache.cluster_id,
         brokers=[_endpoint_out(cache.brokers[broker_id]) for broker_id in sorted(cache.brokers)],
@@ -154,7 +156,7 @@ def metadata_out(
 
 
 def described_topics_in(request: broker_pb2.DescribeReplicasRequest) -> Sequence[str]:
-    """The topics that a DescribeReplicas names, each once; none means all."""
+    """The topics of a DescribeReplicas request; none means all. Raises ServiceError if it names one twice."""
     return _topic_names(request.topics)
 
 
@@ -164,7 +166,7 @@ def described_topics_in(request: broker_pb2.DescribeReplicasRequest) -> Sequence
 def produce_out(
     asked: Sequence[ProducePartition[memoryview]], outcomes: Sequence[Outcome]
 ) -> broker_pb2.ProduceResponse:
-    """The answer to Produce, in the order of the request."""
+    """The response of Produce, in the order of the request."""
     response = broker_pb2.ProduceResponse()
     for each, outcome in zip(asked, outcomes, strict=True):
         if isinstance(outcome, PartitionRefused):
@@ -181,8 +183,10 @@ def produce_out(
     return response
 
 
-def produce_untold_out(asked: Sequence[ProducePartition[memoryview]]) -> broker_pb2.ProduceResponse:
-    """The answer to Produce with ACKS_NONE, without offsets and errors."""
+def produce_unacknowledged_out(
+    asked: Sequence[ProducePartition[memoryview]],
+) -> broker_pb2.ProduceResponse:
+    """The response of Produce with ACKS_NONE, without offsets and errors."""
     response = broker_pb2.ProduceResponse()
     for each in asked:
         response.partitions.add(
@@ -193,7 +197,7 @@ def produce_untold_out(asked: Sequence[ProducePartition[memoryview]]) -> broker_
 
 
 def fetch_in(request: broker_pb2.FetchRequest) -> FetchCall:
-    """Fetch."""
+    """The call of a Fetch request."""
     return FetchCall(
         request.max_wait_ms,
         request.min_bytes,
@@ -213,25 +217,25 @@ def fetch_in(request: broker_pb2.FetchRequest) -> FetchCall:
 
 
 def fetch_out(read: Sequence[PartitionRead]) -> FetchResponse[Sequence[Buffer]]:
-    """The answer to Fetch, in the order of the request."""
+    """The response of Fetch, in the order of the request."""
     return FetchResponse(tuple(_read_out(each) for each in read))
 
 
 def _read_out(read: PartitionRead) -> FetchPartitionResult[Sequence[Buffer]]:
-    why = read.refused
-    if why is None:
+    refused = read.refused
+    if refused is None:
         return FetchPartitionResult(
             read.key[0], read.key[1], 0, "", read.high_watermark, read.log_start_offset, -1, -1, read.batches
         )
-    epoch, end_offset = why.agreed or (0, 0)
+    epoch, end_offset = refused.agreed or (0, 0)
     return FetchPartitionResult(
-        read.key[0], read.key[1], why.code, why.message, read.high_watermark, read.log_start_offset,
-        why.current_leader, why.current_leader_epoch, read.batches, end_offset, epoch,
+        read.key[0], read.key[1], refused.code, refused.message, read.high_watermark, read.log_start_offset,
+        refused.current_leader, refused.current_leader_epoch, read.batches, end_offset, epoch,
     )  # fmt: skip
 
 
 def list_offsets_in(request: broker_pb2.ListOffsetsRequest) -> tuple[OffsetQuestion, ...]:
-    """ListOffsets."""
+    """The questions of a ListOffsets request."""
     return tuple(
         OffsetQuestion((each.topic_id, each.partition), each.leader_epoch, each.spec, each.timestamp_us)
         for each in request.partitions
@@ -241,7 +245,7 @@ def list_offsets_in(request: broker_pb2.ListOffsetsRequest) -> tuple[OffsetQuest
 def list_offsets_out(
     asked: Sequence[OffsetQuestion], answers: Sequence[OffsetFound | PartitionRefused]
 ) -> broker_pb2.ListOffsetsResponse:
-    """The answer to ListOffsets, in the order of the request."""
+    """The response of ListOffsets, in the order of the request."""
     response = broker_pb2.ListOffsetsResponse()
     for question, answer in zip(asked, answers, strict=True):
         topic_id, partition = question.key
@@ -260,7 +264,7 @@ def list_offsets_out(
 
 
 def plain_records_in(request: broker_pb2.ProduceRecordsRequest) -> list[PlainRecord]:
-    """The records of ProduceRecords."""
+    """The records of a ProduceRecords request."""
     return [
         PlainRecord(
             record.key if record.HasField("key") else None,
@@ -273,8 +277,8 @@ def plain_records_in(request: broker_pb2.ProduceRecordsRequest) -> list[PlainRec
 
 
 def skips_corrupt_batches(request: broker_pb2.FetchRecordsRequest) -> bool:
-    """The choice of FetchRecords for batches that no reader can open. Raises ServiceError if this version
-    does not know it."""
+    """Whether a FetchRecords request skips batches that no reader can open. Raises ServiceError for a choice
+    that this version does not know."""
     match request.on_corrupt_batch:
         case broker_pb2.ON_CORRUPT_BATCH_UNSPECIFIED | broker_pb2.ON_CORRUPT_BATCH_FAIL:
             return False
@@ -288,7 +292,7 @@ def skips_corrupt_batches(request: broker_pb2.FetchRecordsRequest) -> bool:
 
 
 def plain_records_out(found: PlainRecordsRead) -> broker_pb2.FetchRecordsResponse:
-    """The answer to FetchRecords."""
+    """The response of FetchRecords."""
     response = broker_pb2.FetchRecordsResponse(
         high_watermark=found.high_watermark,
         next_offset=found.next_offset,
@@ -310,7 +314,7 @@ def plain_records_out(found: PlainRecordsRead) -> broker_pb2.FetchRecordsRespons
 
 
 def replica_fetch_in(request: replica_pb2.ReplicaFetchRequest) -> ReplicaFetchCall:
-    """ReplicaFetch, as the leader reads it."""
+    """The call of a ReplicaFetch request, at the leader."""
     return ReplicaFetchCall(
         Follower(request.cluster_id, request.replica_id, request.broker_epoch, request.incarnation),
         SessionRequest(
@@ -333,7 +337,7 @@ def replica_fetch_in(request: replica_pb2.ReplicaFetchRequest) -> ReplicaFetchCa
 
 
 def replica_fetch_out(call: ReplicaFetchCall) -> bytes:
-    """ReplicaFetch, as the follower writes it."""
+    """The ReplicaFetch request of a call, at the follower, serialized."""
     request = replica_pb2.ReplicaFetchRequest(
         cluster_id=call.follower.cluster_id,
         replica_id=call.follower.replica_id,
@@ -361,7 +365,7 @@ def replica_fetch_out(call: ReplicaFetchCall) -> bytes:
 def epoch_questions_in(
     request: replica_pb2.EndOffsetForLeaderEpochRequest,
 ) -> tuple[Follower, tuple[EpochQuestion, ...]]:
-    """EndOffsetForLeaderEpoch, as the leader reads it."""
+    """The follower and the questions of an EndOffsetForLeaderEpoch request, at the leader."""
     follower = Follower(request.cluster_id, request.replica_id, request.broker_epoch)
     return follower, tuple(
         EpochQuestion((each.topic_id, each.partition), each.current_leader_epoch, each.epoch)
@@ -370,7 +374,7 @@ def epoch_questions_in(
 
 
 def epoch_questions_out(follower: Follower, questions: Sequence[EpochQuestion]) -> bytes:
-    """EndOffsetForLeaderEpoch, as the follower writes it."""
+    """The EndOffsetForLeaderEpoch request with these questions, at the follower, serialized."""
     request = replica_pb2.EndOffsetForLeaderEpochRequest(
         cluster_id=follower.cluster_id, replica_id=follower.replica_id, broker_epoch=follower.broker_epoch
     )
@@ -385,7 +389,7 @@ def epoch_questions_out(follower: Follower, questions: Sequence[EpochQuestion]) 
 
 
 def digest_question_in(request: replica_pb2.DigestBatchesRequest) -> DigestQuestion:
-    """DigestBatches, as the leader reads it."""
+    """The question of a DigestBatches request, at the leader."""
     return DigestQuestion(
         Follower(request.cluster_id, request.replica_id, request.broker_epoch),
         (request.topic_id, request.partition),
@@ -396,7 +400,7 @@ def digest_question_in(request: replica_pb2.DigestBatchesRequest) -> DigestQuest
 
 
 def digest_question_out(question: DigestQuestion) -> replica_pb2.DigestBatchesRequest:
-    """DigestBatches, as the follower writes it."""
+    """The DigestBatches request of a question, at the follower."""
     return replica_pb2.DigestBatchesRequest(
         cluster_id=question.follower.cluster_id,
         replica_id=question.follower.replica_id,
@@ -410,7 +414,7 @@ def digest_question_out(question: DigestQuestion) -> replica_pb2.DigestBatchesRe
 
 
 def epoch_answers_out(answers: Sequence[EpochAnswer]) -> replica_pb2.EndOffsetForLeaderEpochResponse:
-    """The answer to EndOffsetForLeaderEpoch, as the leader writes it."""
+    """The response of EndOffsetForLeaderEpoch, at the leader."""
     response = replica_pb2.EndOffsetForLeaderEpochResponse()
     for each in answers:
         response.partitions.add(
@@ -424,7 +428,7 @@ def epoch_answers_out(answers: Sequence[EpochAnswer]) -> replica_pb2.EndOffsetFo
 
 
 def epoch_answers_in(message: bytes) -> list[EpochAnswer]:
-    """The answer to EndOffsetForLeaderEpoch, as the follower reads it. Raises MalformedMessage."""
+    """The answers of an EndOffsetForLeaderEpoch response, at the follower. Raises MalformedMessage."""
     try:
         response = replica_pb2.EndOffsetForLeaderEpochResponse.FromString(message)
     except DecodeError as error:

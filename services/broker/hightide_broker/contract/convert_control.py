@@ -1,8 +1,8 @@
-"""The conversions of the controller's messages to and from the broker's own dataclasses: decisions, stops and
-metadata, and their outcomes.
+"""Conversions between the controller's messages and the broker's dataclasses: decisions, stops, metadata, and
+their outcomes.
 
-Messages are checked here for their shape (an id of 16 bytes, a port, no partition named twice), so that all
-other code can rely on it. Errors: ServiceError(INVALID_REQUEST).
+They check the shape of messages (an id of 16 bytes, a port, no partition twice), so that all other code can
+rely on it, and raise ServiceError (INVALID_REQUEST).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def stamp_in(stamp: control_pb2.ControllerStamp) -> Stamp:
 
 
 def endpoint_in(endpoint: metadata_pb2.Endpoint) -> EndpointView:
-    """A broker or controller. An unreachable address is a mistake of the sender."""
+    """A broker or controller. Raises ServiceError if an address is not valid."""
     has_outside = endpoint.external_host or endpoint.external_port
     is_reachable = _is_address(endpoint.host, endpoint.port)
     if has_outside:
@@ -69,13 +69,17 @@ def _is_address(host: str, port: int) -> bool:
     return host != "" and 0 < port < 65_536
 
 
-def _check_decision(topic: str, told: PartitionDecision) -> None:
-    """Check that the numbers of one decision make sense."""
-    decision = told.decision
-    if told.partition < 0 or decision.leader < -1 or min(decision.leader_epoch, decision.partition_epoch) < 0:
+def _check_decision(topic: str, decided: PartitionDecision) -> None:
+    """Check that the numbers of one decision are valid and do not contradict each other."""
+    decision = decided.decision
+    if (
+        decided.partition < 0
+        or decision.leader < -1
+        or min(decision.leader_epoch, decision.partition_epoch) < 0
+    ):
         raise ServiceError(
             ErrorCode.ERROR_CODE_INVALID_REQUEST,
-            f"{topic}-{told.partition}: leader {decision.leader}, leader epoch {decision.leader_epoch} "
+            f"{topic}-{decided.partition}: leader {decision.leader}, leader epoch {decision.leader_epoch} "
             f"and partition epoch {decision.partition_epoch} make no decision",
         )
     replicas, isr = set(decision.replicas), set(decision.isr)
@@ -84,24 +88,23 @@ def _check_decision(topic: str, told: PartitionDecision) -> None:
     if not isr or not isr <= replicas or min(replicas) < 0 or not unique or not leads:
         raise ServiceError(
             ErrorCode.ERROR_CODE_INVALID_REQUEST,
-            f"{topic}-{told.partition}: leader {decision.leader}, ISR {list(decision.isr)} and replicas "
+            f"{topic}-{decided.partition}: leader {decision.leader}, ISR {list(decision.isr)} and replicas "
             f"{list(decision.replicas)} contradict each other",
         )
-    if not 0 <= told.first_leader_epoch <= decision.leader_epoch or not replicas.issuperset(
-        told.adding_replicas
+    if not 0 <= decided.first_leader_epoch <= decision.leader_epoch or not replicas.issuperset(
+        decided.adding_replicas
     ):
         raise ServiceError(
             ErrorCode.ERROR_CODE_INVALID_REQUEST,
-            f"{topic}-{told.partition}: first leader epoch {told.first_leader_epoch} and adding "
-            f"replicas {list(told.adding_replicas)} do not fit leader epoch {decision.leader_epoch} and "
+            f"{topic}-{decided.partition}: first leader epoch {decided.first_leader_epoch} and adding "
+            f"replicas {list(decided.adding_replicas)} do not fit leader epoch {decision.leader_epoch} and "
             f"replicas {list(decision.replicas)}",
         )
 
 
-def _check_doubts(topic: str, told: PartitionDecision) -> None:
-    """Check the other replicas that may be elected, the remains of logs, and whether records may have been
-    lost."""
-    decision = told.decision
+def _check_doubts(topic: str, decided: PartitionDecision) -> None:
+    """Check the fields that few decisions have: eligible replicas, recovered logs, and the unclean epoch."""
+    decision = decided.decision
     eligible, ends = decision.eligible, decision.recovered
     is_sensible = (
         len(set(eligible)) == len(eligible)
@@ -113,7 +116,7 @@ def _check_doubts(topic: str, told: PartitionDecision) -> None:
     if not is_sensible:
         raise ServiceError(
             ErrorCode.ERROR_CODE_INVALID_REQUEST,
-            f"{topic}-{told.partition}: eligible {list(eligible)}, recovered {list(map(list, ends))} and "
+            f"{topic}-{decided.partition}: eligible {list(eligible)}, recovered {list(map(list, ends))} and "
             f"unclean epoch {decision.unclean_epoch} do not fit ISR {list(decision.isr)} and leader epoch "
             f"{decision.leader_epoch}",
         )
@@ -132,7 +135,7 @@ def _check_each_once(keys: Sequence[tuple[bytes, int]]) -> None:
 
 
 def decisions_in(request: control_pb2.LeaderAndISRRequest) -> Decisions:
-    """LeaderAndISR."""
+    """The decisions of a LeaderAndISR request."""
     epoch = request.stamp.controller_epoch
     topics = tuple(_topic_decisions_in(topic, epoch) for topic in request.topics)
     _check_each_once([(topic.topic_id, each.partition) for topic in topics for each in topic.partitions])
@@ -140,10 +143,11 @@ def decisions_in(request: control_pb2.LeaderAndISRRequest) -> Decisions:
 
 
 def _topic_decisions_in(topic: control_pb2.LeaderAndISRTopic, controller_epoch: int) -> TopicDecisions:
-    """One topic of the request. Names that become a ZooKeeper path or a directory must be fit for it.
+    """The decisions about one topic of the request. The name must be legal, since it becomes a part of a
+    path.
 
-    Each decision is read once and then checked: a field of a message costs more than one of ours, and a
-    failover brings ten thousand decisions.
+    Each field of a message is read once, and the dataclass is checked: a field of a message costs more time
+    than one of a dataclass, and a failover brings ten thousand decisions.
     """
     if not is_legal_topic_name(topic.topic):
         raise ServiceError(
@@ -168,15 +172,15 @@ def _topic_decisions_in(topic: control_pb2.LeaderAndISRTopic, controller_epoch: 
         )
         for each in topic.partitions
     )
-    for told in decisions:
-        _check_decision(topic.topic, told)
-        if told.decision.eligible or told.decision.recovered or told.decision.unclean_epoch:
-            _check_doubts(topic.topic, told)
+    for decided in decisions:
+        _check_decision(topic.topic, decided)
+        if decided.decision.eligible or decided.decision.recovered or decided.decision.unclean_epoch:
+            _check_doubts(topic.topic, decided)
     return TopicDecisions(topic.topic, _topic_id(topic.topic_id), dict(topic.configs), decisions)
 
 
 def stops_in(request: control_pb2.StopReplicaRequest) -> tuple[StopDecision, ...]:
-    """StopReplica."""
+    """The stops of a StopReplica request."""
     for each in request.partitions:
         if each.partition < 0 or each.leader_epoch < -1 or each.partition_epoch < 0:
             raise ServiceError(
@@ -199,7 +203,7 @@ def stops_in(request: control_pb2.StopReplicaRequest) -> tuple[StopDecision, ...
 
 
 def control_results_out(results: ControlResults) -> list[control_pb2.ControlPartitionResult]:
-    """The answer to LeaderAndISR and StopReplica."""
+    """The results in a response of LeaderAndISR or StopReplica."""
     return [
         control_pb2.ControlPartitionResult(topic_id=topic_id, partition=partition, error_code=code)
         for topic_id, partition, code in results
@@ -207,7 +211,7 @@ def control_results_out(results: ControlResults) -> list[control_pb2.ControlPart
 
 
 def metadata_update_in(request: control_pb2.UpdateMetadataRequest) -> MetadataUpdate:
-    """UpdateMetadata."""
+    """The update of an UpdateMetadata request."""
     if request.reassignment_throttle_bytes_per_s < 0:
         raise ServiceError(
             ErrorCode.ERROR_CODE_INVALID_REQUEST,
@@ -234,7 +238,7 @@ def metadata_update_in(request: control_pb2.UpdateMetadataRequest) -> MetadataUp
 
 
 def _check_described(topic: metadata_pb2.TopicMetadata) -> None:
-    """A topic of an UpdateMetadata: its name and numbers are sent on to every client that asks."""
+    """Check a topic of an UpdateMetadata request, since its name and numbers go to every client that asks."""
     _topic_id(topic.topic_id)
     if not is_legal_topic_name(topic.topic):
         raise ServiceError(

@@ -15,8 +15,8 @@ from hightide_broker.core.lineage import NO_EPOCH, EpochEnd
 
 @dataclass(frozen=True, slots=True)
 class PartitionRefused:
-    """One partition's refusal. The leader and its epoch are -1 if the error is not about leadership; `agreed`
-    is set with DIVERGING_LOG only."""
+    """The refusal for one partition. The leader and its epoch are -1 if the error is not about leadership.
+    `agreed`, the end of the common log, is only set with DIVERGING_LOG."""
 
     code: ErrorCode.ValueType
     message: str
@@ -25,7 +25,7 @@ class PartitionRefused:
     agreed: EpochEnd | None = None
 
     def as_service_error(self) -> ServiceError:
-        """The refusal of a call that is about one partition only."""
+        """The error of a call with only one partition."""
         metadata = {}
         if self.current_leader_epoch >= 0:
             metadata = {
@@ -37,7 +37,7 @@ class PartitionRefused:
 
 @dataclass(frozen=True, slots=True)
 class PartitionAppended:
-    """One partition's batches are in the log, at least on this broker."""
+    """The outcome for one partition whose batches are in the log, at least on this broker."""
 
     base_offset: int
     end_offset: int
@@ -49,7 +49,7 @@ Outcome = PartitionAppended | PartitionRefused
 
 @dataclass(frozen=True, slots=True)
 class PartitionDeletion:
-    """The new start of one partition; -1: after all committed records."""
+    """A request for the new log start offset of one partition; -1 means the high watermark."""
 
     key: PartitionKey
     before_offset: int
@@ -131,7 +131,7 @@ class PlainRecord:
 
 @dataclass(frozen=True, slots=True)
 class PlainRecordsRead:
-    """Records with their offsets, and the offset at which to go on."""
+    """The result of FetchRecords: records with their offsets, and the offset for the next request."""
 
     records: tuple[tuple[int, PlainRecord], ...]
     high_watermark: int

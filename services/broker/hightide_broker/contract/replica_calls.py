@@ -13,18 +13,18 @@ from hightide_broker.core.lineage import EpochEnd
 
 @dataclass(frozen=True, slots=True)
 class Follower:
-    """The sender of a request: a broker of a cluster, in one of its lives."""
+    """The sender of a request: a broker of a cluster, with its registration."""
 
     cluster_id: str
     replica_id: int
     broker_epoch: int
     incarnation: int = -1
-    """The number of the life, as a ReplicaFetch tells it; nothing else needs it."""
+    """The number of starts of the process. Only ReplicaFetch has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaFetchCall:
-    """One ReplicaFetch."""
+    """The content of one ReplicaFetch request."""
 
     follower: Follower
     session: SessionRequest[PartitionKey]
@@ -43,7 +43,7 @@ class EpochQuestion:
 
 @dataclass(frozen=True, slots=True)
 class DigestQuestion:
-    """One DigestBatches."""
+    """The content of one DigestBatches request."""
 
     follower: Follower
     key: PartitionKey
@@ -54,7 +54,7 @@ class DigestQuestion:
 
 @dataclass(frozen=True, slots=True)
 class EpochAnswer:
-    """The answer to it; `end` is valid only if `code` is ERROR_CODE_UNSPECIFIED."""
+    """The answer to an EpochQuestion. `end` is only valid if `code` is ERROR_CODE_UNSPECIFIED."""
 
     key: PartitionKey
     code: ErrorCode.ValueType
