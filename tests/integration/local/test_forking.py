@@ -90,6 +90,26 @@ def test_a_fork_says_and_returns_what_a_process_of_its_own_does(
     assert run_forked(server, told, tmp_path / "log", environment()) == (alone.returncode, alone.stdout)
 
 
+PROGRAM = """
+import os, sys
+import beside
+print(__name__, __file__, sys.argv[1:], sys.path[0], beside.VALUE, os.path.basename(os.getcwd()))
+sys.exit("it ends so")
+"""
+
+
+def test_a_fork_runs_a_file_as_python_does(server: ForkServer, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+    (tmp_path / "beside.py").write_text("VALUE = 7\n")
+    told = [sys.executable, str(program), "one", "--two"]
+    alone = subprocess.run(
+        told, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment(), check=False
+    )
+    assert alone.returncode == 1
+    assert run_forked(server, told, tmp_path / "log", environment()) == (1, alone.stdout)
+
+
 def test_a_fork_has_the_environment_and_the_directory_of_who_asked_for_it(
     server: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -123,7 +143,8 @@ def test_a_fork_does_nothing_before_its_gate_opens_and_ends_where_it_never_does(
 def test_what_python_reads_as_it_starts_has_a_process_start_by_itself(server: ForkServer) -> None:
     """A fork of another's Python would not have it."""
     told = command("broker", "--help")
-    assert server.can_start(told, {**environment(), "HIGHTIDE_BROKER_LISTEN": "127.0.0.1:1"})
+    for name in ("HIGHTIDE_BROKER_LISTEN", "OTEL_METRIC_EXPORT_INTERVAL"):
+        assert server.can_start(told, {**environment(), name: "1"})
     for name in ("PYTHONPATH", "MALLOC_ARENA_MAX", "OTEL_SDK_DISABLED", "GRPC_VERBOSITY"):
         assert not server.can_start(told, {**environment(), name: "2"})
     assert not server.can_start([sys.executable, "-c", "pass"], environment())

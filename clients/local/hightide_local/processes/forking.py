@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from hightide_local.errors import ClusterError
-from hightide_local.processes.forking_process import MESSAGE_MAX
+from hightide_local.processes.forking_process import FILE_SUFFIX, MESSAGE_MAX
 
 #: The modules to import once: the services, and modules that they import only when they write spans, as all
 #: do here.
@@ -32,10 +32,13 @@ MODULES: Final = (
     "hightide_runtime.telemetry.span_lines",
     "encodings.idna",
 )
-_PYTHON_M: Final = (sys.executable, "-m")
+_PYTHON: Final = sys.executable
 _PACKAGES: Final = ("hightide_broker.", "hightide_controller.", "hightide_coordinator.", "hightide_bench.")
 #: Prefixes of variables that no import of a service reads, so that a fork may have other values of them.
-_READ_LATE: Final = ("HIGHTIDE_", "PYTEST_", "JAVA_", "JDK_", "SPARK_", "PYSPARK_", "XDG_")
+_READ_LATE: Final = (
+    *("HIGHTIDE_", "PYTEST_", "JAVA_", "JDK_", "SPARK_", "PYSPARK_", "XDG_"),
+    "OTEL_METRIC_EXPORT_INTERVAL",
+)
 _END_S: Final = 10.0
 #: The exit code of a fork whose real one is not known, because the process that forked it had ended.
 _UNKNOWN: Final = 255
@@ -97,7 +100,7 @@ class ForkServer:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             self._process = subprocess.Popen(
-                [*_PYTHON_M, "hightide_local.processes.forking_process", str(theirs.fileno()), *MODULES],
+                [_PYTHON, "-m", "hightide_local.processes.forking_process", str(theirs.fileno()), *MODULES],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 env=dict(environment),
@@ -106,16 +109,16 @@ class ForkServer:
             )
 
     def can_start(self, command: Sequence[str], environment: Mapping[str, str]) -> bool:
-        """Whether a fork for this command behaves like a new process: its module is a service, and its
-        environment has the same values of all variables that the start of Python or an import reads."""
-        is_service = tuple(command[:2]) == _PYTHON_M and command[2].startswith(_PACKAGES)
-        return is_service and _read_early(environment) == self._early
+        """Whether a fork for this command behaves like a new process: it runs a service's module, or a Python
+        file, as tests have it in the place of a service; and its environment has the same values of all
+        variables that the start of Python or an import reads."""
+        return _program_of(command) != () and _read_early(environment) == self._early
 
     def start(self, command: Sequence[str], environment: Mapping[str, str], output: int) -> ForkedChild:
         """Fork a process for a command that `can_start`. It waits at its gate. `output` is the file
         descriptor for its output. Raises ClusterError if the forking process has ended."""
         request = {
-            "command": list(command[2:]),
+            "command": list(_program_of(command)),
             "environment": dict(environment),
             "directory": os.getcwd(),
         }
@@ -213,6 +216,18 @@ def forked(command: Sequence[str], environment: Mapping[str, str], output: int) 
     if server is None or not server.can_start(command, environment):
         return None
     return server.start(command, environment, output)
+
+
+def _program_of(command: Sequence[str]) -> Sequence[str]:
+    """What a fork runs for a command line: a service's module or a file, and its arguments. Empty: another
+    program."""
+    python, *rest = command
+    if python != _PYTHON or not rest:
+        return ()
+    if rest[0].endswith(FILE_SUFFIX):
+        return rest
+    is_service = rest[0] == "-m" and rest[1].startswith(_PACKAGES)
+    return rest[1:] if is_service else ()
 
 
 def _read_early(environment: Mapping[str, str]) -> dict[str, str]:

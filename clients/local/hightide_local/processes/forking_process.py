@@ -3,7 +3,7 @@
 The module `forking` starts it and is its only client. `python -m hightide_local.processes.forking_process FD
 MODULE…` imports the modules and then reads requests from the socket FD. It forks for each request. The fork
 takes the arguments, the environment and the directory of the request, waits until its gate opens, and then
-does the same as `python -m MODULE ARGUMENT…`.
+does the same as `python -m MODULE ARGUMENT…`, or as `python FILE.py ARGUMENT…`.
 
 gRPC, kazoo and the event loop start no thread when they are imported. The process checks before each fork
 that it has only one thread.
@@ -23,12 +23,14 @@ from typing import Any
 
 #: The maximum size in bytes of a request, which has an environment and a command line, and of an answer.
 MESSAGE_MAX = 1 << 17
+#: The end of a program's name that is a file, and no module.
+FILE_SUFFIX = ".py"
 _POLL_S = 1.0
 
 
 def main(descriptor: int, modules: Sequence[str]) -> list[str] | None:
-    """Answer requests until the supervisor has ended, then return None. In each fork, return the module to
-    run and its arguments when the gate is open."""
+    """Answer requests until the supervisor has ended, then return None. In each fork, return the module
+    or the file to run and its arguments when the gate is open."""
     supervisor = os.getppid()
     for name in modules:
         importlib.import_module(name)
@@ -101,6 +103,10 @@ if __name__ == "__main__":
     if command is not None:
         # Here and not within `main`, so that the program ends like any other program.
         sys.argv[:] = command
-        # The module itself runs again as the main program. Its imports are there already.
-        sys.modules.pop(command[0], None)
-        runpy.run_module(command[0], run_name="__main__", alter_sys=True)
+        if command[0].endswith(FILE_SUFFIX):
+            sys.path[0] = os.path.dirname(command[0])
+            runpy.run_path(command[0], run_name="__main__")
+        else:
+            # The module itself runs again as the main program. Its imports are there already.
+            sys.modules.pop(command[0], None)
+            runpy.run_module(command[0], run_name="__main__", alter_sys=True)
