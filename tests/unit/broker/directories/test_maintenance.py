@@ -6,9 +6,10 @@ import asyncio
 import errno
 import logging
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from adversary.batches import good_batch
@@ -304,3 +305,44 @@ def test_the_line_about_retention_names_ten_logs_at_most(tmp_path: Path) -> None
         assert RetentionReport().sentence() == ""
 
     run(tmp_path, scenario)
+
+
+class CountingThread(ThreadPoolExecutor):
+    """A disk's thread that counts its turns."""
+
+    turns = 0
+
+    def submit(self, *arguments: Any, **named: Any) -> Future[Any]:
+        self.turns += 1
+        return super().submit(*arguments, **named)
+
+
+def test_retention_takes_many_logs_in_a_turn_of_the_thread_but_none_behind_one_that_lets_go(
+    tmp_path: Path,
+) -> None:
+    """A turn for each log cost a broker with 10,000 idle ones a second of CPU time every minute. What lets go
+    deletes files, and a sync waits for one log of these at most."""
+    small = LogSettings(segment_bytes=2 * BATCH_BYTES, retention_bytes=0)
+
+    async def scenario(running: Running) -> None:
+        with CountingThread(1) as disk:
+            upkeep = Maintenance(
+                SystemClock(), running.hosted, running.shell, running.data, disk,
+                MaintenanceSettings(NEVER_MS, NEVER_MS, NEVER_MS), running.failures.append,
+            )  # fmt: skip
+            await upkeep.apply_retention()
+            for_the_rest = disk.turns - 1
+            for replica in running.replicas:
+                for _ in range(3):
+                    running.produce(replica)
+            disk.turns = 0
+            await upkeep.apply_retention()
+            assert [replica.log.log_start_offset for replica in running.replicas] == [2, 2]
+            assert [replica.state.log_start_offset for replica in running.replicas] == [2, 2]
+            assert disk.turns == len(running.replicas) + for_the_rest
+            disk.turns = 0
+            await upkeep.apply_retention()
+            assert disk.turns == 1 + for_the_rest
+            await upkeep.close()
+
+    run(tmp_path, scenario, settings=small)
