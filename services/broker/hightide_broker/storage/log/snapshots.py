@@ -77,7 +77,9 @@ class ProducerSnapshots:
 
     def _offsets(self) -> list[int]:
         """Offsets of all snapshots, rising."""
-        if not self._files.exists(self._directory):
+        try:
+            names = self._files.names(self._directory)
+        except FileNotFoundError:
             return []
-        stems = (name.removesuffix(_SUFFIX) for name in self._files.names(self._directory) if _SUFFIX in name)
+        stems = (name.removesuffix(_SUFFIX) for name in names if _SUFFIX in name)
         return [int(stem) for stem in stems if stem.isascii() and stem.isdigit()]

@@ -11,6 +11,7 @@ cut off then is kept aside, since it may be the last copy.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -31,7 +32,7 @@ from hightide_broker.storage.segments.segment import (
 )
 from hightide_broker.storage.volume.volume import Volume
 
-__all__ = ["RecoveryFindings", "open_clean", "recover", "segment_bases"]
+__all__ = ["RecoveryFindings", "open_clean", "recover"]
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,8 @@ class RecoveryFindings:
     # Why the log was cut, and whether more than a torn write was lost.
     cut_because: str = ""
     lost_data: bool = False
+    # The names of the indexes that were there.
+    indexes: set[str] = field(default_factory=set)
 
     def check(self, header: BatchHeader, expected_offset: int) -> None:
         """Check that a batch is this partition's and the next one. Raises CorruptBatch."""
@@ -63,10 +66,10 @@ class RecoveryFindings:
             self.epochs.append(EpochStart(header.leader_epoch, header.base_offset))
 
 
-def segment_bases(files: Files, directory: str) -> list[int]:
-    """Base offsets of the segments in a log's directory, in order."""
+def _bases_in(names: Iterable[str]) -> list[int]:
+    """Base offsets of the segments among the names in a log's directory, in order."""
     bases = []
-    for name in files.names(directory):
+    for name in names:
         stem, dot, suffix = name.partition(".")
         if dot + suffix == LOG_SUFFIX and len(stem) == _OFFSET_DIGITS and stem.isascii() and stem.isdigit():
             bases.append(int(stem))
@@ -80,7 +83,7 @@ def open_clean(volume: Volume, directory: str, checkpoint: PartitionCheckpoint) 
     """
     if not checkpoint.is_clean:
         return None
-    bases = segment_bases(volume.files, directory)
+    bases = _bases_in(volume.files.names(directory))
     if not bases:
         return None
     sizes = [volume.files.size(f"{directory}/{offset_name(base)}{LOG_SUFFIX}") for base in bases]
@@ -113,8 +116,11 @@ def recover(
     off and was more than a torn write goes to the directory `kept_at`. Raises OSError.
     """
     recovered = RecoveryFindings(topic_id, partition, index_interval_bytes)
-    bases = segment_bases(volume.files, directory)
-    _remove_leftovers(volume.files, directory, bases)
+    # Listed once: after a crash a broker recovers ten thousand logs before it registers.
+    names = volume.files.names(directory)
+    bases = _bases_in(names)
+    _remove_leftovers(volume.files, directory, names, bases)
+    recovered.indexes.update(name for name in names if name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX)))
     if not bases:
         recovered.segments.append(Segment(volume, directory, 0, 0, 0, exists=False))
     first = _trust(volume, directory, bases, recovery_point, recovered)
@@ -161,7 +167,7 @@ def _read_segment(
     volume: Volume, directory: str, base: int, recovered: RecoveryFindings, kept_at: str
 ) -> Segment:
     """Read one segment; truncate it before the first batch that cannot be used."""
-    _remove_indexes(volume.files, f"{directory}/{offset_name(base)}")
+    _remove_indexes(volume.files, directory, base, recovered)
     segment = Segment(volume, directory, base, base, 0, exists=True)
     segment.synced_bytes = 0
     segment.forget_indexes()
@@ -208,7 +214,7 @@ def _keep_aside(
     """Move segments after the truncation; delete those that are empty."""
     for base in bases:
         path = f"{directory}/{offset_name(base)}"
-        _remove_indexes(volume.files, path)
+        _remove_indexes(volume.files, directory, base, recovered)
         volume.open_files.forget(path + LOG_SUFFIX)
         if volume.files.size(path + LOG_SUFFIX) == 0:
             volume.files.remove(path + LOG_SUFFIX)
@@ -238,17 +244,17 @@ def _make_durable(volume: Volume, directory: str, recovered: RecoveryFindings, r
         volume.files.sync_directory(directory.rpartition("/")[0])
 
 
-def _remove_indexes(files: Files, path: str) -> None:
+def _remove_indexes(files: Files, directory: str, base: int, recovered: RecoveryFindings) -> None:
     """Indexes that were written before what is read now; they would say too little."""
     for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-        if files.exists(path + suffix):
-            files.remove(path + suffix)
+        if (name := offset_name(base) + suffix) in recovered.indexes:
+            files.remove(f"{directory}/{name}")
 
 
-def _remove_leftovers(files: Files, directory: str, bases: list[int]) -> None:
+def _remove_leftovers(files: Files, directory: str, names: Iterable[str], bases: list[int]) -> None:
     """Remove what a crash between two steps left: files half written, indexes without a segment."""
     stems = {offset_name(base) for base in bases}
-    for name in files.names(directory):
+    for name in names:
         stem, dot, suffix = name.partition(".")
         is_orphan = dot + suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX) and stem not in stems
         if is_orphan or name.endswith(TEMPORARY_SUFFIX):
