@@ -87,7 +87,7 @@ class BrokerSettings(ServiceSettings, env_prefix="HIGHTIDE_BROKER_", cli_prog_na
         4 * 1024 * 1024,
         ge=0,
         description="how fast all logs on disk are read and checked for damage, in bytes per second; a log "
-        "of less than 1 MiB counts as 1 MiB; 0 switches the check off",
+        "of less than 4 MiB counts as 4 MiB; 0 switches the check off",
     )
     scrub_interval_ms: int = Field(
         24 * 60 * 60 * 1000, ge=100, description="the least time between the beginnings of two such checks"

@@ -21,9 +21,10 @@ from hightide_broker.storage import BatchPlace, DamagedLog, StorageError
 log = logging.getLogger(__name__)
 
 PIECE_BYTES: Final = 256 * 1024
-LOG_BYTES_MIN: Final = 1024 * 1024
+LOG_BYTES_MIN: Final = 4 * 1024 * 1024
 """A smaller log counts as so many bytes: a check costs turns of a thread and perhaps a call to the leader.
-That is 2.5 ms of CPU time, and ten thousand small logs cost ten thousand times as much."""
+That is 3 ms of CPU time in both brokers. At the default speed a pass over ten thousand small logs takes three
+hours of the day."""
 FIRST_PASS_S: Final = 60.0
 """The longest time before the first pass after a start."""
 
