@@ -125,13 +125,13 @@ class FetchHandler:
         parked = ParkedFetch()
         self._waiting.add(parked)
         for replica in replicas:
-            replica.fetches.add(parked)
+            replica.fetches[parked] = None
         try:
             await parked.wait(wait_ms)
         finally:
             self._waiting.discard(parked)
             for replica in replicas:
-                replica.fetches.discard(parked)
+                replica.fetches.pop(parked, None)
 
     def close(self) -> None:
         """Answer all parked fetches now: the broker stops."""

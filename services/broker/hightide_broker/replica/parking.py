@@ -7,9 +7,10 @@ never polls. Belongs to the event loop's thread. Only `ParkedProduce.wait` and `
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from bisect import bisect_right
 from collections.abc import Iterator
 from contextlib import contextmanager
+from operator import itemgetter
 
 from hightide.v1.errors_pb2 import ErrorCode
 
@@ -70,12 +71,16 @@ class ParkedProduce:
 
 
 class AckQueue:
-    """The produce requests that wait for one partition's high watermark, in offset order."""
+    """The produce requests that wait for one partition's high watermark, in offset order.
+
+    A list, of which the first few go at once: a deque that is empty takes 600 bytes, and a broker has ten
+    thousand of these.
+    """
 
     __slots__ = ("_waiting",)
 
     def __init__(self) -> None:
-        self._waiting: deque[tuple[int, ParkedProduce, int]] = deque()
+        self._waiting: list[tuple[int, ParkedProduce, int]] = []
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -84,9 +89,8 @@ class AckQueue:
         """Queue a produce request. A duplicate is answered with its old offsets, and may be out of order."""
         if not self._waiting or self._waiting[-1][0] <= end_offset:
             self._waiting.append((end_offset, produce, index))
-            return
-        at = next(at for at, (queued, _, _) in enumerate(self._waiting) if queued > end_offset)
-        self._waiting.insert(at, (end_offset, produce, index))
+        else:
+            self._waiting.insert(self._count_below(end_offset), (end_offset, produce, index))
 
     def release(self, high_watermark: int, failure: ErrorCode.ValueType | None = None) -> None:
         """Settle all that is committed below `high_watermark`.
@@ -94,14 +98,22 @@ class AckQueue:
         `failure` is set if the offsets are committed by fewer replicas than required
         (NOT_ENOUGH_REPLICAS_AFTER_APPEND).
         """
-        while self._waiting and self._waiting[0][0] <= high_watermark:
-            _, produce, index = self._waiting.popleft()
-            produce.settle(index, failure)
+        self._settle_first(self._count_below(high_watermark), failure)
 
     def fail(self, failure: ErrorCode.ValueType) -> None:
         """Settle all as failed: this broker no longer leads, or stops."""
-        while self._waiting:
-            _, produce, index = self._waiting.popleft()
+        self._settle_first(len(self._waiting), failure)
+
+    def _count_below(self, offset: int) -> int:
+        """How many wait for no more than this offset."""
+        return bisect_right(self._waiting, offset, key=itemgetter(0))
+
+    def _settle_first(self, count: int, failure: ErrorCode.ValueType | None) -> None:
+        if count == 0:
+            return
+        settled = self._waiting[:count]
+        del self._waiting[:count]
+        for _, produce, index in settled:
             produce.settle(index, failure)
 
     def drop(self, produce: ParkedProduce) -> None:

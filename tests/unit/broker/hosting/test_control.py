@@ -127,7 +127,7 @@ def test_whoever_waits_at_a_stopped_leader_is_answered(tmp_path: Path) -> None:
         replica = rig.replica()
         produce, fetch = ParkedProduce(), ParkedFetch()
         produce.expect(0, replica.acks, 1)
-        replica.fetches.add(fetch)
+        replica.fetches[fetch] = None
         waiting = asyncio.gather(produce.wait(60_000), fetch.wait(60_000))
         await until_settled()
         assert not waiting.done()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import sys
 
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_broker.replica.parking import AckQueue, ParkedFetch, ParkedProduce
@@ -106,3 +108,12 @@ def test_a_fetch_is_woken_by_what_it_waits_for_or_by_its_time() -> None:
         await timed.wait(1)
 
     asyncio.run(scenario())
+
+
+def test_a_queue_in_which_nobody_waits_takes_hardly_any_memory() -> None:
+    """A broker has ten thousand of them. Empty deques took 6 MB."""
+    queue, produce = AckQueue(), ParkedProduce()
+    produce.expect(0, queue, 10)
+    queue.release(10)
+    kept = [each for each in gc.get_referents(queue) if not isinstance(each, type)]
+    assert sum(map(sys.getsizeof, kept)) < 100

@@ -12,7 +12,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from functools import cached_property
 
 from hightide.batch.errors import BatchError
 from hightide.batch.header import BatchHeader, Buffer
@@ -29,6 +28,7 @@ from hightide_broker.storage.log.retention import DeletedRecords, expired
 from hightide_broker.storage.log.snapshots import ProducerSnapshots
 from hightide_broker.storage.log.stamping import stamped
 from hightide_broker.storage.log.unsynced import UnsyncedCuts, UnsyncedSegments
+from hightide_broker.storage.segments.batches_at_rest import BatchesAtRest
 from hightide_broker.storage.segments.segment import Segment
 from hightide_broker.storage.segments.segment_row import SegmentRow
 from hightide_broker.storage.settings import LogSettings
@@ -146,9 +146,9 @@ class Log:
             if self._producers is not None:
                 self._producers.expire(now_ms, self._volume.settings.producer_expiry_ms)
 
-    @cached_property
+    @property
     def at_rest(self) -> LogAtRest:
-        """The files of the log on disk. Made on first use: most logs never need it."""
+        """The files of the log on disk. Made anew: kept, those of ten thousand logs would take megabytes."""
         about = (self.topic_name, self.topic_id, self.partition)
         return LogAtRest(
             self._volume, self._directory, self._files, self._row, self.epochs, self._reads,
@@ -293,7 +293,7 @@ class Log:
                 return []
             segment, position, base_offset, lease = self._find(offset)
             truncations, forgotten = self._truncations, self._reads.forgotten
-            expected = self.at_rest.expected
+            expected = BatchesAtRest(self.topic_id, self.partition, self.epochs.entries)
         try:
             with self._volume.disk:
                 batches, next_offset = segment.read(

@@ -19,6 +19,8 @@ _POSITIONS_REMEMBERED: Final = 32
 class SequentialReads:
     """Where readers stand, so that their next read needs no look-up. Called under the log's lock."""
 
+    __slots__ = ("_positions", "forgotten")
+
     def __init__(self) -> None:
         self._positions: dict[int, tuple[Segment, int]] = {}
         self.forgotten = 0
