@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from hightide import tracing
 from hightide.calls.addresses import bootstrap_addresses
 from hightide.cluster.leaders_seen import LeadersSeen
-from hightide.cluster.metadata import Cluster
+from hightide.cluster.metadata import ClusterMetadata
 from hightide.cluster.offset_at import EARLIEST, LATEST, OffsetAt, offset_at_time
 from hightide.cluster.operations import Operation
 from hightide.consumer_group.callbacks import AssignmentCallback, GroupCallbacks
@@ -107,18 +107,17 @@ class Consumer:
             offset_reset=offset_reset,
             unavailable_timeout_ms=unavailable_timeout_ms,
         )
-        callbacks = GroupCallbacks(on_assign, on_revoke, on_lost)
+        calls = GroupCallbacks(on_assign, on_revoke, on_lost)
         self._changed = threading.Condition(threading.Lock())
         self._seen = LeadersSeen()
         names = () if group_settings is not None else topic_streams(topics)
-        self._core = ConsumerCore(self._settings, Cluster(self._bootstrap, self._seen), names, Random())
+        cluster = ClusterMetadata(self._bootstrap, self._seen)
+        self._core = ConsumerCore(self._settings, cluster, names, Random())
         self._in_delivery = RecordsInDelivery(self._core, log_notice)
         self._transport = Transport(client_id)
         self._member: GroupConsumer | None = None
         if group_settings is not None:
-            self._member = GroupConsumer(
-                group_settings, callbacks, self._core, self._in_delivery, self._changed
-            )
+            self._member = GroupConsumer(group_settings, calls, self._core, self._in_delivery, self._changed)
         driven = self._core if self._member is None else self._member.core
         reporter = tracing.Reporter("poll", client_id)
         self._driver = Driver(driven, self._transport, self._changed, "hightide-consumer", reporter)

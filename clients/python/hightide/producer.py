@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from hightide import tracing
 from hightide.argument_checks import checked_name
 from hightide.calls.addresses import bootstrap_addresses
-from hightide.cluster.metadata import UNKNOWN_TOPIC_PATIENCE_MS, Cluster
+from hightide.cluster.metadata import UNKNOWN_TOPIC_PATIENCE_MS, ClusterMetadata
 from hightide.errors import (
     BufferFullError,
     ClosedError,
@@ -23,7 +23,7 @@ from hightide.errors import (
 from hightide.producer_key import ProducerKey
 from hightide.producing.arrow_rows import by_partition, cut, rows_of
 from hightide.producing.delivery import BulkDelivery, Delivery
-from hightide.producing.lane import Lane, TopicLanes
+from hightide.producing.partition_queue import PartitionQueue, TopicQueues
 from hightide.producing.partitioner import crc32c
 from hightide.producing.pending_batch import RECORD_OVERHEAD_BYTES, PendingBatch, warm_up
 from hightide.producing.producer_core import ProducerCore
@@ -78,12 +78,12 @@ class Producer:
         )
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
-        cluster = Cluster(bootstrap_addresses(bootstrap))
+        cluster = ClusterMetadata(bootstrap_addresses(bootstrap))
         self._core = ProducerCore(
             self._settings, cluster, self, Delivery, random.getrandbits(16), random=random.Random()
         )
         # The fast path reads topics from here; closing replaces it with an empty one.
-        self._topics: dict[str, TopicLanes] = self._core.topics
+        self._topics: dict[str, TopicQueues] = self._core.topics
         self._transport = Transport(client_id)
         reporter = tracing.Reporter("send", client_id)
         self._driver = Driver(
@@ -115,15 +115,15 @@ class Producer:
         ):
             return self._send_slowly(topic, value, key, partition, timestamp_us, headers)
         if key is None:
-            lane = home.sticky
+            queue = home.sticky
             size_bytes = RECORD_OVERHEAD_BYTES + len(value)
         elif type(key) is bytes:
-            lane = home.lanes[crc32c(key) % home.partition_count]
+            queue = home.queues[crc32c(key) % home.partition_count]
             size_bytes = RECORD_OVERHEAD_BYTES + len(value) + len(key)
         else:
             return self._send_slowly(topic, value, key, partition, timestamp_us, headers)
         with self._lock:
-            batch = lane.open
+            batch = queue.open
             if batch is not None:
                 size_bytes += batch.size_bytes
                 if size_bytes <= batch.granted_bytes and batch.headers is None:
@@ -152,9 +152,9 @@ class Producer:
         timestamp_us = time.time_ns() // 1000 if timestamp_us is None else checked_timestamp(timestamp_us)
         home = self._topics.get(topic) or self._topic(topic)
         self._until_grown(home, partition)
-        lane = home.lane_for(key, partition)
+        queue = home.queue_for(key, partition)
         delivery = self._until_room(
-            lambda now: self._core.append(home, lane, key, value, timestamp_us, headers, now), topic
+            lambda now: self._core.append(home, queue, key, value, timestamp_us, headers, now), topic
         )
         assert isinstance(delivery, Delivery)
         return delivery
@@ -181,8 +181,8 @@ class Producer:
                     )
                 self._changed.wait((deadline_ms - now) / 1000)
 
-    def _topic(self, topic: str) -> TopicLanes:
-        """The topic's lanes; asks for its metadata the first time, and waits for it at most max_block_ms."""
+    def _topic(self, topic: str) -> TopicQueues:
+        """The topic's queues; asks for its metadata the first time, and waits for it at most max_block_ms."""
         checked_name("topic", topic)
         started_ms = now_ms()
         seeker = self._core.seeker
@@ -196,7 +196,7 @@ class Producer:
         with self._changed:
             while True:
                 self._check_open()
-                home = self._core.lanes_of(topic)
+                home = self._core.queues_of(topic)
                 if home is not None:
                     seeker.topics.add(topic)
                     return home
@@ -213,8 +213,8 @@ class Producer:
                 self._driver.poke()
                 self._changed.wait(min(0.1, (self._settings.max_block_ms - waited_ms) / 1000))
 
-    def _until_grown(self, home: TopicLanes, partition: int | None) -> None:
-        """Ask for a partition that is not known: the topic may have got it a moment ago. `lane_for` says
+    def _until_grown(self, home: TopicQueues, partition: int | None) -> None:
+        """Ask for a partition that is not known: the topic may have got it a moment ago. `queue_for` says
         whether it has."""
         if partition is None or partition < home.partition_count:
             return
@@ -263,12 +263,14 @@ class Producer:
         groups = [(partition, rows)] if partition is not None else by_partition(rows, home.partition_count)
         for number, group in groups:
             for part, size_bytes in cut(group, home.batch_limit_bytes):
-                lane = self._core.next_sticky(home) if number is None else home.lane_for(None, number)
-                batches.append(self._take_rows(lane or home.sticky, part, size_bytes))
+                queue = self._core.next_sticky(home) if number is None else home.queue_for(None, number)
+                batches.append(self._take_rows(queue or home.sticky, part, size_bytes))
         return BulkDelivery(tuple(batches))
 
-    def _take_rows(self, lane: Lane, rows: "pa.RecordBatch", size_bytes: int) -> PendingBatch:
-        batch = self._until_room(lambda now: self._core.append_arrow(lane, rows, size_bytes, now), lane.topic)
+    def _take_rows(self, queue: PartitionQueue, rows: "pa.RecordBatch", size_bytes: int) -> PendingBatch:
+        batch = self._until_room(
+            lambda now: self._core.append_arrow(queue, rows, size_bytes, now), queue.topic
+        )
         assert isinstance(batch, PendingBatch)
         return batch
 

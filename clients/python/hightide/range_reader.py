@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 from hightide.batch.header import BatchHeader
 from hightide.calls.addresses import bootstrap_addresses
 from hightide.calls.call import Call
-from hightide.cluster.metadata import Cluster
+from hightide.cluster.metadata import ClusterMetadata
 from hightide.cluster.operations import Pause
 from hightide.consuming.corrupt_batches import CorruptBatches, OnCorruptBatch, SkippedBatches, check_policy
 from hightide.consuming.fetch_position import FetchedBatch
@@ -69,7 +69,7 @@ class RangeReader:
             check_crcs=check_crcs,
             on_corrupt_batch=on_corrupt_batch,
         )
-        self._cluster = Cluster(bootstrap_addresses(bootstrap))
+        self._cluster = ClusterMetadata(bootstrap_addresses(bootstrap))
         self._lock = threading.Lock()
         self._transport = Transport(client_id)
         self._corrupt = CorruptBatches(on_corrupt_batch, log_notice)

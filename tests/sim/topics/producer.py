@@ -12,7 +12,7 @@ from typing import Any, Final, Protocol
 import grpc
 from hightide.batch import wire
 from hightide.calls.call import Call, Method
-from hightide.cluster.metadata import Cluster as KnownCluster
+from hightide.cluster.metadata import ClusterMetadata as KnownCluster
 from hightide.errors import HightideError
 from hightide.producing.producer_core import ProducerCore
 from hightide.producing.producer_settings import ProducerSettings
@@ -94,7 +94,7 @@ class SimProducer:
         if core.fatal is not None:
             self._begin()
             core = self._core
-        home = core.lanes_of(topic)
+        home = core.queues_of(topic)
         if home is None or partition >= home.partition_count:
             core.seeker.want_again([topic], now_ms=self._now_ms)
             self._has_news = True
@@ -102,7 +102,7 @@ class SimProducer:
             return False
         core.seeker.topics.add(topic)
         try:
-            core.append(home, home.lanes[partition], None, str(value).encode(), 1_000, None, self._now_ms)
+            core.append(home, home.queues[partition], None, str(value).encode(), 1_000, None, self._now_ms)
         except HightideError:
             return False
         self._has_news = True

@@ -9,7 +9,7 @@ from hightide.batch import body
 from hightide.batch.header import parse, stamp
 from hightide.calls.call import Call, Method
 from hightide.calls.notice import Level
-from hightide.cluster.metadata import Cluster
+from hightide.cluster.metadata import ClusterMetadata
 from hightide.consuming.consumer_core import ConsumerCore
 from hightide.consuming.consumer_settings import ConsumerSettings
 from hightide.consuming.fetch_call import FetchCall
@@ -49,7 +49,7 @@ class ConsumerBench:
         self, leaders: Iterable[int] = (1,), *, assign: Iterable[TopicPartition] = (P0,), **settings: Any
     ) -> None:
         self.now_ms = 1_000.0
-        self.core = ConsumerCore(ConsumerSettings(**settings), Cluster(("boot:9",)), (), Random(1))
+        self.core = ConsumerCore(ConsumerSettings(**settings), ClusterMetadata(("boot:9",)), (), Random(1))
         self.core.cluster.update(metadata(leaders))
         self.core.assign(assign)
         self.asked: list[Call[Any]] = []

@@ -4,7 +4,7 @@ from random import Random
 from typing import Any
 
 from hightide.calls.call import STREAM_ENDED, Call, Method, StreamCall
-from hightide.cluster.metadata import Cluster
+from hightide.cluster.metadata import ClusterMetadata
 from hightide.consumer_group.group_core import GroupCore
 from hightide.consumer_group.membership import MembershipState
 from hightide.consumer_group.ownership import AssignmentEvent, OwnershipChange
@@ -60,7 +60,7 @@ class GroupBench:
             }
         )
         read_with = ConsumerSettings(offset_reset=offset_reset)  # type: ignore[arg-type]
-        self.consumer = ConsumerCore(read_with, Cluster(("boot:9",)), (), Random(1))
+        self.consumer = ConsumerCore(read_with, ClusterMetadata(("boot:9",)), (), Random(1))
         self.in_delivery = RecordsInDelivery(self.consumer, self.consumer.notices.append)
         self.core = GroupCore(
             self.group, self.consumer, self.in_delivery, Random(1), tells_revoked=tells_revoked

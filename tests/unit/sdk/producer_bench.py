@@ -7,7 +7,7 @@ from typing import Any
 from hightide.batch.header import BatchHeader, check_from_producer
 from hightide.batch.wire import parse_produce_request
 from hightide.calls.call import Call, MessageCall, Method
-from hightide.cluster.metadata import Cluster
+from hightide.cluster.metadata import ClusterMetadata
 from hightide.errors import HightideError
 from hightide.producing.delivery import Delivery
 from hightide.producing.pending_batch import PendingBatch
@@ -69,13 +69,13 @@ class ProducerBench:
         self.ids = iter(range(100, 200))
         self.core = ProducerCore(
             ProducerSettings(**{"linger_ms": 0, **settings}),
-            Cluster(("boot:9",)),
+            ClusterMetadata(("boot:9",)),
             self,
             first_turn=first_turn,
             random=Random(1),
         )
         self.core.cluster.update(metadata(leaders, configs=configs))
-        home = self.core.lanes_of(TOPIC)
+        home = self.core.queues_of(TOPIC)
         assert home is not None
         self.home = home
         self.core.seeker.topics.add(TOPIC)
@@ -93,8 +93,8 @@ class ProducerBench:
 
     def try_send(self, *, partition: int | None = 0, size_bytes: int = 10) -> Delivery | None:
         """A record, or None where the buffer is full."""
-        lane = self.home.lane_for(None, partition)
-        taken = self.core.append(self.home, lane, None, b"x" * size_bytes, 5, None, self.now_ms)
+        queue = self.home.queue_for(None, partition)
+        taken = self.core.append(self.home, queue, None, b"x" * size_bytes, 5, None, self.now_ms)
         assert taken is None or isinstance(taken, Delivery)
         return taken
 

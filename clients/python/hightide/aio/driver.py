@@ -13,7 +13,7 @@ from hightide import tracing
 from hightide.aio.loop_condition import LoopCondition
 from hightide.calls.call import STREAM_ENDED, Call, StreamCall, StreamEnded
 from hightide.errors import AddressUnreachableError, HightideError
-from hightide.transport.driver import Core, now_ms, run_callbacks
+from hightide.transport.driver import DrivenCore, now_ms, run_callbacks
 from hightide.transport.notices import log_notice
 from hightide.transport.streams import AioStream
 from hightide.transport.transport import AioTransport
@@ -29,7 +29,7 @@ class Driver:
 
     def __init__(
         self,
-        core: Core,
+        core: DrivenCore,
         transport: AioTransport,
         changed: LoopCondition,
         name: str,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hightide.calls.call import Call
-from hightide.cluster.metadata import Cluster, MetadataSeeker
+from hightide.cluster.metadata import ClusterMetadata, MetadataSeeker
 from hightide.errors import HightideError, RequestTimeoutError
 from hightide.records import TopicPartition
 
@@ -107,7 +107,7 @@ class LeaderWaits:
         gone = _WentThrough(partition, leader_epoch, began_ms, ended_ms)
         self._through.setdefault(partition.topic, []).append(gone)
 
-    def poll(self, cluster: Cluster, seeker: MetadataSeeker, now_ms: float) -> None:
+    def poll(self, cluster: ClusterMetadata, seeker: MetadataSeeker, now_ms: float) -> None:
         """Turn completed waits into facts. Sets `wake_at_ms`."""
         self.wake_at_ms = None
         if not self._through:
@@ -126,7 +126,7 @@ class LeaderWaits:
                 del self._through[topic]
                 self._conclude(topic, gone, cluster)
 
-    def taken(self, cluster: Cluster, *, is_last: bool = False) -> list[LeaderWait]:
+    def taken(self, cluster: ClusterMetadata, *, is_last: bool = False) -> list[LeaderWait]:
         """The facts since the last call. `is_last` means that the client is closed, so that nothing more is
         waited for."""
         if is_last:
@@ -140,7 +140,7 @@ class LeaderWaits:
         if self.wake_at_ms is None or at_ms < self.wake_at_ms:
             self.wake_at_ms = at_ms
 
-    def _conclude(self, topic: str, gone: Iterable[_WentThrough], cluster: Cluster) -> None:
+    def _conclude(self, topic: str, gone: Iterable[_WentThrough], cluster: ClusterMetadata) -> None:
         """Make one fact for each leader change."""
         by_change: dict[str, list[_WentThrough]] = {}
         for each in gone:
@@ -171,7 +171,7 @@ def hung_since(call: Call[Any], error: HightideError) -> float | None:
 class TracedCore:
     """The methods of producer and consumer cores that their drivers use for traces."""
 
-    cluster: Cluster
+    cluster: ClusterMetadata
     _waits: LeaderWaits
 
     def be_traced(self) -> None:

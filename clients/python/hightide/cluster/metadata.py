@@ -59,7 +59,7 @@ def topic_description(topic: TopicMetadata) -> TopicDescription:
     )
 
 
-class Cluster:
+class ClusterMetadata:
     """The metadata cache of one core or of one operation, guarded by its driver. All caches of one client
     share their `LeadersSeen`."""
 
@@ -158,7 +158,7 @@ class MetadataSeeker:
     to address until one answers. `asked_at_ms` is when the newest answer was asked for. To a process that was
     paused meanwhile, the answer may look newer than it is."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterMetadata) -> None:
         self.cluster = cluster
         self.topics: set[str] = set()
         self.failures: dict[str, HightideError] = {}
@@ -257,7 +257,7 @@ class MetadataSeeker:
 
 
 def brokers_unavailable(
-    cluster: Cluster, failures: Mapping[str, HightideError], budget_ms: float
+    cluster: ClusterMetadata, failures: Mapping[str, HightideError], budget_ms: float
 ) -> BrokersUnavailableError:
     """The error that names every address that was tried, whether given or advertised, and its failure."""
     said = []

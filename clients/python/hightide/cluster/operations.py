@@ -17,7 +17,7 @@ from hightide.cluster.metadata import (
     METADATA_TIMEOUT_MS,
     RETRY_PAUSE_MS,
     UNKNOWN_TOPIC_PATIENCE_MS,
-    Cluster,
+    ClusterMetadata,
     brokers_unavailable,
 )
 from hightide.cluster.offset_at import OffsetAt
@@ -81,7 +81,7 @@ class Operations:
         clock: Callable[[], float],
         seen: LeadersSeen | None = None,
     ) -> None:
-        self.cluster = Cluster(bootstrap, seen)
+        self.cluster = ClusterMetadata(bootstrap, seen)
         self.is_uncertain = False
         self._asked_last: str | None = None
         self._has_an_answer = False

@@ -22,14 +22,14 @@ from hightide.cluster.metadata import (
     RETRY,
     RETRY_PAUSE_MS,
     UNKNOWN_TOPIC_PATIENCE_MS,
-    Cluster,
+    ClusterMetadata,
     Leader,
     MetadataSeeker,
 )
 from hightide.cluster.offset_at import EARLIEST, LATEST, OffsetAt
 from hightide.cluster.silent_leaders import SilentLeaders
 from hightide.consuming.consumer_settings import ConsumerSettings
-from hightide.consuming.fetch_call import FetchCall, Fetched, FetchEntry
+from hightide.consuming.fetch_call import FetchCall, FetchedPartition, FetchEntry
 from hightide.consuming.fetch_position import FetchPosition
 from hightide.consuming.list_offsets_call import LookUpCall
 from hightide.consuming.read_ahead import ReadAhead
@@ -65,7 +65,7 @@ class ConsumerCore(ReadAhead, TracedCore):
     def __init__(
         self,
         settings: ConsumerSettings,
-        cluster: Cluster,
+        cluster: ClusterMetadata,
         topics: Iterable[str],
         random: Random,
     ) -> None:
@@ -370,7 +370,9 @@ class ConsumerCore(ReadAhead, TracedCore):
             else:
                 take(position, outcome[at], call, now_ms)
 
-    def _fetched(self, position: FetchPosition, fetched: Fetched, call: Call[Any], now_ms: float) -> None:
+    def _fetched(
+        self, position: FetchPosition, fetched: FetchedPartition, call: Call[Any], now_ms: float
+    ) -> None:
         if isinstance(fetched.error, DivergingLogError):
             self._diverged(position, fetched, fetched.error)
             return
@@ -402,7 +404,7 @@ class ConsumerCore(ReadAhead, TracedCore):
         position.log_start_offset = fetched.log_start_offset
         self.chunks.extend(position.take_over(fetched.batches))
 
-    def _diverged(self, position: FetchPosition, fetched: Fetched, error: DivergingLogError) -> None:
+    def _diverged(self, position: FetchPosition, fetched: FetchedPartition, error: DivergingLogError) -> None:
         """Ask again from where both logs may agree: the leader's log lacks records that were fetched
         (KIP-320)."""
         if position.fetch_offset is None or position.epochs.before(position.fetch_offset) is None:
@@ -483,7 +485,7 @@ class ConsumerCore(ReadAhead, TracedCore):
     def _out_of_range(
         self,
         position: FetchPosition,
-        fetched: Fetched,
+        fetched: FetchedPartition,
         error: OffsetOutOfRangeError,
         address: str,
         now_ms: float,

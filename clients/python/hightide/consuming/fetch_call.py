@@ -27,7 +27,7 @@ class FetchEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchedPartition:
     """The result of one partition: batches, or an error. For a DivergingLogError, `diverging_end_offset` and
     `diverging_epoch` say where the log begins to differ from what was read."""
 
@@ -41,7 +41,7 @@ class Fetched:
     diverging_epoch: int = -1
 
 
-class FetchCall(Call[tuple[Fetched, ...]]):
+class FetchCall(Call[tuple[FetchedPartition, ...]]):
     """The call. Decoding splits the answer into batches, and checks their CRCs, without copying a byte."""
 
     __slots__ = (
@@ -96,7 +96,7 @@ class FetchCall(Call[tuple[Fetched, ...]]):
             from_follower=self._from_follower,
         ).SerializeToString()
 
-    def decode(self, answer: bytes) -> tuple[Fetched, ...]:
+    def decode(self, answer: bytes) -> tuple[FetchedPartition, ...]:
         """One result for each entry, in order."""
         try:
             response = wire.parse_fetch_response(answer)
@@ -112,7 +112,9 @@ class FetchCall(Call[tuple[Fetched, ...]]):
             for entry, result in zip(self.entries, response.partitions, strict=True)
         )
 
-    def _fetched(self, entry: FetchEntry, result: "wire.FetchPartitionResult[memoryview]") -> Fetched:
+    def _fetched(
+        self, entry: FetchEntry, result: "wire.FetchPartitionResult[memoryview]"
+    ) -> FetchedPartition:
         error: HightideError | None = None
         batches: tuple[tuple[BatchHeader, memoryview], ...] = ()
         topic, partition = entry.partition.topic, entry.partition.partition
@@ -136,7 +138,7 @@ class FetchCall(Call[tuple[Fetched, ...]]):
                     partition=partition,
                     address=self.address,
                 )
-        return Fetched(
+        return FetchedPartition(
             result.high_watermark,
             result.log_start_offset,
             result.current_leader,

@@ -16,7 +16,7 @@ no other broker answers, it stays uncertain until the client's own budget ends. 
 
 from typing import Final
 
-from hightide.cluster.metadata import Cluster
+from hightide.cluster.metadata import ClusterMetadata
 from hightide.errors import HightideError
 
 LOSS_PATIENCE_MS: Final = 2_000
@@ -37,7 +37,7 @@ class LossPatience:
         self._since_version = 0
 
     def is_certain(
-        self, loss: HightideError, cluster: Cluster, now_ms: float, *, told_by: str | None = None
+        self, loss: HightideError, cluster: ClusterMetadata, now_ms: float, *, told_by: str | None = None
     ) -> bool:
         """Note a report of this loss. Returns whether it is to be believed by now. `told_by` is the address
         of the broker that reported it; None if the metadata says so."""

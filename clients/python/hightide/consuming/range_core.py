@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from hightide.calls.call import MessageCall, Method
-from hightide.cluster.metadata import METADATA_TIMEOUT_MS, RETRY, Cluster
+from hightide.cluster.metadata import METADATA_TIMEOUT_MS, RETRY, ClusterMetadata
 from hightide.cluster.operations import Operation, Operations, Pause
 from hightide.consuming.corrupt_batches import OnCorruptBatch, check_policy
-from hightide.consuming.fetch_call import FetchCall, Fetched, FetchEntry
+from hightide.consuming.fetch_call import FetchCall, FetchedPartition, FetchEntry
 from hightide.consuming.fetch_position import FetchedBatch
 from hightide.consuming.loss_patience import LossPatience
 from hightide.errors import (
@@ -93,7 +93,11 @@ class RangeCore(Operations):
     driver. `offset` is fetched next."""
 
     def __init__(
-        self, wanted: WantedRange, settings: RangeReadSettings, cluster: Cluster, clock: Callable[[], float]
+        self,
+        wanted: WantedRange,
+        settings: RangeReadSettings,
+        cluster: ClusterMetadata,
+        clock: Callable[[], float],
     ) -> None:
         super().__init__(cluster.bootstrap, settings.unavailable_timeout_ms, clock, cluster.seen)
         self.cluster = cluster
@@ -215,7 +219,7 @@ class RangeCore(Operations):
             from_follower=from_follower,
         )
 
-    def _take(self, fetched: Fetched) -> list[FetchedBatch]:
+    def _take(self, fetched: FetchedPartition) -> list[FetchedBatch]:
         """The part in the range. The first batch may begin before it, the last one end after it."""
         chunks = []
         for header, batch in fetched.batches:
@@ -232,7 +236,7 @@ class RangeCore(Operations):
         return chunks
 
     def _refused(
-        self, address: str, fetched: Fetched, error: HightideError
+        self, address: str, fetched: FetchedPartition, error: HightideError
     ) -> Operation[list[FetchedBatch] | HightideError]:
         topic, partition = self.wanted.partition.topic, self.wanted.partition.partition
         if isinstance(error, OffsetOutOfRangeError):
@@ -255,7 +259,9 @@ class RangeCore(Operations):
             raise error
         return error
 
-    def _nothing_yet(self, address: str, fetched: Fetched) -> Operation[list[FetchedBatch] | HightideError]:
+    def _nothing_yet(
+        self, address: str, fetched: FetchedPartition
+    ) -> Operation[list[FetchedBatch] | HightideError]:
         """Handle a broker that has not committed the offset, which was committed when the range was chosen. A
         new leader will soon find that out, and a follower will hear of it, unless the log ends before the
         offset."""

@@ -13,11 +13,16 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from hightide.batch.header import next_sequence
-from hightide.cluster.metadata import Cluster
+from hightide.cluster.metadata import ClusterMetadata
 from hightide.errors import FencedProducerEpochError, HightideError, RecordTooLargeError
 from hightide.producing.delivery import Delivery
-from hightide.producing.lane import Lane, TopicLanes
-from hightide.producing.pending_batch import BATCH_OVERHEAD_BYTES, RECORD_OVERHEAD_BYTES, Owner, PendingBatch
+from hightide.producing.partition_queue import PartitionQueue, TopicQueues
+from hightide.producing.pending_batch import (
+    BATCH_OVERHEAD_BYTES,
+    RECORD_OVERHEAD_BYTES,
+    BatchOwner,
+    PendingBatch,
+)
 from hightide.producing.producer_settings import ProducerSettings
 
 FIRST_GRANT_BYTES: Final = 4096
@@ -36,9 +41,9 @@ class ArrowTimestamps:
 
 
 class Accumulator:
-    """The lanes of all topics, and the memory that they share.
+    """The queues of all topics, and the memory that they share.
 
-    `active` are the lanes with something to send. Records without a key begin at the partition `first_turn`
+    `active` are the queues with something to send. Records without a key begin at the partition `first_turn`
     (modulo their number), which the shell draws, so that many producers of few records do not all fill
     partition 0.
     """
@@ -46,16 +51,16 @@ class Accumulator:
     def __init__(
         self,
         settings: ProducerSettings,
-        cluster: Cluster,
-        owner: Owner,
+        cluster: ClusterMetadata,
+        owner: BatchOwner,
         delivery: Callable[[PendingBatch, int], Any] = Delivery,
         first_turn: int = 0,
     ) -> None:
         self.settings = settings
         self.cluster = cluster
         self.owner = owner
-        self.topics: dict[str, TopicLanes] = {}
-        self.active: dict[Lane, None] = {}
+        self.topics: dict[str, TopicQueues] = {}
+        self.active: dict[PartitionQueue, None] = {}
         self.free_bytes = settings.buffer_memory_bytes
         self.pressed = False
         self.wants_poll = False
@@ -64,8 +69,8 @@ class Accumulator:
         self._delivery = delivery
         self._first_turn = first_turn
 
-    def lanes_of(self, topic: str) -> TopicLanes | None:
-        """The topic's lanes; None while its metadata is not known. Called for the first record of each
+    def queues_of(self, topic: str) -> TopicQueues | None:
+        """The topic's queues; None while its metadata is not known. Called for the first record of each
         topic."""
         known = self.topics.get(topic)
         if known is not None:
@@ -73,7 +78,7 @@ class Accumulator:
         described = self.cluster.topics.get(topic)
         if described is None or not described.partitions:
             return None
-        self.topics[topic] = TopicLanes(
+        self.topics[topic] = TopicQueues(
             topic,
             described.topic_id,
             len(described.partitions),
@@ -87,42 +92,42 @@ class Accumulator:
         given = self.cluster.topics[topic].configs.get("max.message.bytes", "")
         return min(limit, int(given)) if given.isdigit() else limit
 
-    def next_sticky(self, topic: TopicLanes) -> Lane:
-        """The lane for records without a key from now on: the next one with a leader, if there is any."""
+    def next_sticky(self, topic: TopicQueues) -> PartitionQueue:
+        """The queue for records without a key from now on: the next one with a leader, if there is any."""
         for _ in range(topic.partition_count):
             topic.turn = (topic.turn + 1) % topic.partition_count
-            lane = topic.lanes[topic.turn]
-            if self.cluster.leader_of(topic.topic, lane.partition) is not None:
+            queue = topic.queues[topic.turn]
+            if self.cluster.leader_of(topic.topic, queue.partition) is not None:
                 break
-        topic.sticky = topic.lanes[topic.turn]
+        topic.sticky = topic.queues[topic.turn]
         return topic.sticky
 
     def append(
         self,
-        topic: TopicLanes,
-        lane: Lane | None,
+        topic: TopicQueues,
+        queue: PartitionQueue | None,
         key: bytes | None,
         value: bytes | None,
         timestamp_us: int,
         headers: Sequence[tuple[str, bytes]] | None,
         now_ms: float,
     ) -> Any:
-        """Take a record; without a lane, into the sticky one. Returns its delivery, or None if the buffer is
+        """Take a record; without a queue, into the sticky one. Returns its delivery, or None if the buffer is
         full: wait until batches end, and ask again. Raises RecordTooLargeError, FencedProducerEpochError."""
         if self.fatal is not None:
             raise self.fatal
         size_bytes = RECORD_OVERHEAD_BYTES + (len(value) if value else 0) + (len(key) if key else 0)
         for name, data in headers or ():
             size_bytes += RECORD_OVERHEAD_BYTES + 4 * len(name) + len(data)
-        if lane is None:
-            lane = topic.sticky
-            if lane.open is not None and lane.open.size_bytes + size_bytes > topic.batch_limit_bytes:
-                self.close_open(lane)
+        if queue is None:
+            queue = topic.sticky
+            if queue.open is not None and queue.open.size_bytes + size_bytes > topic.batch_limit_bytes:
+                self.close_open(queue)
                 self.wants_poll = True
-                lane = self.next_sticky(topic)
-        if not self.reserve(lane, size_bytes, now_ms):
+                queue = self.next_sticky(topic)
+        if not self.reserve(queue, size_bytes, now_ms):
             return None
-        batch = lane.open
+        batch = queue.open
         assert batch is not None, "room was reserved in it"
         index = batch.record_count
         batch.record_count = index + 1
@@ -134,38 +139,38 @@ class Accumulator:
             batch.append_headers(headers)
         return self._delivery(batch, index)
 
-    def reserve(self, lane: Lane, size_bytes: int, now_ms: float) -> bool:
-        """Make sure that the lane's open batch has room for a record of this size. Returns False if the
+    def reserve(self, queue: PartitionQueue, size_bytes: int, now_ms: float) -> bool:
+        """Make sure that the queue's open batch has room for a record of this size. Returns False if the
         buffer is full: wait until batches end, and ask again. Raises RecordTooLargeError."""
-        topic = lane.home
+        topic = queue.home
         if size_bytes + BATCH_OVERHEAD_BYTES > topic.batch_limit_bytes:
             raise RecordTooLargeError(
                 f"a record of {size_bytes} bytes is over the limit of {topic.batch_limit_bytes} bytes",
-                topic=lane.topic,
-                partition=lane.partition,
+                topic=queue.topic,
+                partition=queue.partition,
             )
-        batch = lane.open
+        batch = queue.open
         if batch is not None:
             needed = batch.size_bytes + size_bytes
             if needed <= topic.batch_limit_bytes:
                 preferred_bytes = min(topic.batch_limit_bytes, max(needed, 2 * batch.granted_bytes))
                 return self._grant(batch, preferred_bytes) or self._grant(batch, needed)
-            self.close_open(lane)
+            self.close_open(queue)
             self.wants_poll = True
-        fresh = self._new_batch(lane, now_ms)
+        fresh = self._new_batch(queue, now_ms)
         if not self._grant(fresh, max(fresh.size_bytes + size_bytes, FIRST_GRANT_BYTES)):
             return False
-        lane.open = fresh
-        self.active[lane] = None
+        queue.open = fresh
+        self.active[queue] = None
         self.wants_poll = True
         return True
 
-    def _new_batch(self, lane: Lane, now_ms: float) -> PendingBatch:
+    def _new_batch(self, queue: PartitionQueue, now_ms: float) -> PendingBatch:
         return PendingBatch(
             self.owner,
-            lane.topic,
-            lane.partition,
-            ordinal=lane.next_ordinal,
+            queue.topic,
+            queue.partition,
+            ordinal=queue.next_ordinal,
             created_ms=now_ms,
             deadline_ms=now_ms + self.settings.delivery_timeout_ms,
         )
@@ -181,37 +186,39 @@ class Accumulator:
         batch.granted_bytes = granted_bytes
         return True
 
-    def close_open(self, lane: Lane) -> None:
-        """Append no more records to the lane's open batch, and release the memory that it did not use."""
-        batch = lane.open
+    def close_open(self, queue: PartitionQueue) -> None:
+        """Append no more records to the queue's open batch, and release the memory that it did not use."""
+        batch = queue.open
         assert batch is not None, "there is a batch to close"
-        lane.close_open()
+        queue.close_open()
         self.free_bytes += batch.granted_bytes - batch.size_bytes
         batch.granted_bytes = batch.size_bytes
 
-    def append_arrow(self, lane: Lane, rows: Any, size_bytes: int, now_ms: float) -> PendingBatch | None:
+    def append_arrow(
+        self, queue: PartitionQueue, rows: Any, size_bytes: int, now_ms: float
+    ) -> PendingBatch | None:
         """Take rows as a batch of their own. Returns None if the buffer is full: wait, and ask again."""
         if self.fatal is not None:
             raise self.fatal
-        limit = lane.home.batch_limit_bytes
+        limit = queue.home.batch_limit_bytes
         if rows.num_rows == 1 and size_bytes > limit:
             raise RecordTooLargeError(
                 f"a row of {size_bytes} bytes is over the limit of {limit} bytes a batch",
-                topic=lane.topic,
-                partition=lane.partition,
+                topic=queue.topic,
+                partition=queue.partition,
             )
-        if lane.open is not None:
-            self.close_open(lane)
-        batch = self._new_batch(lane, now_ms)
+        if queue.open is not None:
+            self.close_open(queue)
+        batch = self._new_batch(queue, now_ms)
         if not self._grant(batch, size_bytes):
             return None
         batch.arrow = rows
         batch.record_count = rows.num_rows
         batch.size_bytes = size_bytes
         batch.timestamps = ArrowTimestamps(rows.column(2))
-        lane.open = batch
-        lane.close_open()
-        self.active[lane] = None
+        queue.open = batch
+        queue.close_open()
+        self.active[queue] = None
         self.wants_poll = True
         return batch
 
@@ -223,26 +230,26 @@ class Accumulator:
             self.pressed = False
         self.callbacks.extend(batch.finish(base_offset, error))
 
-    def split(self, lane: Lane, batch: PendingBatch) -> None:
+    def split(self, queue: PartitionQueue, batch: PendingBatch) -> None:
         """Halve a batch that is over the topic's limit. The halves share its sequences, and its memory."""
         rows = batch.columns()
         middle = rows.num_rows // 2
         parts = (
-            self._part(lane, batch, rows.slice(0, middle), 0),
-            self._part(lane, batch, rows.slice(middle), middle),
+            self._part(queue, batch, rows.slice(0, middle), 0),
+            self._part(queue, batch, rows.slice(middle), middle),
         )
         parts[0].granted_bytes, batch.granted_bytes = batch.granted_bytes, 0
         batch.split_into(parts)
         for part in parts:
-            lane.requeue(part)
-        self.active[lane] = None
-        lane.home.batch_limit_bytes = min(lane.home.batch_limit_bytes, max(4096, batch.size_bytes // 2))
+            queue.requeue(part)
+        self.active[queue] = None
+        queue.home.batch_limit_bytes = min(queue.home.batch_limit_bytes, max(4096, batch.size_bytes // 2))
 
-    def _part(self, lane: Lane, batch: PendingBatch, rows: Any, at: int) -> PendingBatch:
+    def _part(self, queue: PartitionQueue, batch: PendingBatch, rows: Any, at: int) -> PendingBatch:
         part = PendingBatch(
             self.owner,
-            lane.topic,
-            lane.partition,
+            queue.topic,
+            queue.partition,
             ordinal=batch.ordinal + at,
             created_ms=batch.created_ms,
             deadline_ms=batch.deadline_ms,
@@ -259,32 +266,32 @@ class Accumulator:
             part.base_sequence = next_sequence(batch.base_sequence, at)
         return part
 
-    def unsent(self, lane: Lane) -> list[PendingBatch]:
-        """Take out all batches of the lane that are not in flight."""
-        if lane.open is not None:
-            self.close_open(lane)
-        batches = list(lane.queue)
-        lane.queue.clear()
-        self.active.pop(lane, None)
+    def unsent(self, queue: PartitionQueue) -> list[PendingBatch]:
+        """Take out all batches of the queue that are not in flight."""
+        if queue.open is not None:
+            self.close_open(queue)
+        batches = list(queue.closed)
+        queue.closed.clear()
+        self.active.pop(queue, None)
         return batches
 
     def unfinished(self) -> list[PendingBatch]:
         """Stop all lingering. Returns every batch that is not done. Called by flush and close."""
-        for lane in self.active:
-            if lane.open is not None:
-                self.close_open(lane)
-        return [batch for lane in self.lanes() for batch in (*lane.in_flight, *lane.queue)]
+        for queue in self.active:
+            if queue.open is not None:
+                self.close_open(queue)
+        return [batch for queue in self.queues() for batch in (*queue.in_flight, *queue.closed)]
 
-    def lanes(self) -> Iterator[Lane]:
-        """Every lane of every topic."""
-        return (lane for topic in self.topics.values() for lane in topic.lanes)
+    def queues(self) -> Iterator[PartitionQueue]:
+        """Every queue of every topic."""
+        return (queue for topic in self.topics.values() for queue in topic.queues)
 
     @property
     def undelivered_count(self) -> int:
         """The number of records that are neither acknowledged nor failed."""
         waiting = (
             batch
-            for lane in self.lanes()
-            for batch in (*lane.in_flight, *lane.queue, *((lane.open,) if lane.open else ()))
+            for queue in self.queues()
+            for batch in (*queue.in_flight, *queue.closed, *((queue.open,) if queue.open else ()))
         )
         return sum(batch.record_count for batch in waiting)

@@ -42,7 +42,7 @@ def warm_up() -> None:
     pa.array([0])
 
 
-class Owner(Protocol):
+class BatchOwner(Protocol):
     """The producer that a batch belongs to."""
 
     def hurry(self, batch: "PendingBatch") -> None:
@@ -87,7 +87,14 @@ class PendingBatch:
     )
 
     def __init__(
-        self, owner: Owner, topic: str, partition: int, *, ordinal: int, created_ms: float, deadline_ms: float
+        self,
+        owner: BatchOwner,
+        topic: str,
+        partition: int,
+        *,
+        ordinal: int,
+        created_ms: float,
+        deadline_ms: float,
     ) -> None:
         self.owner = owner
         self.topic = topic

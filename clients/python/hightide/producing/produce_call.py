@@ -9,7 +9,7 @@ from hightide.batch import wire
 from hightide.batch.errors import BatchError
 from hightide.calls.call import Call, Method
 from hightide.errors import InvalidArgumentError, UnexpectedAnswerError
-from hightide.producing.lane import Lane
+from hightide.producing.partition_queue import PartitionQueue
 from hightide.producing.pending_batch import PendingBatch
 from hightide.producing.producer_settings import ProducerSettings
 from hightide.v1.broker_service_pb2 import ProduceResponse
@@ -19,7 +19,7 @@ from hightide.v1.broker_service_pb2 import ProduceResponse
 class ProduceEntry:
     """One partition's part of the call, as known when the call was made."""
 
-    lane: Lane
+    queue: PartitionQueue
     batch: PendingBatch
     topic_id: bytes
     leader_epoch: int

@@ -4,10 +4,10 @@ outcomes.
 Rules of this file: no clock, no I/O, no threads; time comes in as `now_ms`, chance as a seeded Random. The
 shell holds one lock around every method. Shells: `hightide.producer` (threads) and `hightide.aio.producer`.
 
-Theory of operation. Each partition has a `Lane`: an open batch that records are appended to, a queue of
-closed ones, and those in flight. `poll` drains lanes into Produce calls, one batch of each partition a call
+Theory of operation. Each partition has a `PartitionQueue`: an open batch that records are appended to,
+closed ones, and those in flight. `poll` drains queues into Produce calls, one batch of each partition a call
 and all partitions of one leader together. `completed` takes each call's outcome: batches are acknowledged,
-fail, or go back into their lane, in order. News about leaders come from the brokers' answers and from the
+fail, or go back into their queue, in order. News about leaders come from the brokers' answers and from the
 `MetadataSeeker`.
 """
 
@@ -20,7 +20,7 @@ from hightide.batch.header import SEQUENCES
 from hightide.calls.call import Call
 from hightide.calls.notice import Level, Notice
 from hightide.cluster.leader_waits import LeaderWaits, TracedCore, hung_since
-from hightide.cluster.metadata import RETRY, Cluster, Leader, MetadataSeeker
+from hightide.cluster.metadata import RETRY, ClusterMetadata, Leader, MetadataSeeker
 from hightide.cluster.silent_leaders import SilentLeaders
 from hightide.errors import (
     AddressUnreachableError,
@@ -36,8 +36,8 @@ from hightide.errors import (
 )
 from hightide.producing.accumulator import Accumulator
 from hightide.producing.delivery import Delivery
-from hightide.producing.lane import ANONYMOUS, Identity, Lane, TopicLanes
-from hightide.producing.pending_batch import Owner, PendingBatch
+from hightide.producing.partition_queue import ANONYMOUS, PartitionQueue, ProducerIdentity, TopicQueues
+from hightide.producing.pending_batch import BatchOwner, PendingBatch
 from hightide.producing.produce_call import ProduceCall, ProduceEntry
 from hightide.producing.producer_identity import IdentitySeeker
 from hightide.producing.producer_settings import ProducerSettings
@@ -61,10 +61,10 @@ UNKNOWN_TOPIC_PATIENCE_MS: Final = 5_000
 DOUBT_MAX_MS: Final = 30 * 60 * 1000
 
 
-def _given_identity(settings: ProducerSettings) -> Identity | None:
+def _given_identity(settings: ProducerSettings) -> ProducerIdentity | None:
     """The identity that need not be requested from a broker."""
     if settings.key is not None:
-        return Identity(settings.key.producer_id, settings.key.producer_epoch)
+        return ProducerIdentity(settings.key.producer_id, settings.key.producer_epoch)
     return None if settings.is_idempotent else ANONYMOUS
 
 
@@ -84,8 +84,8 @@ class ProducerCore(Accumulator, TracedCore):
     def __init__(
         self,
         settings: ProducerSettings,
-        cluster: Cluster,
-        owner: Owner,
+        cluster: ClusterMetadata,
+        owner: BatchOwner,
         delivery: Callable[[PendingBatch, int], Any] = Delivery,
         first_turn: int = 0,
         *,
@@ -116,7 +116,7 @@ class ProducerCore(Accumulator, TracedCore):
         for wake_at_ms in (self._silent.wake_at_ms, self._waits.wake_at_ms):
             if wake_at_ms is not None:
                 self._wake_by(wake_at_ms)
-        if any(lane.identity is None for lane in self.active):
+        if any(queue.identity is None for queue in self.active):
             identify = self._identity.poll(now_ms)
             if identify is not None:
                 identify.started_ms = now_ms
@@ -138,16 +138,16 @@ class ProducerCore(Accumulator, TracedCore):
     def _expire(self, now_ms: float) -> None:
         """Fail batches that wait for longer than delivery_timeout_ms. Batches in flight come back by their
         own deadline."""
-        for lane in list(self.active):
-            first = lane.first()
+        for queue in list(self.active):
+            first = queue.first()
             while first is not None and first.deadline_ms <= now_ms:
-                if lane.queue:
-                    lane.queue.popleft()
+                if queue.closed:
+                    queue.closed.popleft()
                 else:
-                    self.close_open(lane)
-                    lane.queue.popleft()
-                self._fail(lane, first, self._delivery_timeout(first))
-                first = lane.first()
+                    self.close_open(queue)
+                    queue.closed.popleft()
+                self._fail(queue, first, self._delivery_timeout(first))
+                first = queue.first()
             if first is not None:
                 self._wake_by(first.deadline_ms)
 
@@ -181,96 +181,96 @@ class ProducerCore(Accumulator, TracedCore):
 
     def _drain(self, now_ms: float) -> Iterator[ProduceCall]:
         linger_ms = 0.0 if self.pressed else self.settings.linger_ms
-        by_leader: dict[str, list[tuple[Lane, Leader]]] = {}
-        soon: list[tuple[Lane, Leader]] = []
-        for lane in list(self.active):
-            if lane.stopped_by is not None:
-                for unsent in self.unsent(lane):
-                    self.end(unsent, -1, lane.stopped_by)
+        by_leader: dict[str, list[tuple[PartitionQueue, Leader]]] = {}
+        soon: list[tuple[PartitionQueue, Leader]] = []
+        for queue in list(self.active):
+            if queue.stopped_by is not None:
+                for unsent in self.unsent(queue):
+                    self.end(unsent, -1, queue.stopped_by)
                 continue
-            if lane.ready_to_reset():
-                for lost in lane.reset():
+            if queue.ready_to_reset():
+                for lost in queue.reset():
                     self.end(lost, -1, self._left_in_doubt(lost))
-            if lane.is_empty:
-                del self.active[lane]
+            if queue.is_empty:
+                del self.active[queue]
                 continue
-            due = lane.may_send(now_ms, linger_ms, self.settings.in_flight_max)
-            if not due and not lane.may_send(now_ms, linger_ms / 2, self.settings.in_flight_max):
-                self._wake_for(lane, now_ms, linger_ms)
+            due = queue.may_send(now_ms, linger_ms, self.settings.in_flight_max)
+            if not due and not queue.may_send(now_ms, linger_ms / 2, self.settings.in_flight_max):
+                self._wake_for(queue, now_ms, linger_ms)
                 continue
-            leader = self._leader_for(lane, now_ms)
+            leader = self._leader_for(queue, now_ms)
             if leader is not None and due:
-                by_leader.setdefault(leader.address, []).append((lane, leader))
+                by_leader.setdefault(leader.address, []).append((queue, leader))
             elif leader is not None:
-                soon.append((lane, leader))
-        for lane, leader in soon:
+                soon.append((queue, leader))
+        for queue, leader in soon:
             # A call goes to this leader anyway, and a call costs more than a batch that it carries.
             if leader.address in by_leader:
-                by_leader[leader.address].append((lane, leader))
+                by_leader[leader.address].append((queue, leader))
             else:
-                self._wake_for(lane, now_ms, linger_ms)
-        for address, lanes in by_leader.items():
-            yield from self._calls_to(address, lanes, now_ms)
+                self._wake_for(queue, now_ms, linger_ms)
+        for address, queues in by_leader.items():
+            yield from self._calls_to(address, queues, now_ms)
 
-    def _wake_for(self, lane: Lane, now_ms: float, linger_ms: float) -> None:
-        first = lane.first()
-        assert first is not None, "an empty lane is not active"
-        if now_ms < lane.blocked_until_ms:
-            self._wake_by(lane.blocked_until_ms)
-        elif not lane.in_flight:
+    def _wake_for(self, queue: PartitionQueue, now_ms: float, linger_ms: float) -> None:
+        first = queue.first()
+        assert first is not None, "an empty queue is not active"
+        if now_ms < queue.blocked_until_ms:
+            self._wake_by(queue.blocked_until_ms)
+        elif not queue.in_flight:
             self._wake_by(first.created_ms + linger_ms)
 
-    def _leader_for(self, lane: Lane, now_ms: float) -> Leader | None:
-        """The leader to send the lane's batches to; None if it, or the producer id, is not known yet."""
-        leader = self.cluster.leader_of(lane.topic, lane.partition)
+    def _leader_for(self, queue: PartitionQueue, now_ms: float) -> Leader | None:
+        """The leader to send the queue's batches to; None if it, or the producer id, is not known yet."""
+        leader = self.cluster.leader_of(queue.topic, queue.partition)
         if leader is None:
-            self._waits.failed(TopicPartition(lane.topic, lane.partition), lane.tried_epoch, now_ms)
+            self._waits.failed(TopicPartition(queue.topic, queue.partition), queue.tried_epoch, now_ms)
             # It is unblocked by the first metadata that names a leader.
-            self._block(lane, 8, now_ms)
+            self._block(queue, 8, now_ms)
             self.seeker.want_again(now_ms=now_ms)
             return None
-        if lane.identity is None and self._identity.identity is None:
+        if queue.identity is None and self._identity.identity is None:
             return None
         return leader
 
-    def _block(self, lane: Lane, attempts: int, now_ms: float) -> None:
-        lane.blocked_until_ms = now_ms + RETRY.pause_ms(attempts)
-        self._wake_by(lane.blocked_until_ms)
+    def _block(self, queue: PartitionQueue, attempts: int, now_ms: float) -> None:
+        queue.blocked_until_ms = now_ms + RETRY.pause_ms(attempts)
+        self._wake_by(queue.blocked_until_ms)
 
     def _calls_to(
-        self, address: str, lanes: list[tuple[Lane, Leader]], now_ms: float
+        self, address: str, queues: list[tuple[PartitionQueue, Leader]], now_ms: float
     ) -> Iterator[ProduceCall]:
-        while lanes:
+        while queues:
             entries: list[ProduceEntry] = []
             size_bytes = 0
-            again: list[tuple[Lane, Leader]] = []
-            for lane, leader in lanes:
-                first = lane.first()
-                assert first is not None, "only lanes with something to send are drained"
+            again: list[tuple[PartitionQueue, Leader]] = []
+            for queue, leader in queues:
+                first = queue.first()
+                assert first is not None, "only queues with something to send are drained"
                 if entries and size_bytes + first.size_bytes > REQUEST_BYTES_MAX:
-                    again.append((lane, leader))
+                    again.append((queue, leader))
                     continue
-                if not lane.queue:
-                    self.close_open(lane)
+                if not queue.closed:
+                    self.close_open(queue)
                 size_bytes += first.size_bytes
-                entries.append(self._take(lane, leader))
-                if lane.queue and lane.may_send(now_ms, 0, self.settings.in_flight_max):
-                    again.append((lane, leader))
+                entries.append(self._take(queue, leader))
+                if queue.closed and queue.may_send(now_ms, 0, self.settings.in_flight_max):
+                    again.append((queue, leader))
             deadline_ms = min(entry.batch.deadline_ms for entry in entries)
             timeout_ms = max(1, min(self.settings.request_timeout_ms, int(deadline_ms - now_ms)))
             call = ProduceCall(address, timeout_ms, self.settings, tuple(entries))
             self._calls[call] = None
             yield call
-            lanes = again
+            queues = again
 
-    def _take(self, lane: Lane, leader: Leader) -> ProduceEntry:
-        batch = lane.take(lane.identity or self._identity.identity or ANONYMOUS)
-        lane.tried_epoch = leader.leader_epoch
-        if lane.is_empty:
-            self.active.pop(lane, None)
-            if lane.home.sticky is lane:
-                self.next_sticky(lane.home)
-        return ProduceEntry(lane, batch, lane.topic_id, leader.leader_epoch)
+    def _take(self, queue: PartitionQueue, leader: Leader) -> ProduceEntry:
+        batch = queue.take(queue.identity or self._identity.identity or ANONYMOUS)
+        queue.tried_epoch = leader.leader_epoch
+        if queue.is_empty:
+            self.active.pop(queue, None)
+            if queue.home.sticky is queue:
+                self.next_sticky(queue.home)
+        return ProduceEntry(queue, batch, queue.topic_id, leader.leader_epoch)
 
     # -- outcomes --------------------------------------------------------------------------------------------
 
@@ -300,10 +300,10 @@ class ProducerCore(Accumulator, TracedCore):
             if entry.batch.is_done:
                 continue
             if result.error_code == errors_pb2.ERROR_CODE_UNSPECIFIED:
-                entry.lane.came_back(entry.batch)
-                entry.lane.home.unknown_since_ms = None
+                entry.queue.came_back(entry.batch)
+                entry.queue.home.unknown_since_ms = None
                 if self._waits.waiting:
-                    partition = TopicPartition(entry.lane.topic, entry.lane.partition)
+                    partition = TopicPartition(entry.queue.topic, entry.queue.partition)
                     self._waits.went_through(partition, entry.leader_epoch, now_ms)
                 self.end(entry.batch, result.base_offset, None)
             else:
@@ -312,33 +312,33 @@ class ProducerCore(Accumulator, TracedCore):
     def _refused(
         self, call: ProduceCall, entry: ProduceEntry, result: ProducePartitionResult, now_ms: float
     ) -> None:
-        lane = entry.lane
+        queue = entry.queue
         error = from_code(
             result.error_code,
             result.error_message,
-            topic=lane.topic,
-            partition=lane.partition,
+            topic=queue.topic,
+            partition=queue.partition,
             address=call.address,
         )
         named = result.current_leader_epoch > 0 or result.current_leader > 0
         is_news = named and self.cluster.note_leader(
-            lane.topic, lane.partition, result.current_leader, result.current_leader_epoch
+            queue.topic, queue.partition, result.current_leader, result.current_leader_epoch
         )
         self._note_failure(call, entry, error, now_ms)
         self._came_back_with(entry, error, now_ms)
-        if is_news and self.cluster.leader_of(lane.topic, lane.partition) is not None:
-            lane.blocked_until_ms = now_ms
+        if is_news and self.cluster.leader_of(queue.topic, queue.partition) is not None:
+            queue.blocked_until_ms = now_ms
 
     def _note_failure(
         self, call: ProduceCall, entry: ProduceEntry, error: HightideError, now_ms: float
     ) -> None:
         if error.retriable or error.refresh_metadata:
-            partition = TopicPartition(entry.lane.topic, entry.lane.partition)
+            partition = TopicPartition(entry.queue.topic, entry.queue.partition)
             self._waits.failed(partition, entry.leader_epoch, now_ms, since_ms=hung_since(call, error))
 
     def _came_back_with(self, entry: ProduceEntry, error: HightideError, now_ms: float) -> None:
-        lane, batch = entry.lane, entry.batch
-        lane.came_back(batch)
+        queue, batch = entry.queue, entry.batch
+        queue.came_back(batch)
         batch.last_error = error
         batch.attempts += 1
         if not isinstance(error, REFUSALS):
@@ -352,70 +352,70 @@ class ProducerCore(Accumulator, TracedCore):
             record_count=batch.record_count,
         )
         if verdict in (RefusedBatchAction.RETRY, RefusedBatchAction.RENUMBER) and batch.deadline_ms <= now_ms:
-            self._fail(lane, batch, self._delivery_timeout(batch))
+            self._fail(queue, batch, self._delivery_timeout(batch))
             return
         match verdict:
             case RefusedBatchAction.APPENDED:
                 self.end(batch, -1, None)
             case RefusedBatchAction.RETRY:
-                self._retry(lane, batch, error, now_ms)
+                self._retry(queue, batch, error, now_ms)
             case RefusedBatchAction.RENUMBER:
-                text = f"{lane.topic}-{lane.partition}: {error.message}; going on under a new producer id"
+                text = f"{queue.topic}-{queue.partition}: {error.message}; going on under a new producer id"
                 self.notices.append(Notice("hightide.producer", Level.WARNING, text))
-                self._start_reset(lane, error)
-                self._retry(lane, batch, error, now_ms)
+                self._start_reset(queue, error)
+                self._retry(queue, batch, error, now_ms)
             case RefusedBatchAction.SPLIT:
-                self.split(lane, batch)
+                self.split(queue, batch)
             case RefusedBatchAction.FAIL:
-                self._fail(lane, batch, error)
+                self._fail(queue, batch, error)
             case RefusedBatchAction.CONFLICT:
-                self._fail(lane, batch, _conflict(error))
+                self._fail(queue, batch, _conflict(error))
             case RefusedBatchAction.FENCE:
                 assert isinstance(error, FencedProducerEpochError)
                 self.fatal = error
                 self.abandon(error)
                 self.end(batch, -1, error)
 
-    def _retry(self, lane: Lane, batch: PendingBatch, error: HightideError, now_ms: float) -> None:
-        lane.requeue(batch)
-        self.active[lane] = None
-        if isinstance(error, UnknownTopicError) and self._is_gone(lane, error, now_ms):
+    def _retry(self, queue: PartitionQueue, batch: PendingBatch, error: HightideError, now_ms: float) -> None:
+        queue.requeue(batch)
+        self.active[queue] = None
+        if isinstance(error, UnknownTopicError) and self._is_gone(queue, error, now_ms):
             return
         if error.refresh_metadata:
             self.seeker.want()
         # A batch that was overtaken on the wire is sent again as soon as those before it are appended.
         if error.retriable or error.refresh_metadata:
-            self._block(lane, batch.attempts, now_ms)
+            self._block(queue, batch.attempts, now_ms)
 
-    def _is_gone(self, lane: Lane, error: HightideError, now_ms: float) -> bool:
+    def _is_gone(self, queue: PartitionQueue, error: HightideError, now_ms: float) -> bool:
         """Whether the topic has been unknown for so long that it must have been deleted; its batches then
         fail."""
-        topic = lane.home
+        topic = queue.home
         if topic.unknown_since_ms is None:
             topic.unknown_since_ms = now_ms
         if now_ms - topic.unknown_since_ms < UNKNOWN_TOPIC_PATIENCE_MS:
             return False
-        for each in topic.lanes:
+        for each in topic.queues:
             for batch in self.unsent(each):
                 self.end(batch, -1, error)
-        self.topics.pop(lane.topic, None)
-        self.cluster.topics.pop(lane.topic, None)
-        self.seeker.forget(lane.topic)
+        self.topics.pop(queue.topic, None)
+        self.cluster.topics.pop(queue.topic, None)
+        self.seeker.forget(queue.topic)
         return True
 
-    def _start_reset(self, lane: Lane, error: HightideError) -> None:
+    def _start_reset(self, queue: PartitionQueue, error: HightideError) -> None:
         if self.settings.key is not None:
-            lane.stopped_by = error
+            queue.stopped_by = error
             return
-        if not self.settings.is_idempotent or lane.is_resetting:
+        if not self.settings.is_idempotent or queue.is_resetting:
             return
-        lane.is_resetting = True
-        self._identity.drop(lane.identity)
+        queue.is_resetting = True
+        self._identity.drop(queue.identity)
 
-    def _fail(self, lane: Lane, batch: PendingBatch, error: HightideError) -> None:
+    def _fail(self, queue: PartitionQueue, batch: PendingBatch, error: HightideError) -> None:
         if batch.base_sequence >= 0:
             # The broker will refuse the batches after this one under the same id: a sequence is missing.
-            self._start_reset(lane, error)
+            self._start_reset(queue, error)
         self.end(batch, -1, error)
 
     def _metadata_changed(self, now_ms: float) -> None:
@@ -423,16 +423,16 @@ class ProducerCore(Accumulator, TracedCore):
             described = self.cluster.topics.get(topic.topic)
             if described is None:
                 continue
-            for lane in topic.lanes:
-                if lane.topic_id != described.topic_id:
-                    self._retarget(lane, described.topic_id)
+            for queue in topic.queues:
+                if queue.topic_id != described.topic_id:
+                    self._retarget(queue, described.topic_id)
             topic.grow(len(described.partitions))
-        for lane in self.active:
-            leader = self.cluster.leader_of(lane.topic, lane.partition)
+        for queue in self.active:
+            leader = self.cluster.leader_of(queue.topic, queue.partition)
             if leader is None:
                 self.seeker.want_again(now_ms=now_ms)
-            elif leader.leader_epoch > lane.tried_epoch:
-                lane.blocked_until_ms = now_ms
+            elif leader.leader_epoch > queue.tried_epoch:
+                queue.blocked_until_ms = now_ms
         for call in self._calls:
             moved = [self._has_moved(call, entry) for entry in call.entries]
             if not call.is_cancelled and (all(moved) or (any(moved) and self.settings.is_idempotent)):
@@ -440,47 +440,47 @@ class ProducerCore(Accumulator, TracedCore):
                 self.cancelled.append(call)
 
     def _has_moved(self, call: ProduceCall, entry: ProduceEntry) -> bool:
-        leader = self.cluster.leader_of(entry.lane.topic, entry.lane.partition)
+        leader = self.cluster.leader_of(entry.queue.topic, entry.queue.partition)
         return (
             leader is not None and leader.leader_epoch > entry.leader_epoch and leader.address != call.address
         )
 
-    def _retarget(self, lane: Lane, topic_id: bytes) -> None:
+    def _retarget(self, queue: PartitionQueue, topic_id: bytes) -> None:
         """Send waiting batches to the new topic, from sequence 0: the old one was deleted and created anew.
 
         It is also possible that the broker that answered still knows the earlier topic, and that the next
-        answer brings the lane back: so a batch that is in doubt in a topic stays in doubt there.
+        answer brings the queue back: so a batch that is in doubt in a topic stays in doubt there.
         """
-        lane.topic_id = topic_id
-        lane.home.unknown_since_ms = None
-        again = TopicRecreatedError("the topic was deleted and created again", topic=lane.topic)
-        self._start_reset(lane, again)
+        queue.topic_id = topic_id
+        queue.home.unknown_since_ms = None
+        again = TopicRecreatedError("the topic was deleted and created again", topic=queue.topic)
+        self._start_reset(queue, again)
 
     # -- for the shell ---------------------------------------------------------------------------------------
 
-    def go_on_at(self, topic: TopicLanes, partition: int, sequence: int) -> None:
+    def go_on_at(self, topic: TopicQueues, partition: int, sequence: int) -> None:
         """Set the sequence of the next batch of this partition. Raises InvalidArgumentError without a key and
         while a batch is unfinished there, and UnknownPartitionError."""
-        key, lane = self.settings.key, topic.lane_for(None, partition)
-        assert lane is not None, "a partition was named"
+        key, queue = self.settings.key, topic.queue_for(None, partition)
+        assert queue is not None, "a partition was named"
         if key is None:
             raise InvalidArgumentError("go_on_at() needs a producer with a key; give key=")
         if not 0 <= sequence < SEQUENCES:
             raise InvalidArgumentError(f"{sequence} is no sequence; they run from 0 to {SEQUENCES - 1}")
-        if not lane.is_empty or lane.in_flight:
+        if not queue.is_empty or queue.in_flight:
             raise InvalidArgumentError(
                 "records of this partition are not acknowledged yet; call flush(), then go_on_at()",
-                topic=lane.topic,
-                partition=lane.partition,
+                topic=queue.topic,
+                partition=queue.partition,
             )
-        lane.go_on_at(Identity(key.producer_id, key.producer_epoch), sequence)
+        queue.go_on_at(ProducerIdentity(key.producer_id, key.producer_epoch), sequence)
 
     def abandon(self, error: HightideError) -> None:
         """Fail all batches that are not done; no more are sent. Called at the end of close, and when the
         driver has failed."""
-        for lane in self.lanes():
-            in_flight, lane.in_flight = lane.in_flight, []
-            for batch in (*in_flight, *self.unsent(lane)):
+        for queue in self.queues():
+            in_flight, queue.in_flight = queue.in_flight, []
+            for batch in (*in_flight, *self.unsent(queue)):
                 if not batch.is_done:
                     self.end(batch, -1, error)
         self._calls.clear()

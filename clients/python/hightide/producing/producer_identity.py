@@ -5,16 +5,16 @@ from typing import Final
 from hightide.calls.call import MessageCall, Method
 from hightide.cluster.metadata import RETRY, MetadataSeeker
 from hightide.errors import HightideError
-from hightide.producing.lane import Identity
+from hightide.producing.partition_queue import ProducerIdentity
 from hightide.v1.broker_service_pb2 import InitProducerIdRequest, InitProducerIdResponse
 
 _TIMEOUT_MS: Final = 5_000
 
 
 class IdentitySeeker:
-    """The identity that lanes begin under; when it is dropped, another one is requested."""
+    """The identity that queues begin under; when it is dropped, another one is requested."""
 
-    def __init__(self, seeker: MetadataSeeker, identity: Identity | None) -> None:
+    def __init__(self, seeker: MetadataSeeker, identity: ProducerIdentity | None) -> None:
         self.identity = identity
         self.error: HightideError | None = None
         self.wake_at_ms: float | None = None
@@ -23,13 +23,13 @@ class IdentitySeeker:
         self._attempts = 0
         self._not_before_ms = 0.0
 
-    def drop(self, identity: Identity | None) -> None:
-        """Begin no more lanes under this identity."""
+    def drop(self, identity: ProducerIdentity | None) -> None:
+        """Begin no more queues under this identity."""
         if self.identity == identity:
             self.identity = None
 
     def poll(self, now_ms: float) -> MessageCall[InitProducerIdResponse] | None:
-        """The call to make now, if any. Called while a lane needs an identity."""
+        """The call to make now, if any. Called while a queue needs an identity."""
         self.wake_at_ms = None
         if self.identity is not None or self._under_way is not None:
             return None
@@ -56,4 +56,4 @@ class IdentitySeeker:
             self._not_before_ms = now_ms + RETRY.pause_ms(self._attempts)
         else:
             self.error = None
-            self.identity = Identity(outcome.producer_id, outcome.producer_epoch)
+            self.identity = ProducerIdentity(outcome.producer_id, outcome.producer_epoch)

@@ -29,7 +29,7 @@ log = logging.getLogger("hightide")
 Outcome = bytes | StreamEnded | HightideError
 
 
-class Core(Protocol):
+class DrivenCore(Protocol):
     """The interface of a core to its driver."""
 
     wake_at_ms: float | None
@@ -63,7 +63,7 @@ class Driver:
 
     def __init__(
         self,
-        core: Core,
+        core: DrivenCore,
         transport: Transport,
         changed: threading.Condition,
         name: str,

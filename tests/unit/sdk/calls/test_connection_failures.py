@@ -2,7 +2,7 @@
 
 import pytest
 from hightide.calls.connection_failures import connection_failure
-from hightide.cluster.metadata import Cluster, brokers_unavailable
+from hightide.cluster.metadata import ClusterMetadata, brokers_unavailable
 from hightide.errors import (
     AddressUnreachableError,
     InvalidTopicNameError,
@@ -44,7 +44,7 @@ def test_each_address_that_was_tried_is_named_once() -> None:
         "b1:1": AddressUnreachableError("b1:1 cannot be reached: Connection refused", address="b1:1"),
         "b2:1": OverloadedError("too many calls", address="b2:1"),
     }
-    told = str(brokers_unavailable(Cluster(("b1:1",)), failures, 10_000))
+    told = str(brokers_unavailable(ClusterMetadata(("b1:1",)), failures, 10_000))
     assert told.startswith(
         "no broker answered within 10 s: b1:1 (bootstrap) cannot be reached: Connection refused; "
         "b2:1 (advertised by a broker): too many calls. Check"

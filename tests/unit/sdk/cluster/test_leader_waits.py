@@ -2,7 +2,7 @@
 
 import pytest
 from hightide.cluster.leader_waits import GATHERING_MS, PATIENCE_MS, STALE_MS, Fact, GroupOrder, LeaderWait
-from hightide.cluster.metadata import Cluster
+from hightide.cluster.metadata import ClusterMetadata
 from hightide.errors import AddressUnreachableError, RequestTimeoutError
 from hightide.v1.broker_service_pb2 import GetMetadataResponse
 from hightide.v1.coordinator_service_pb2 import StartFetcher, StopFetcher
@@ -280,7 +280,7 @@ def test_orders_without_a_trace_are_not_told_of() -> None:
 
 @pytest.mark.parametrize("epoch", [1, 3])
 def test_only_the_change_to_that_very_epoch_is_a_parent(epoch: int) -> None:
-    cluster = Cluster(("boot:9",))
+    cluster = ClusterMetadata(("boot:9",))
     cluster.remembers_changes = True
     cluster.update(elected(epoch=2))
     assert cluster.traceparent_of(P0, 2) == CHANGE

@@ -3,13 +3,13 @@
 import pytest
 from hightide.cluster import leaders_seen
 from hightide.cluster.leaders_seen import LeadersSeen
-from hightide.cluster.metadata import Cluster, Leader, MetadataSeeker
+from hightide.cluster.metadata import ClusterMetadata, Leader, MetadataSeeker
 from hightide.records import PartitionDescription
 from unit.sdk.producer_bench import TOPIC, metadata
 
 
 def test_pauses_between_questions_grow_by_one_step_an_answer() -> None:
-    seeker = MetadataSeeker(Cluster(("boot:9",)))
+    seeker = MetadataSeeker(ClusterMetadata(("boot:9",)))
     now_ms = 1_000.0
     pauses = []
     for _ in range(5):
@@ -26,7 +26,7 @@ def test_pauses_between_questions_grow_by_one_step_an_answer() -> None:
 
 def test_what_one_part_of_a_client_hears_of_a_leader_all_its_parts_know() -> None:
     client = LeadersSeen()
-    one, other = Cluster(("boot:9",), client), Cluster(("boot:9",), client)
+    one, other = ClusterMetadata(("boot:9",), client), ClusterMetadata(("boot:9",), client)
     one.update(metadata({0: (1, 1)}))
     other.update(metadata({0: (2, 2)}))
     assert one.leader_of(TOPIC, 0) == Leader(2, "b2:2", 2)
@@ -38,7 +38,7 @@ def test_what_one_part_of_a_client_hears_of_a_leader_all_its_parts_know() -> Non
 
 
 def test_a_topic_that_was_created_again_begins_with_its_own_leader_epochs() -> None:
-    cluster = Cluster(("boot:9",))
+    cluster = ClusterMetadata(("boot:9",))
     cluster.update(metadata({0: (2, 7)}))
     cluster.update(metadata({0: (1, 0)}, topic_id=b"n" * 16))
     assert cluster.leader_of(TOPIC, 0) == Leader(1, "b1:1", 0)

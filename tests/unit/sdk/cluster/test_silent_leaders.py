@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from hightide.calls.call import Call, Method
-from hightide.cluster.metadata import Cluster, MetadataSeeker
+from hightide.cluster.metadata import ClusterMetadata, MetadataSeeker
 from hightide.cluster.silent_leaders import SilentLeaders
 from hightide.v1.broker_service_pb2 import GetMetadataResponse
 from unit.sdk.consumer_bench import ConsumerBench
@@ -98,7 +98,7 @@ class SilentCall(Call[None]):
 
 def asked_at(calls: list[Call[Any]], seed: int) -> list[float]:
     """When a client with these calls asks, in its first ten seconds."""
-    seeker = MetadataSeeker(Cluster(("boot:9",)))
+    seeker = MetadataSeeker(ClusterMetadata(("boot:9",)))
     silent = SilentLeaders(seeker, 500, Random(seed))
     now_ms, asked = 0.0, []
     while now_ms < 10_000:

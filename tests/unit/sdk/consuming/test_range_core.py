@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
-from hightide.cluster.metadata import Cluster
+from hightide.cluster.metadata import ClusterMetadata
 from hightide.consuming.fetch_position import FetchedBatch
 from hightide.consuming.range_core import RangeCore, RangeReadSettings, WantedRange
 from hightide.errors import (
@@ -103,7 +103,7 @@ class Reading:
         self.core = RangeCore(
             WantedRange(P0, TOPIC_ID, start, end, replica),
             RangeReadSettings(fetch_max_bytes=fetch_max_bytes),
-            Cluster(("boot:9",)),
+            ClusterMetadata(("boot:9",)),
             lambda: self.world.now_ms,
         )
 

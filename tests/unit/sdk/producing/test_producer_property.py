@@ -60,7 +60,7 @@ class Network:
         for _ in range(count):
             taken = self.bench.core.append(
                 self.bench.home,
-                self.bench.home.lanes[0],
+                self.bench.home.queues[0],
                 None,
                 b"%d" % self.sent + b" " * 700,
                 5,

@@ -255,7 +255,7 @@ def test_what_may_have_been_appended_is_not_sent_under_another_id() -> None:
     assert second_batch.error.maybe_appended
 
 
-def test_a_lane_begins_under_an_id_only_once() -> None:
+def test_a_queue_begins_under_an_id_only_once() -> None:
     bench = three_in_flight()
     first, *others = bench.calls()
     for call in others:
@@ -424,10 +424,10 @@ def test_callbacks_come_once_also_after_a_split() -> None:
 
 def test_sequences_wrap() -> None:
     bench = ProducerBench()
-    lane = bench.home.lanes[0]
+    queue = bench.home.queues[0]
     bench.send()
     bench.ok(bench.call())
-    lane.next_sequence = 2**31 - 2
+    queue.next_sequence = 2**31 - 2
     bench.send(5)
     call = bench.call()
     bench.ok(call)

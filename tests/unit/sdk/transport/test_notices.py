@@ -9,7 +9,7 @@ import pytest
 from hightide.aio.driver import Driver as AioDriver
 from hightide.aio.loop_condition import LoopCondition
 from hightide.calls.notice import Level, Notice
-from hightide.cluster.metadata import Cluster
+from hightide.cluster.metadata import ClusterMetadata
 from hightide.consuming.consumer_core import ConsumerCore
 from hightide.consuming.consumer_settings import ConsumerSettings
 from hightide.tracing import Reporter
@@ -35,7 +35,7 @@ class Heard(logging.Handler):
 
 def core_with_a_notice() -> ConsumerCore:
     """A core that reads nothing, and so makes no call."""
-    core = ConsumerCore(ConsumerSettings(), Cluster(("127.0.0.1:9",)), (), Random(1))
+    core = ConsumerCore(ConsumerSettings(), ClusterMetadata(("127.0.0.1:9",)), (), Random(1))
     core.notices.append(NOTICE)
     return core
 

@@ -3,11 +3,11 @@
 Rules of this file (KIP-98, KIP-360): a batch gets its sequence when it is first drained and keeps it through
 all retries; batches are in flight in the order of their sequences; after a failure no new batch is sent until
 all batches in flight came back, then one batch at a time until those that failed are appended. When a batch
-of a lane ends without being appended, its sequences would leave a gap: the lane then takes a new producer id
-and numbers from 0 again. A batch that may have been appended under the old id fails, because sending it under
-the new one might duplicate it.
+of a queue ends without being appended, its sequences would leave a gap: the queue then takes a new producer
+id and numbers from 0 again. A batch that may have been appended under the old id fails, because sending it
+under the new one might duplicate it.
 
-A producer with a key keeps one identity for ever. Its lanes stop instead of being numbered anew: waiting and
+A producer with a key keeps one identity for ever. Its queues stop instead of being numbered anew: waiting and
 later batches fail like the batch that failed, until `go_on_at` sets the next sequence.
 """
 
@@ -22,23 +22,23 @@ from hightide.producing.pending_batch import PendingBatch
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ProducerIdentity:
     """The identity that a broker gave to an idempotent producer."""
 
     producer_id: int
     producer_epoch: int
 
 
-ANONYMOUS: Final = Identity(NO_PRODUCER, NO_EPOCH)
+ANONYMOUS: Final = ProducerIdentity(NO_PRODUCER, NO_EPOCH)
 
 
-class TopicLanes:
-    """The lanes of one topic. `sticky` takes the records without a key until its batch is full or gone."""
+class TopicQueues:
+    """The queues of one topic. `sticky` takes the records without a key until its batch is full or gone."""
 
     __slots__ = (
         "batch_limit_bytes",
-        "lanes",
         "partition_count",
+        "queues",
         "sticky",
         "topic",
         "turn",
@@ -50,38 +50,39 @@ class TopicLanes:
     ) -> None:
         assert partition_count > 0, "a topic has at least one partition"
         self.topic = topic
-        self.lanes = [Lane(self, topic_id, partition) for partition in range(partition_count)]
+        self.queues = [PartitionQueue(self, topic_id, partition) for partition in range(partition_count)]
         self.partition_count = partition_count
         self.batch_limit_bytes = batch_limit_bytes
         self.turn = first_turn % partition_count
-        self.sticky = self.lanes[self.turn]
+        self.sticky = self.queues[self.turn]
         self.unknown_since_ms: float | None = None
 
-    def lane_for(self, key: bytes | None, partition: int | None) -> "Lane | None":
-        """The lane of a record; None if the producer may choose. Raises UnknownPartitionError."""
+    def queue_for(self, key: bytes | None, partition: int | None) -> "PartitionQueue | None":
+        """The queue of a record; None if the producer may choose. Raises UnknownPartitionError."""
         if partition is None:
-            return None if key is None else self.lanes[crc32c(key) % self.partition_count]
+            return None if key is None else self.queues[crc32c(key) % self.partition_count]
         if not 0 <= partition < self.partition_count:
             raise UnknownPartitionError(
                 f"topic {self.topic} has the partitions 0 to {self.partition_count - 1}, not {partition}"
             )
-        return self.lanes[partition]
+        return self.queues[partition]
 
     def grow(self, partition_count: int) -> None:
         """Add partitions, because the topic has more now."""
-        topic_id = self.lanes[0].topic_id
-        self.lanes += [
-            Lane(self, topic_id, number) for number in range(self.partition_count, partition_count)
+        topic_id = self.queues[0].topic_id
+        self.queues += [
+            PartitionQueue(self, topic_id, number) for number in range(self.partition_count, partition_count)
         ]
-        self.partition_count = len(self.lanes)
+        self.partition_count = len(self.queues)
 
 
-class Lane:
+class PartitionQueue:
     """The queue of one partition. Guarded by the producer's lock. `tried_epoch` is the leader epoch under
     which a batch was last sent."""
 
     __slots__ = (
         "blocked_until_ms",
+        "closed",
         "home",
         "identity",
         "in_flight",
@@ -90,7 +91,6 @@ class Lane:
         "next_sequence",
         "open",
         "partition",
-        "queue",
         "spent_id",
         "stopped_by",
         "topic",
@@ -98,16 +98,16 @@ class Lane:
         "tried_epoch",
     )
 
-    def __init__(self, home: TopicLanes, topic_id: bytes, partition: int) -> None:
+    def __init__(self, home: TopicQueues, topic_id: bytes, partition: int) -> None:
         self.home = home
         self.topic = home.topic
         self.tried_epoch = -1
         self.topic_id = topic_id
         self.partition = partition
         self.open: PendingBatch | None = None
-        self.queue: deque[PendingBatch] = deque()
+        self.closed: deque[PendingBatch] = deque()
         self.in_flight: list[PendingBatch] = []
-        self.identity: Identity | None = None
+        self.identity: ProducerIdentity | None = None
         self.spent_id = NO_PRODUCER
         self.next_sequence = 0
         self.next_ordinal = 0
@@ -118,11 +118,11 @@ class Lane:
     @property
     def is_empty(self) -> bool:
         """Whether no batch waits to be sent; some may be in flight."""
-        return self.open is None and not self.queue
+        return self.open is None and not self.closed
 
     def first(self) -> PendingBatch | None:
         """The batch to be sent next."""
-        return self.queue[0] if self.queue else self.open
+        return self.closed[0] if self.closed else self.open
 
     def may_send(self, now_ms: float, linger_ms: float, in_flight_max: int) -> bool:
         """Whether the first batch may be sent now. While earlier batches are in flight, a batch that is not
@@ -135,15 +135,15 @@ class Lane:
             return not self.in_flight
         if self.in_flight and self.in_flight[0].attempts > 0:
             return False
-        if self.queue:
+        if self.closed:
             return True
         return not self.in_flight and (first.is_urgent or now_ms - first.created_ms >= linger_ms)
 
-    def take(self, identity: Identity) -> PendingBatch:
+    def take(self, identity: ProducerIdentity) -> PendingBatch:
         """Take the first batch, which is in flight from now on, under its sequence. Only after `may_send`."""
-        if not self.queue:
+        if not self.closed:
             self.close_open()
-        batch = self.queue.popleft()
+        batch = self.closed.popleft()
         assert not self.is_resetting, "what needs another producer id is reset first"
         if self.identity is None:
             assert identity == ANONYMOUS or identity.producer_id != self.spent_id, (
@@ -166,7 +166,7 @@ class Lane:
         assert self.open is not None, "there is a batch to close"
         assert self.open.record_count > 0, "no batch is empty"
         self.next_ordinal = self.open.ordinal + self.open.record_count
-        self.queue.append(self.open)
+        self.closed.append(self.open)
         self.open = None
 
     def came_back(self, batch: PendingBatch) -> None:
@@ -176,11 +176,11 @@ class Lane:
     def requeue(self, batch: PendingBatch) -> None:
         """Put the batch back in its place, to be sent again."""
         at = 0
-        while at < len(self.queue) and self.queue[at].ordinal < batch.ordinal:
+        while at < len(self.closed) and self.closed[at].ordinal < batch.ordinal:
             at += 1
-        self.queue.insert(at, batch)
+        self.closed.insert(at, batch)
 
-    def go_on_at(self, identity: Identity, sequence: int) -> None:
+    def go_on_at(self, identity: ProducerIdentity, sequence: int) -> None:
         """Set the sequence of the next batch. Only for a producer with a key, and while no batch is
         unfinished."""
         assert self.is_empty, "nothing waits under a sequence of before"
@@ -188,16 +188,16 @@ class Lane:
         self.identity, self.next_sequence, self.stopped_by = identity, sequence, None
 
     def ready_to_reset(self) -> bool:
-        """Whether a lane that needs a new producer id has no batch in flight under the old one."""
+        """Whether a queue that needs a new producer id has no batch in flight under the old one."""
         return self.is_resetting and not self.in_flight
 
     def reset(self) -> list[PendingBatch]:
         """Drop the producer id and the sequences under it. Returns the batches that must fail, since they may
         have been appended to this topic under the old id; they are out of the queue."""
         assert self.ready_to_reset(), "nothing may be in flight under the old id"
-        lost = [batch for batch in self.queue if self.topic_id in batch.in_doubt]
-        self.queue = deque(batch for batch in self.queue if self.topic_id not in batch.in_doubt)
-        for batch in self.queue:
+        lost = [batch for batch in self.closed if self.topic_id in batch.in_doubt]
+        self.closed = deque(batch for batch in self.closed if self.topic_id not in batch.in_doubt)
+        for batch in self.closed:
             batch.producer_id, batch.producer_epoch = NO_PRODUCER, NO_EPOCH
             batch.base_sequence = NO_SEQUENCE
         if self.identity is not None:
