@@ -7,7 +7,7 @@ A key has the value of the attribute of its name, or of the one that `Shows` nam
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import cache
+from functools import cache, partial
 from operator import attrgetter
 from typing import Any, TypeVar, cast, get_args, get_origin, get_type_hints, is_typeddict
 
@@ -23,27 +23,20 @@ class Shows:
     or_null: bool = False
     decimals: int | None = None
 
-    def of(self, source: object) -> Any:
-        """The value, before it has the form of JSON."""
-        found: Any = attrgetter(self.attribute)(source) if self.attribute else source
-        if self.or_null:
-            return found or None
-        return found if self.decimals is None or found is None else round(found, self.decimals)
-
 
 def view(shape: type[ShapeT], source: object) -> ShapeT:
     """The document of this shape about an object."""
-    keys = _keys(shape)  # type: ignore[arg-type]
-    return cast(ShapeT, {name: form(shows.of(source)) for name, shows, form in keys})
+    readers = _readers(shape)  # type: ignore[arg-type]
+    return cast(ShapeT, {name: read(source) for name, read in readers})
 
 
 @cache
-def _keys(shape: type) -> tuple[tuple[str, Shows, Callable[[Any], Any]], ...]:
-    keys = []
+def _readers(shape: type) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+    readers = []
     for name, hint in get_type_hints(shape, include_extras=True).items():
         kind, *notes = get_args(hint)
-        keys.append((name, shown(name, notes), _form(kind)))
-    return tuple(keys)
+        readers.append((name, _reader(shown(name, notes), kind)))
+    return tuple(readers)
 
 
 def shown(name: str, notes: Sequence[object]) -> Shows:
@@ -51,15 +44,32 @@ def shown(name: str, notes: Sequence[object]) -> Shows:
     return next((each for each in notes if isinstance(each, Shows)), Shows(name))
 
 
-def _form(kind: Any) -> Callable[[Any], Any]:
+def _reader(shows: Shows, kind: Any) -> Callable[[Any], Any]:
+    get: Callable[[Any], Any] = attrgetter(shows.attribute) if shows.attribute else _itself
+    form = _form(shows, kind)
+    return get if form is None else lambda source: form(get(source))
+
+
+def _form(shows: Shows, kind: Any) -> Callable[[Any], Any] | None:
+    """What gives a value the form of JSON; None where it has it."""
     if is_typeddict(kind):
-        return lambda value: view(kind, value)
+        return partial(view, kind)
     if get_origin(kind) is Sequence and is_typeddict(get_args(kind)[0]):
         return lambda values: [view(get_args(kind)[0], each) for each in values]
-    return dict if get_origin(kind) is Mapping else _plain
+    if get_origin(kind) is Mapping:
+        return dict
+    if shows.decimals is not None:
+        return lambda value: None if value is None else round(value, shows.decimals)
+    if shows.or_null:
+        return lambda value: _text(value) if value else None
+    return _text if kind in (str, str | None) else None
 
 
-def _plain(value: Any) -> Any:
+def _text(value: Any) -> Any:
     if isinstance(value, Enum):
-        return value.value
+        value = value.value
     return value.hex() if isinstance(value, bytes) else value
+
+
+def _itself(source: Any) -> Any:
+    return source
