@@ -116,4 +116,4 @@ def test_where_no_cluster_is_the_doctor_says_so_and_ends(hightide_cluster: Local
     assert "what --bootstrap says" in found["bootstrap"][0]["next_step"]
     a_broker = next(iter(hightide_cluster.brokers.values()))
     wrong = examined(hightide_cluster, 1, "--zookeeper", a_broker)
-    assert "is no ZooKeeper" in wrong["zookeeper"][0]["message"]
+    assert "is not ZooKeeper" in wrong["zookeeper"][0]["message"]
