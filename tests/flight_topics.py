@@ -5,19 +5,19 @@ from functools import cache
 from pathlib import Path
 
 from hightide import Consumer, Producer, Record
-from hightide_bench.measuring.comparison import Row
+from hightide_bench.measuring.comparison import RecordRow
 from hightide_demo.flights import flights_file, read_flights
 
 ROWS_MAX = 4_000
 
 
 @cache
-def flights() -> list[Row]:
+def flights() -> list[RecordRow]:
     """The first flights of January 2013."""
     return read_flights(flights_file(), ROWS_MAX)
 
 
-def write_rows(bootstrap: str, topic: str, rows: Sequence[Row]) -> None:
+def write_rows(bootstrap: str, topic: str, rows: Sequence[RecordRow]) -> None:
     with Producer(bootstrap) as producer:
         deliveries = [producer.send(topic, row.value, row.key) for row in rows]
         producer.flush()
@@ -39,7 +39,7 @@ def forget_from(checkpoint: Path, batch_id: int) -> None:
                 path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
 
-def by_key(rows: Sequence[Row | Record]) -> dict[bytes | None, list[bytes | None]]:
+def by_key(rows: Sequence[RecordRow | Record]) -> dict[bytes | None, list[bytes | None]]:
     """The values of each key in their order."""
     found: dict[bytes | None, list[bytes | None]] = {}
     for row in rows:

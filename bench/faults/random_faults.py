@@ -22,9 +22,9 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from hightide_local.cluster import LocalCluster  # noqa: E402
-from hightide_local.histories.anomalies import Kind  # noqa: E402
-from hightide_local.histories.drill import Drill, replica_differences  # noqa: E402
-from hightide_local.histories.faults import Faults, restart_ended  # noqa: E402
+from hightide_local.histories.anomalies import AnomalyKind  # noqa: E402
+from hightide_local.histories.drill import FaultDrill, replica_differences  # noqa: E402
+from hightide_local.histories.faults import ClusterFaults, restart_ended  # noqa: E402
 from hightide_local.histories.judgement import judge_replicas  # noqa: E402
 from hightide_local.histories.violation import require  # noqa: E402
 from hightide_local.histories.waiting import wait_until  # noqa: E402
@@ -38,10 +38,10 @@ PAUSES_S = (0.1, 0.5, 1.0, 2.0, 4.0)
 
 
 def break_and_mend(
-    drill: Drill, walk: OperatorWalk, chance: random.Random, seconds: float, *, calm: bool, links: bool
+    drill: FaultDrill, walk: OperatorWalk, chance: random.Random, seconds: float, *, calm: bool, links: bool
 ) -> None:
     """Break and mend for this long, while operators work; sometimes let all heal in between."""
-    faults = Faults(drill.cluster, chance, links=links)
+    faults = ClusterFaults(drill.cluster, chance, links=links)
     start = time.monotonic()
     while time.monotonic() - start < seconds:
         done = [*([] if calm else walk.stir()), *faults.strike()]
@@ -132,12 +132,12 @@ def main() -> int:
             partitionable=not arguments.whole_links,
         ) as cluster,
         # A leader that wakes up after its session ended may tell its old end to who still asks it.
-        Drill(
+        FaultDrill(
             cluster,
             "random-faults",
             request_timeout_ms=2000,
             flush=arguments.flush,
-            allowed=frozenset({Kind.END_BEHIND_ACKNOWLEDGED}),
+            allowed=frozenset({AnomalyKind.END_BEHIND_ACKNOWLEDGED}),
         ) as drill,
     ):
         walk = OperatorWalk(cluster, drill.topic, len(drill.partitions), chance)

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from hightide_local.cluster import LocalCluster  # noqa: E402
-from hightide_local.histories.drill import Drill  # noqa: E402
+from hightide_local.histories.drill import FaultDrill  # noqa: E402
 from histories.zookeeper_outage import without_zookeeper  # noqa: E402
 
 
@@ -34,7 +34,7 @@ def main() -> int:
     with (
         tempfile.TemporaryDirectory() as directory,
         LocalCluster(Path(directory), session_timeout_ms=2_500, replica_lag_time_max_ms=1_000) as cluster,
-        Drill(cluster, "zookeeper-away") as drill,
+        FaultDrill(cluster, "zookeeper-away") as drill,
     ):
         outage = without_zookeeper(drill, arguments.seconds, arguments.how)
     # All that was promised was judged when the with-block ended.

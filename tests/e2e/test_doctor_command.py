@@ -13,7 +13,7 @@ from hightide import Admin
 from hightide_local.cluster import LocalCluster
 from hightide_local.histories.waiting import wait_until
 from hightide_local.processes.ports import free_port
-from hightide_local.processes.readiness import Questions
+from hightide_local.processes.readiness import ReadinessChannels
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 
@@ -89,7 +89,7 @@ def test_a_broker_that_advertises_a_name_of_its_neighbours_is_told(
     try:
         with Admin(cluster.bootstrap) as admin:
             wait_until("broker 9 is there", lambda: 9 in brokers_of(admin), THERE_S)
-        with Questions() as questions:
+        with ReadinessChannels() as questions:
             # The doctor goes by what one of them knows.
             for address in cluster.brokers.values():
                 wait_until("all know of it", partial(questions.knows_brokers, address, {9}), THERE_S)

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from hightide_local.histories.faults import Faults, restart_ended
+from hightide_local.histories.faults import ClusterFaults, restart_ended
 from histories.group_drill import GroupDrill, Reader
 
 READERS_MOST = 6
@@ -49,7 +49,7 @@ class GroupStorm:
         self._drill.wait_until_whole()
         while time.monotonic() < until_s:
             kind = self._chance.choice(self._kinds)
-            faults = Faults(self._drill.cluster, self._chance, (kind,), links=self._links)
+            faults = ClusterFaults(self._drill.cluster, self._chance, (kind,), links=self._links)
             done = self._stir_readers() if self._chance.random() < 0.7 else []
             if not done or self._chance.random() < 0.6:
                 done += faults.strike((1, 1, 1, 2))

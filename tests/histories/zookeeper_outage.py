@@ -12,8 +12,8 @@ from typing import Literal
 
 from hightide import Admin, TopicDescription
 from hightide.errors import HightideError
-from hightide_local.histories.drill import Drill
-from hightide_local.histories.history import Outcome
+from hightide_local.histories.drill import FaultDrill
+from hightide_local.histories.history import SendOutcome
 from hightide_local.histories.waiting import wait_until
 
 HEALED_S = 60.0
@@ -39,7 +39,7 @@ class Outage:
     leader_changes: int
 
 
-def without_zookeeper(drill: Drill, seconds: float, how: Literal["kill", "pause"]) -> Outage:
+def without_zookeeper(drill: FaultDrill, seconds: float, how: Literal["kill", "pause"]) -> Outage:
     """Take ZooKeeper away for so long. A kill keeps sessions, a pause lets all of them be overdue at once."""
     cluster = drill.cluster
     epochs_before = [each.leader_epoch for each in drill.describe()]
@@ -78,8 +78,8 @@ def without_zookeeper(drill: Drill, seconds: float, how: Literal["kill", "pause"
     )
 
 
-def _acknowledged(drill: Drill) -> int:
-    return drill.history.count(Outcome.ACKNOWLEDGED)
+def _acknowledged(drill: FaultDrill) -> int:
+    return drill.history.count(SendOutcome.ACKNOWLEDGED)
 
 
 def _refused_create(bootstrap: str) -> str:

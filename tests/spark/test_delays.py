@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from flight_topics import flights, forget_from, read_back, write_rows
 from hightide import Admin
-from hightide_bench.measuring.comparison import Row
+from hightide_bench.measuring.comparison import RecordRow
 from hightide_local.cluster import LocalCluster
 from hightide_spark.pipelines.delays import CHART, TABLE, DelaysPlan, delays, read_table
 
@@ -33,7 +33,11 @@ def test_delays_are_told_by_day_and_airport_and_once(
     spark: "SparkSession", cluster: LocalCluster, topic: str, tmp_path: Path
 ) -> None:
     rows = flights()
-    strange = [Row(b"", b"not json"), Row(b"", b'{"year": 2013, "month": 13}'), Row(b"", None)]
+    strange = [
+        RecordRow(b"", b"not json"),
+        RecordRow(b"", b'{"year": 2013, "month": 13}'),
+        RecordRow(b"", None),
+    ]
     write_rows(cluster.bootstrap, topic, [*rows[:3_000], *strange])
     target = f"{topic}-delays"
     with Admin(cluster.bootstrap) as admin:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from hightide_bench.commands.spark import CATCH_UP_KEYS, RATE_KEYS, STREAM_KEYS
-from hightide_bench.measuring.target import Target
+from hightide_bench.measuring.target import LoadTarget
 from hightide_bench.spark.reading import measure_spark_read
 from hightide_bench.spark.spark_runs import SparkPlan
 from hightide_bench.spark.streaming import measure_spark_stream
@@ -32,7 +32,7 @@ PLAN = SparkPlan(record_bytes=100, size_mb=1, partitions=(1, 2), rounds=1, worke
 def test_rates_are_measured_for_each_number_of_partitions(
     spark: "SparkSession", cluster: LocalCluster
 ) -> None:
-    target = Target(cluster.bootstrap, None)
+    target = LoadTarget(cluster.bootstrap, None)
     for measure in (measure_spark_read, measure_spark_write):
         done = Counted()
         figures = measure(spark, target, PLAN, done)
@@ -45,7 +45,7 @@ def test_a_micro_batch_is_measured_beside_one_of_the_rate_source(
     spark: "SparkSession", cluster: LocalCluster
 ) -> None:
     done = Counted()
-    overhead, catch_up = measure_spark_stream(spark, Target(cluster.bootstrap, None), PLAN, done)
+    overhead, catch_up = measure_spark_stream(spark, LoadTarget(cluster.bootstrap, None), PLAN, done)
     assert done.steps == PLAN.turns + PLAN.rounds
     assert all((each[key] or 0) > 0 for each in catch_up.values() for key in CATCH_UP_KEYS)
     assert set(overhead) == set(STREAM_KEYS)

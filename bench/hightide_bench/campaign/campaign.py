@@ -12,14 +12,14 @@ from typing import Final
 
 from hightide import HightideError
 from hightide_local.cluster import LocalCluster
-from hightide_local.histories.anomalies import Kind
-from hightide_local.histories.drill import Drill, replica_differences
+from hightide_local.histories.anomalies import AnomalyKind
+from hightide_local.histories.drill import FaultDrill, replica_differences
 from hightide_local.histories.faults import restart_ended
-from hightide_local.histories.history import Outcome
+from hightide_local.histories.history import SendOutcome
 from hightide_local.histories.violation import ViolationError
 from hightide_local.histories.waiting import wait_until
 
-from hightide_bench.campaign.strikes import Done, Site, Strike
+from hightide_bench.campaign.strikes import DoneFault, Strike, StruckCluster
 
 HEALED_S: Final = 90.0
 PAUSES_S: Final = (0.1, 0.5, 1.0, 2.0, 4.0)
@@ -31,7 +31,7 @@ CONFIGS: Final = {"segment.bytes": "65536"}
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CampaignPlan:
     """The faults and their duration. `groups` are lists of strikes; one group is drawn, then one of its
     list."""
 
@@ -42,7 +42,7 @@ class Plan:
 
 
 @dataclass(slots=True)
-class Found:
+class CampaignResult:
     """The result. `violation` is the first one found; the campaign ends with it."""
 
     seconds: float = 0.0
@@ -58,16 +58,20 @@ class Campaign:
     """Strikes a cluster until the time is over or something is wrong."""
 
     def __init__(
-        self, cluster: LocalCluster, plan: Plan, chance: random.Random, say: Callable[[float, str], None]
+        self,
+        cluster: LocalCluster,
+        plan: CampaignPlan,
+        chance: random.Random,
+        say: Callable[[float, str], None],
     ) -> None:
         self._cluster = cluster
         self._plan = plan
         self._chance = chance
         self._say = say
-        self._found = Found()
+        self._found = CampaignResult()
         self._started_s = time.monotonic()
 
-    def run(self) -> Found:
+    def run(self) -> CampaignResult:
         """Run all seasons, and return the findings."""
         self._started_s = time.monotonic()
         while (left_s := self._plan.seconds - self._elapsed_s()) > 0 and not self._found.violation:
@@ -84,7 +88,7 @@ class Campaign:
 
     def _season(self, seconds: float) -> None:
         topic = f"faults-{self._found.seasons}"
-        drill = Drill(
+        drill = FaultDrill(
             self._cluster,
             topic,
             flush=self._plan.flush,
@@ -92,9 +96,9 @@ class Campaign:
             delivery_timeout_ms=240_000,
             configs=CONFIGS,
             # A leader that wakes up after its session ended may tell its old end to who still asks it.
-            allowed=frozenset({Kind.END_BEHIND_ACKNOWLEDGED}),
+            allowed=frozenset({AnomalyKind.END_BEHIND_ACKNOWLEDGED}),
         )
-        site = Site(self._cluster, self._chance, lambda: is_whole(drill))
+        site = StruckCluster(self._cluster, self._chance, lambda: is_whole(drill))
         with drill:
             end_s = time.monotonic() + seconds
             while time.monotonic() < end_s:
@@ -102,14 +106,16 @@ class Campaign:
                 if self._chance.random() < 0.6:
                     self._heal(drill)
             self._heal(drill)
-        self._found.acknowledged += drill.history.count(Outcome.ACKNOWLEDGED)
+        self._found.acknowledged += drill.history.count(SendOutcome.ACKNOWLEDGED)
         self._found.read += len(drill.history.reads)
         self._found.slowest_ms = max(self._found.slowest_ms, drill.load.slowest_ms)
-        self._tell(f"{topic} is judged: {drill.history.count(Outcome.ACKNOWLEDGED)} acknowledged, all well")
+        self._tell(
+            f"{topic} is judged: {drill.history.count(SendOutcome.ACKNOWLEDGED)} acknowledged, all well"
+        )
         drill.drop()
 
-    def _strike(self, site: Site) -> None:
-        done: list[Done] = []
+    def _strike(self, site: StruckCluster) -> None:
+        done: list[DoneFault] = []
         for _ in range(self._chance.choice(AT_ONCE)):
             strike = self._chance.choice(self._chance.choice(self._plan.groups))
             struck = strike(site)
@@ -123,7 +129,7 @@ class Campaign:
         for each in done:
             each.mend()
 
-    def _heal(self, drill: Drill) -> None:
+    def _heal(self, drill: FaultDrill) -> None:
         def is_healed() -> bool:
             # A broker whose disk failed may take seconds to give up, longer than its disk is broken.
             restart_ended(self._cluster, self._tell)
@@ -136,7 +142,7 @@ class Campaign:
         self._say(self._elapsed_s(), what)
 
 
-def is_whole(drill: Drill) -> bool:
+def is_whole(drill: FaultDrill) -> bool:
     """Whether every replica of the topic is in sync, nothing is complained about, and the disks hold the
     same: damage that nobody has noticed yet counts as well."""
     try:

@@ -12,7 +12,7 @@ from typing import Final
 
 from hightide_local.cluster import LocalCluster
 
-from hightide_bench.campaign.campaign import Campaign, Found, Plan
+from hightide_bench.campaign.campaign import Campaign, CampaignPlan, CampaignResult
 from hightide_bench.campaign.strikes import strikes
 
 BROKER_PROGRAM: Final = (sys.executable, "-m", "hightide_bench.campaign.broker_on_faulty_disks")
@@ -36,7 +36,7 @@ def run_campaign(
     flush: str,
     directory: Path | None,
     say: Callable[[float, str], None],
-) -> tuple[Found, Path]:
+) -> tuple[CampaignResult, Path]:
     """Start a cluster, run the campaign on it, and stop it. Returns the findings and the cluster's directory.
 
     `groups` are names of `strikes()`. Without a `directory` the cluster is removed if all was well. Raises
@@ -44,7 +44,7 @@ def run_campaign(
     """
     place = directory or Path(tempfile.mkdtemp(prefix="hightide-faults-"))
     all_strikes = strikes()
-    plan = Plan(seconds, season_s, [all_strikes[group] for group in groups], flush)
+    plan = CampaignPlan(seconds, season_s, [all_strikes[group] for group in groups], flush)
     with LocalCluster(
         place,
         brokers=3,

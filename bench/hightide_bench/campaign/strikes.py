@@ -31,7 +31,7 @@ SERVICES: Final = ("broker-", "controller-", "coordinator-", "zookeeper")
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class DoneFault:
     """One fault that was done."""
 
     kind: str
@@ -40,7 +40,7 @@ class Done:
 
 
 @dataclass(slots=True)
-class Site:
+class StruckCluster:
     """The cluster under test, and the processes with a fault at present."""
 
     cluster: LocalCluster
@@ -58,26 +58,26 @@ class Site:
         ]
 
 
-Strike = Callable[[Site], Done | None]
+Strike = Callable[[StruckCluster], DoneFault | None]
 
 
-def _pick(site: Site, prefixes: tuple[str, ...] = SERVICES) -> str | None:
+def _pick(site: StruckCluster, prefixes: tuple[str, ...] = SERVICES) -> str | None:
     """Choose a kind of process first, then one of that kind: otherwise most strikes would hit brokers."""
     by_kind = [names for prefix in prefixes if (names := site.running(prefix))]
     return site.chance.choice(site.chance.choice(by_kind)) if by_kind else None
 
 
-def kill(site: Site) -> Done | None:
+def kill(site: StruckCluster) -> DoneFault | None:
     """Send SIGKILL to one process; it is started again."""
     name = _pick(site)
     if name is None:
         return None
     site.struck.add(name)
     site.cluster.kill(name)
-    return Done("kill", f"kill {name}", partial(_start, site, name))
+    return DoneFault("kill", f"kill {name}", partial(_start, site, name))
 
 
-def kill_all_brokers(site: Site) -> Done | None:
+def kill_all_brokers(site: StruckCluster) -> DoneFault | None:
     """Send SIGKILL to all brokers at once; they start in an order drawn by chance."""
     names = site.running("broker-")
     if len(names) < len(site.cluster.brokers):
@@ -90,10 +90,10 @@ def kill_all_brokers(site: Site) -> Done | None:
         for name in site.chance.sample(names, len(names)):
             _start(site, name)
 
-    return Done("kill all brokers", "kill all brokers", mend)
+    return DoneFault("kill all brokers", "kill all brokers", mend)
 
 
-def terminate(site: Site) -> Done | None:
+def terminate(site: StruckCluster) -> DoneFault | None:
     """Send SIGTERM to one service; it is started again."""
     name = _pick(site, SERVICES[:3])
     if name is None:
@@ -106,10 +106,10 @@ def terminate(site: Site) -> Done | None:
         # It waits for one that stands still at the same time.
         site.cluster.kill(name)
         what = f"stop {name}, which had to be killed: {str(error).splitlines()[0]}"
-    return Done("stop", what, partial(_start, site, name))
+    return DoneFault("stop", what, partial(_start, site, name))
 
 
-def pause(site: Site) -> Done | None:
+def pause(site: StruckCluster) -> DoneFault | None:
     """Send SIGSTOP to one process; it goes on later."""
     name = _pick(site)
     if name is None:
@@ -121,10 +121,10 @@ def pause(site: Site) -> Done | None:
         site.cluster.resume(name)
         site.struck.discard(name)
 
-    return Done("pause", f"pause {name}", mend)
+    return DoneFault("pause", f"pause {name}", mend)
 
 
-def cut(site: Site) -> Done | None:
+def cut(site: StruckCluster) -> DoneFault | None:
     """Cut the links of one process, to all others or to one, both ways or one way."""
     name = _pick(site)
     if name is None:
@@ -134,19 +134,19 @@ def cut(site: Site) -> Done | None:
     whom = None if site.chance.random() < 0.4 else site.chance.choice(others)
     site.cluster.partition(name, whom, one_way=one_way)
     what = f"cut {name} {'to' if one_way else 'from'} {whom or 'everybody'}"
-    return Done("links cut", what, site.cluster.heal)
+    return DoneFault("links cut", what, site.cluster.heal)
 
 
-def refuse(site: Site) -> Done | None:
+def refuse(site: StruckCluster) -> DoneFault | None:
     """Make the port of one service refuse connections for a while, though it lives."""
     name = _pick(site, SERVICES[:3])
     if name is None:
         return None
     site.cluster.refuse_connections(name)
-    return Done("port refused", f"the port of {name} refuses", site.cluster.heal)
+    return DoneFault("port refused", f"the port of {name} refuses", site.cluster.heal)
 
 
-def switch(kind: str, site: Site) -> Done | None:
+def switch(kind: str, site: StruckCluster) -> DoneFault | None:
     """Make the disk of a broker full, read-only, slow, hung or broken for a while."""
     name = _pick(site, SERVICES[:1])
     if name is None:
@@ -163,20 +163,20 @@ def switch(kind: str, site: Site) -> Done | None:
             site.cluster.restart(name, wait=False)
         site.struck.discard(name)
 
-    return Done(kind, f"{kind} of {name}", mend)
+    return DoneFault(kind, f"{kind} of {name}", mend)
 
 
-def damage_live(kind: str, site: Site) -> Done | None:
+def damage_live(kind: str, site: StruckCluster) -> DoneFault | None:
     """Damage closed segments of a running broker."""
     name = _whole_broker(site)
     if name is None:
         return None
     directory = site.cluster.data_directory(int(name.removeprefix("broker-")))
     what = damage.LIVE[kind](directory, site.chance)
-    return Done(kind, f"{name}: {what}", lambda: None) if what else None
+    return DoneFault(kind, f"{name}: {what}", lambda: None) if what else None
 
 
-def damage_stopped(kind: str, site: Site) -> Done | None:
+def damage_stopped(kind: str, site: StruckCluster) -> DoneFault | None:
     """Stop or kill a broker and damage its files; then start it."""
     name = _whole_broker(site)
     if name is None:
@@ -187,10 +187,10 @@ def damage_stopped(kind: str, site: Site) -> Done | None:
     else:
         site.cluster.terminate(name)
     what = _damage(kind, site, name)
-    return Done(kind, f"{name}: {what}", partial(_start, site, name))
+    return DoneFault(kind, f"{name}: {what}", partial(_start, site, name))
 
 
-def damage_one_of_all(kind: str, site: Site) -> Done | None:
+def damage_one_of_all(kind: str, site: StruckCluster) -> DoneFault | None:
     """Kill all brokers, damage the files of one, and start that one first, then the others."""
     name = _whole_broker(site)
     names = site.running("broker-")
@@ -207,15 +207,15 @@ def damage_one_of_all(kind: str, site: Site) -> Done | None:
             if each != name:
                 _start(site, each)
 
-    return Done(f"all killed, {kind}", f"all killed, and {name} first: {what}", mend)
+    return DoneFault(f"all killed, {kind}", f"all killed, and {name} first: {what}", mend)
 
 
-def _damage(kind: str, site: Site, name: str) -> str:
+def _damage(kind: str, site: StruckCluster, name: str) -> str:
     directory = site.cluster.data_directory(int(name.removeprefix("broker-")))
     return damage.OFFLINE[kind](directory, site.chance) or "nothing to damage"
 
 
-def _whole_broker(site: Site) -> str | None:
+def _whole_broker(site: StruckCluster) -> str | None:
     """A broker whose files may be damaged: all others are whole, and no process has a fault."""
     names = site.running("broker-")
     if site.struck or len(names) < len(site.cluster.brokers) or not site.is_whole():
@@ -223,7 +223,7 @@ def _whole_broker(site: Site) -> str | None:
     return site.chance.choice(names)
 
 
-def _start(site: Site, name: str) -> None:
+def _start(site: StruckCluster, name: str) -> None:
     site.cluster.restart(name, wait=False)
     site.struck.discard(name)
 

@@ -13,7 +13,7 @@ from hightide_cli.printing.rendering import Json, properties, table
 from hightide_bench.commands.options import JSON
 
 if TYPE_CHECKING:
-    from hightide_bench.campaign.campaign import Found
+    from hightide_bench.campaign.campaign import CampaignResult
 
 EXIT_WRONG = 1
 GROUPS = ("processes", "links", "disks", "files")
@@ -117,7 +117,7 @@ def faults(
         ctx.exit(EXIT_WRONG)
 
 
-def faults_document(seed: int, flush: str, found: "Found") -> dict[str, Json]:
+def faults_document(seed: int, flush: str, found: "CampaignResult") -> dict[str, Json]:
     """The findings, as JSON."""
     return {
         "benchmark": "faults",
@@ -134,7 +134,7 @@ def faults_document(seed: int, flush: str, found: "Found") -> dict[str, Json]:
     }
 
 
-def _text(seed: int, found: "Found") -> str:
+def _text(seed: int, found: "CampaignResult") -> str:
     done = table(("fault", "times"), [(kind, str(times)) for kind, times in sorted(found.faults.items())])
     figures = properties(
         [

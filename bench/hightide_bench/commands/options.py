@@ -7,7 +7,7 @@ import click
 from hightide_cli.command_line.choices import choices
 
 if TYPE_CHECKING:
-    from hightide_bench.measuring.target import Target
+    from hightide_bench.measuring.target import LoadTarget
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Measured = TypeVar("Measured")
@@ -73,7 +73,7 @@ def partition_counts(ctx: click.Context, param: click.Parameter, value: str | No
     return tuple(map(int, parts))
 
 
-def measured(ctx: click.Context, measure: "Callable[[Target], Measured]") -> Measured:
+def measured(ctx: click.Context, measure: "Callable[[LoadTarget], Measured]") -> Measured:
     """Measure the cluster that the command line means."""
     from hightide_bench.measuring.target import bench_target
 

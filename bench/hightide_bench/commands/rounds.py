@@ -12,7 +12,7 @@ from hightide_cli.printing.progress import progress
 from hightide_bench.commands.options import Measured, measured
 
 if TYPE_CHECKING:
-    from hightide_bench.measuring.target import Target
+    from hightide_bench.measuring.target import LoadTarget
 
 OnRound = Callable[[str, Mapping[str, float | None]], None]
 
@@ -54,12 +54,15 @@ def reported_rounds(what: str, rounds: int, csv_path: Path | None) -> Iterator[O
 
 
 def measured_rounds(
-    ctx: click.Context, rounds: int, csv_path: Path | None, measure: "Callable[[Target, OnRound], Measured]"
+    ctx: click.Context,
+    rounds: int,
+    csv_path: Path | None,
+    measure: "Callable[[LoadTarget, OnRound], Measured]",
 ) -> Measured:
     """Measure the cluster that the command line means, and report each round. The bar begins when the cluster
     is running, since its start shows its own progress."""
 
-    def measure_there(target: "Target") -> Measured:
+    def measure_there(target: "LoadTarget") -> Measured:
         with reported_rounds("measuring", rounds, csv_path) as on_round:
             return measure(target, on_round)
 

@@ -12,8 +12,8 @@ from hightide_cli.printing.rendering import Json, properties
 from hightide_bench.commands.options import PARTITIONS_MAX, measured, record_bytes_option, seconds_option
 
 if TYPE_CHECKING:
-    from hightide_bench.measuring.target import Target
-    from hightide_bench.measuring.verify import Verified, VerifyPlan
+    from hightide_bench.measuring.target import LoadTarget
+    from hightide_bench.measuring.verify import VerifyPlan, VerifyResult
 
 EXIT_WRONG = 1
 
@@ -74,21 +74,21 @@ def verify(
         ctx.exit(EXIT_WRONG)
 
 
-def _verify(target: "Target", plan: "VerifyPlan", keep: bool) -> "tuple[str, Verified]":
+def _verify(target: "LoadTarget", plan: "VerifyPlan", keep: bool) -> "tuple[str, VerifyResult]":
     from hightide import Admin
 
-    from hightide_bench.measuring.verify import Verification
+    from hightide_bench.measuring.verify import VerifyRun
 
     topic = target.create_topic("verify", plan.partitions)
     with progress(f"verifying {topic}", int(plan.records_per_s * plan.measured_s)) as done:
-        verified = Verification(target.bootstrap, topic, plan).run(done)
+        verified = VerifyRun(target.bootstrap, topic, plan).run(done)
     if verified.findings.is_perfect and not keep:
         with Admin(target.bootstrap) as admin:
             admin.delete_topic(topic)
     return topic, verified
 
 
-def verify_document(topic: str, plan: "VerifyPlan", verified: "Verified") -> dict[str, Json]:
+def verify_document(topic: str, plan: "VerifyPlan", verified: "VerifyResult") -> dict[str, Json]:
     """The findings, as JSON."""
     found = verified.findings
     return {
@@ -109,7 +109,7 @@ def verify_document(topic: str, plan: "VerifyPlan", verified: "Verified") -> dic
     }
 
 
-def _text(topic: str, verified: "Verified") -> str:
+def _text(topic: str, verified: "VerifyResult") -> str:
     found = verified.findings
     lines = [
         properties(

@@ -12,7 +12,13 @@ from typing import Any
 
 import uvloop
 
-from hightide_bench.loads.group_member import Connections, Finder, GroupMember, MemberPlan, Notes
+from hightide_bench.loads.group_member import (
+    CoordinatorFinder,
+    GroupMember,
+    MemberChannels,
+    MemberNotes,
+    MemberPlan,
+)
 from hightide_bench.loads.load_worker import say_ready
 
 _REGISTERING_MAX = 200
@@ -26,9 +32,9 @@ class GroupLoad:
 
     def __init__(self, configuration: Mapping[str, Any]) -> None:
         self._configuration = configuration
-        self._connections = Connections(configuration["streams_per_connection"])
-        self._finder = Finder(configuration["bootstrap"])
-        self._notes = Notes()
+        self._connections = MemberChannels(configuration["streams_per_connection"])
+        self._finder = CoordinatorFinder(configuration["bootstrap"])
+        self._notes = MemberNotes()
         self._members: dict[str, GroupMember] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._admission = asyncio.Semaphore(_REGISTERING_MAX)

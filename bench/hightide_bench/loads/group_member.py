@@ -30,7 +30,7 @@ _METADATA_TIMEOUT_S: Final = 10.0
 _PASSING: Final = frozenset({"", "NOT_COORDINATOR", "SHUTTING_DOWN", "OVERLOADED"})
 
 
-class Connections:
+class MemberChannels:
     """The channels of one process: one to each address for a certain number of consumers."""
 
     def __init__(self, streams_per_connection: int) -> None:
@@ -55,7 +55,7 @@ class Connections:
 
 
 @dataclass(slots=True)
-class Notes:
+class MemberNotes:
     """What the consumers of one process note for the parent; times are those of the monotonic clock."""
 
     first_registration_s: float = 0.0
@@ -79,7 +79,7 @@ class Notes:
     refused: Counter[str] = field(default_factory=Counter)
 
 
-class Finder:
+class CoordinatorFinder:
     """Look-ups of the coordinator at a broker: once for each consumer that asks."""
 
     def __init__(self, bootstrap: str) -> None:
@@ -140,7 +140,9 @@ class GroupMember:
         "reading",
     )
 
-    def __init__(self, plan: MemberPlan, connections: Connections, finder: Finder, notes: Notes) -> None:
+    def __init__(
+        self, plan: MemberPlan, connections: MemberChannels, finder: CoordinatorFinder, notes: MemberNotes
+    ) -> None:
         self.plan = plan
         self.reading: dict[int, int] = {}
         """Partition → the generation in which it was assigned."""

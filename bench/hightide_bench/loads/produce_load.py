@@ -20,7 +20,7 @@ _TURN_S = 0.01
 
 
 @dataclass(slots=True)
-class Outcome:
+class ProduceOutcome:
     """The outcomes of the timed deliveries; filled by the producer's callbacks, read after a flush."""
 
     latencies_ms: list[float] = field(default_factory=list)
@@ -35,7 +35,7 @@ class Outcome:
 def run(configuration: dict[str, Any]) -> dict[str, float | None]:
     """Send for warm_s, then for measured_s or until `records` are sent; wait until all is acknowledged."""
     topic, record_bytes = configuration["topic"], configuration["record_bytes"]
-    outcome = Outcome()
+    outcome = ProduceOutcome()
     with Producer(
         configuration["bootstrap"],
         acks=configuration["acks"],
@@ -89,7 +89,7 @@ def _records_a_turn(most: int, records_per_s: float | None) -> int:
 
 
 def _record_sender(
-    producer: Producer, topic: str, record_bytes: int, outcome: Outcome, records_per_s: float | None
+    producer: Producer, topic: str, record_bytes: int, outcome: ProduceOutcome, records_per_s: float | None
 ) -> Callable[[], int]:
     count = _records_a_turn(_SENDS_A_TURN, records_per_s)
     values = [os.urandom(record_bytes) for _ in range(count)]
@@ -107,7 +107,7 @@ def _record_sender(
 
 
 def _arrow_sender(
-    producer: Producer, topic: str, record_bytes: int, outcome: Outcome, records_per_s: float | None
+    producer: Producer, topic: str, record_bytes: int, outcome: ProduceOutcome, records_per_s: float | None
 ) -> Callable[[], int]:
     import pyarrow as pa
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 
-class Row(NamedTuple):
+class RecordRow(NamedTuple):
     """One record's key and value. A tuple, because the demo holds 336,776 of them."""
 
     key: bytes | None
@@ -41,8 +41,8 @@ class Comparer:
     `unsure` row is one that was sent and not acknowledged: it may come back or not, and is never lost.
     """
 
-    def __init__(self, written: Iterable[Row], unsure: Iterable[Row] = ()) -> None:
-        self._expected: dict[Row, deque[int]] = {}
+    def __init__(self, written: Iterable[RecordRow], unsure: Iterable[RecordRow] = ()) -> None:
+        self._expected: dict[RecordRow, deque[int]] = {}
         self._produced = 0
         for row in written:
             self._expected.setdefault(row, deque()).append(self._produced)
@@ -51,7 +51,7 @@ class Comparer:
         self._latest: dict[bytes | None, int] = {}
         self._consumed = self._duplicated = self._reordered = self._foreign = 0
 
-    def read_back(self, row: Row) -> None:
+    def read_back(self, row: RecordRow) -> None:
         """Compare one row with the source. Rows of one key must come in the order in which they were read."""
         self._consumed += 1
         positions = self._expected.get(row)
@@ -77,7 +77,7 @@ class Comparer:
             foreign=self._foreign,
         )
 
-    def _take_unsure_or_foreign(self, row: Row) -> None:
+    def _take_unsure_or_foreign(self, row: RecordRow) -> None:
         if row in self._unsure:
             # It is there once, which is allowed; from here on another copy of it is a duplicate.
             self._unsure.remove(row)

@@ -24,11 +24,11 @@ from hightide_bench.measuring.cluster_resources import (
     memory_figures,
     until_quiet,
 )
-from hightide_bench.measuring.comparison import Comparer, Row
+from hightide_bench.measuring.comparison import Comparer, RecordRow
 from hightide_bench.measuring.deliveries import DeliveryTimes
 from hightide_bench.measuring.partition_spread import Replicas, evenly, partitions_of, spread
 from hightide_bench.measuring.statistics import medians
-from hightide_bench.measuring.target import Target
+from hightide_bench.measuring.target import LoadTarget
 
 Figures = dict[str, float | None]
 
@@ -90,7 +90,7 @@ def merged(rounds: Sequence[Figures]) -> Figures:
     return figures
 
 
-def measure_failover(target: Target, plan: FailoverPlan, say: Callable[[str], None]) -> Figures:
+def measure_failover(target: LoadTarget, plan: FailoverPlan, say: Callable[[str], None]) -> Figures:
     """Run one round. `say` gets a line of text at the beginning of each step. Raises LoadFailedError if a
     step does not end in time."""
     if target.cluster is None:
@@ -159,15 +159,17 @@ class _Round:
     def _assignment_of_first(self) -> Replicas:
         return next(iter(self._topics.values()))[0]
 
-    def _fill(self) -> list[Row]:
+    def _fill(self) -> list[RecordRow]:
         """Write a record to each partition, so that each has a log on disk. Return these rows."""
         self._say(f"a record to each of {self._plan.partitions} partitions")
-        sent: list[tuple[Row, Delivery]] = []
+        sent: list[tuple[RecordRow, Delivery]] = []
         with Producer(self._bootstrap, acks="all") as producer:
             for topic, assignment in self._topics.items():
                 for partition in range(len(assignment)):
                     value = b"%s-%d" % (topic.encode(), partition)
-                    sent.append((Row(value, value), producer.send(topic, value, value, partition=partition)))
+                    sent.append(
+                        (RecordRow(value, value), producer.send(topic, value, value, partition=partition))
+                    )
                 # One topic at a time, so that no follower falls behind so far that it leaves the ISR.
                 producer.flush()
         for _, delivery in sent:
@@ -195,7 +197,7 @@ class _Round:
             )
         return time.monotonic() - began_s
 
-    def _end_the_broker(self, fill: Sequence[Row]) -> Figures:
+    def _end_the_broker(self, fill: Sequence[RecordRow]) -> Figures:
         """End the leader of all partitions under load, start it again, and read everything back."""
         name = f"broker-{self._victim}"
         configuration = {
@@ -254,20 +256,22 @@ class _Round:
         self._cluster.restart(name, timeout_s=_STEP_TIMEOUT_S)
         return takeover_ms
 
-    def _read_back(self, fill: Sequence[Row], sent: int, failed: Sequence[tuple[int, int, str]]) -> Figures:
+    def _read_back(
+        self, fill: Sequence[RecordRow], sent: int, failed: Sequence[tuple[int, int, str]]
+    ) -> Figures:
         self._say("reading everything back")
         not_acknowledged = {(place, number) for place, number, _ in failed}
         written = [*fill]
         written += [
-            Row(*row_of(place, number))
+            RecordRow(*row_of(place, number))
             for number in range(sent)
             for place in range(len(self._loaded))
             if (place, number) not in not_acknowledged
         ]
-        comparer = Comparer(written, [Row(*row_of(*each)) for each in not_acknowledged])
+        comparer = Comparer(written, [RecordRow(*row_of(*each)) for each in not_acknowledged])
         with Consumer(self._bootstrap, topics=list(self._topics)) as consumer:
             for record in consumer.read_to_end():
-                comparer.read_back(Row(record.key, record.value))
+                comparer.read_back(RecordRow(record.key, record.value))
         found = comparer.result()
         # Reordered and foreign rows have no figure of their own, but must make the benchmark fail.
         return {

@@ -13,7 +13,7 @@ _ANSWER_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class WatchedGroup:
     """The state of one group."""
 
     is_stable: bool
@@ -29,7 +29,7 @@ class GroupWatch:
             address: grpc.insecure_channel(address) for address in cluster.coordinators.values()
         }
 
-    def listings(self) -> dict[str, Listing]:
+    def listings(self) -> dict[str, WatchedGroup]:
         """All groups by name, from the active coordinator. Empty while no coordinator is active."""
         request = pb.ListGroupsRequest()
         for channel in self._channels.values():
@@ -38,7 +38,9 @@ class GroupWatch:
             except grpc.RpcError:
                 continue
             return {
-                each.group: Listing(each.state == pb.GROUP_STATE_STABLE, each.member_count, each.generation)
+                each.group: WatchedGroup(
+                    each.state == pb.GROUP_STATE_STABLE, each.member_count, each.generation
+                )
                 for each in answer.groups
             }
         return {}

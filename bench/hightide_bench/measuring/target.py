@@ -22,7 +22,7 @@ _DELETE_TIMEOUT_MS = 15_000
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class LoadTarget:
     """The cluster to measure. `cluster` is None if the brokers do not run on this machine. `keeps_topics`
     says that the topics stay after the benchmark, for the user to examine."""
 
@@ -82,20 +82,20 @@ def _topic_name(purpose: str) -> str:
 
 
 @contextmanager
-def bench_target(bootstrap: str | None, *, keeps_topics: bool = False) -> Iterator[Target]:
+def bench_target(bootstrap: str | None, *, keeps_topics: bool = False) -> Iterator[LoadTarget]:
     """Give the cluster at `bootstrap`, else the running one of `dev up`, else a new one that ends with the
     block."""
     running = _running_dev_cluster()
     if running is not None and (bootstrap is None or _same(bootstrap, running.bootstrap.split(","))):
-        yield Target(running.bootstrap, running, keeps_topics)
+        yield LoadTarget(running.bootstrap, running, keeps_topics)
     elif bootstrap is not None:
-        yield Target(bootstrap, None, keeps_topics)
+        yield LoadTarget(bootstrap, None, keeps_topics)
     else:
         click.echo("no cluster runs; starting one for this benchmark", err=True)
         with ExitStack() as stack:
             with waiting("starting a cluster"):
                 cluster = stack.enter_context(own_cluster())
-            yield Target(cluster.bootstrap, cluster, keeps_topics)
+            yield LoadTarget(cluster.bootstrap, cluster, keeps_topics)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from typing import Literal
 
 from hightide_bench.loads.load_worker import LoadWorker, run_load
 from hightide_bench.measuring.statistics import latency_figures, medians, rate_figures
-from hightide_bench.measuring.target import RETENTION, Target
+from hightide_bench.measuring.target import RETENTION, LoadTarget
 
 Figures = dict[str, float | None]
 #: Called after each round, with its subject and its figures.
@@ -60,7 +60,7 @@ def ignore_round(of: str, figures: Figures) -> None:
 class ProduceRounds:
     """The rounds of `bench produce` on one cluster."""
 
-    def __init__(self, target: Target, topic: str, plan: ProducePlan) -> None:
+    def __init__(self, target: LoadTarget, topic: str, plan: ProducePlan) -> None:
         where = _where(target, topic)
         self._configuration = {**asdict(plan), **where, "warm_s": _WARM_S, "records": None}
 
@@ -69,20 +69,20 @@ class ProduceRounds:
         return run_load("hightide_bench.loads.produce_load", self._configuration)
 
 
-def measure_produce(target: Target, plan: ProducePlan, on_round: OnRound = ignore_round) -> Figures:
+def measure_produce(target: LoadTarget, plan: ProducePlan, on_round: OnRound = ignore_round) -> Figures:
     """Send as fast as one process can, or at the rate of the plan. All rounds write to the same topic, whose
     old segments are deleted meanwhile. `bench produce` calls it."""
     with produce_topic(target, plan) as topic:
         return _rounds("produce", plan.rounds, ProduceRounds(target, topic, plan).measure, on_round)
 
 
-def produce_topic(target: Target, plan: ProducePlan) -> AbstractContextManager[str]:
+def produce_topic(target: LoadTarget, plan: ProducePlan) -> AbstractContextManager[str]:
     """Return the topic of all rounds, which exists within the block."""
     return target.topic("produce", plan.partitions, RETENTION)
 
 
 def measure_consume(
-    target: Target, plan: ConsumePlan, forms: list[str], on_round: OnRound = ignore_round
+    target: LoadTarget, plan: ConsumePlan, forms: list[str], on_round: OnRound = ignore_round
 ) -> dict[str, Figures]:
     """Fill a topic, then read all of it in each form: `arrow` by poll_arrow(), `records` by poll(). Return
     the figures by form. `bench consume` calls it."""
@@ -91,7 +91,7 @@ def measure_consume(
 
 
 def _consumed(
-    target: Target, topic: str, plan: ConsumePlan, forms: list[str], on_round: OnRound
+    target: LoadTarget, topic: str, plan: ConsumePlan, forms: list[str], on_round: OnRound
 ) -> dict[str, Figures]:
     records = plan.size_mb * 1_000_000 // plan.record_bytes
     fill = ProducePlan(
@@ -119,14 +119,14 @@ def _consumed(
     }
 
 
-def measure_latency(target: Target, plan: LatencyPlan, on_round: OnRound = ignore_round) -> Figures:
+def measure_latency(target: LoadTarget, plan: LatencyPlan, on_round: OnRound = ignore_round) -> Figures:
     """Send single records at an even rate. Measure the time of each from send() until another process has it.
     `bench e2e` calls it."""
     with target.topic("e2e", plan.partitions) as topic:
         return _rounds("e2e", plan.rounds, lambda: _latency_round(target, topic, plan), on_round)
 
 
-def _latency_round(target: Target, topic: str, plan: LatencyPlan) -> Figures:
+def _latency_round(target: LoadTarget, topic: str, plan: LatencyPlan) -> Figures:
     warm = int(plan.records_per_s * _WARM_S)
     measured = max(int(plan.records_per_s * plan.measured_s), 1)
     configuration = {
@@ -152,7 +152,7 @@ def _latency_round(target: Target, topic: str, plan: LatencyPlan) -> Figures:
     return {**rates, **latency_figures(received["latencies_ms"])}
 
 
-def _where(target: Target, topic: str) -> Mapping[str, object]:
+def _where(target: LoadTarget, topic: str) -> Mapping[str, object]:
     return {"bootstrap": target.bootstrap, "topic": topic, "broker_pids": target.broker_pids()}
 
 

@@ -17,7 +17,7 @@ from hightide_local.cluster import LocalCluster
 from hightide_runtime.telemetry.exporters import TRACE_DIRECTORY_VARIABLE
 
 from hightide_bench.measuring.statistics import medians
-from hightide_bench.measuring.target import Target
+from hightide_bench.measuring.target import LoadTarget
 from hightide_bench.measuring.throughput import Figures, ProducePlan, ProduceRounds, produce_topic
 
 ON, OFF = "on", "off"
@@ -35,7 +35,7 @@ def measure_tracing(plan: ProducePlan, modes: Sequence[str]) -> tuple[dict[str, 
             environment = _NO_TRACES if mode == OFF else _traces_of(directory / mode)
             with _environment(environment):
                 cluster = clusters.enter_context(LocalCluster(directory / mode))
-                target = Target(cluster.bootstrap, cluster)
+                target = LoadTarget(cluster.bootstrap, cluster)
                 topic = clusters.enter_context(produce_topic(target, plan))
                 rounds = ProduceRounds(target, topic, plan)
             measures[mode] = partial(_measured_in, environment, rounds)

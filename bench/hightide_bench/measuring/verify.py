@@ -35,7 +35,7 @@ class VerifyPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Verified:
+class VerifyResult:
     """The result. `unavailable_ms_max` is the longest time in which a partition acknowledged no record."""
 
     findings: SequenceFindings
@@ -43,7 +43,7 @@ class Verified:
     first_error: HightideError | None
 
 
-class Verification:
+class VerifyRun:
     """One run on one topic. The main thread sends, and another thread reads from the beginning."""
 
     def __init__(self, bootstrap: str, topic: str, plan: VerifyPlan) -> None:
@@ -60,7 +60,7 @@ class Verification:
         self._all_is_sent = threading.Event()
         self._reading_failed: list[BaseException] = []
 
-    def run(self, done: WorkDone) -> Verified:
+    def run(self, done: WorkDone) -> VerifyResult:
         """Send, read everything back, and return the result. Ctrl-C ends the sending, and the check follows.
         Raises HightideError if the cluster was not available for ten minutes."""
         reader = threading.Thread(target=self._read_guarded, name="verify-reader", daemon=True)
@@ -78,7 +78,7 @@ class Verification:
         if self._reading_failed:
             raise self._reading_failed[0]
         findings = self._check.result(self._sent, self._unsure)
-        return Verified(findings, max(waits.values()), self._first_error)
+        return VerifyResult(findings, max(waits.values()), self._first_error)
 
     def _send(self, producer: Producer, done: WorkDone) -> None:
         wanted = int(self._plan.records_per_s * self._plan.measured_s)

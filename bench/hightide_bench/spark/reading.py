@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from hightide_cli.printing.progress import WorkDone
 
-from hightide_bench.measuring.target import Target
+from hightide_bench.measuring.target import LoadTarget
 from hightide_bench.spark.spark_runs import (
     Figures,
     SparkPlan,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def measure_spark_read(
-    spark: "SparkSession", target: Target, plan: SparkPlan, done: WorkDone
+    spark: "SparkSession", target: LoadTarget, plan: SparkPlan, done: WorkDone
 ) -> dict[int, Figures]:
     """Fill a topic for each number of partitions, and read the topics in turns, with all columns. Return the
     figures by number of partitions."""

@@ -13,7 +13,7 @@ from hightide_local.processes.spark_java import spark_java_home
 
 from hightide_bench.loads.load_worker import run_load
 from hightide_bench.measuring.statistics import BYTES_PER_MB, medians
-from hightide_bench.measuring.target import Target
+from hightide_bench.measuring.target import LoadTarget
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,12 +47,14 @@ class SparkPlan:
 
 
 def on_spark(
-    measure: "Callable[[SparkSession, Target, SparkPlan, WorkDone], Measured]", plan: SparkPlan, steps: int
-) -> Callable[[Target], Measured]:
+    measure: "Callable[[SparkSession, LoadTarget, SparkPlan, WorkDone], Measured]",
+    plan: SparkPlan,
+    steps: int,
+) -> Callable[[LoadTarget], Measured]:
     """Return a function that makes a Spark session with the plan's threads, calls `measure` with it, and ends
     it. `steps` is how often `measure` advances the progress bar."""
 
-    def measure_target(target: Target) -> Measured:
+    def measure_target(target: LoadTarget) -> Measured:
         os.environ["JAVA_HOME"] = str(spark_java_home())
         from hightide_spark.session import spark_session
 
@@ -70,7 +72,7 @@ def on_spark(
 
 @contextmanager
 def topics_of(
-    target: Target, purpose: str, partitions: Sequence[int], configs: dict[str, str] | None = None
+    target: LoadTarget, purpose: str, partitions: Sequence[int], configs: dict[str, str] | None = None
 ) -> Iterator[dict[int, str]]:
     """Create a topic with each number of partitions. They are deleted after the block."""
     with ExitStack() as stack:
@@ -80,7 +82,7 @@ def topics_of(
         }
 
 
-def fill(target: Target, topic: str, records: int, record_bytes: int) -> None:
+def fill(target: LoadTarget, topic: str, records: int, record_bytes: int) -> None:
     """Write at least this many records to a topic, as fast as one process can."""
     configuration = {
         "bootstrap": target.bootstrap,
@@ -98,7 +100,7 @@ def fill(target: Target, topic: str, records: int, record_bytes: int) -> None:
     run_load("hightide_bench.loads.produce_load", configuration)
 
 
-def records_in(target: Target, topic: str, partitions: int) -> int:
+def records_in(target: LoadTarget, topic: str, partitions: int) -> int:
     """Return the number of records in a topic from which none was deleted."""
     with Admin(target.bootstrap) as admin:
         ends = admin.list_offsets([TopicPartition(topic, number) for number in range(partitions)])

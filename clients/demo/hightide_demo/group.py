@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from hightide_local.processes.guard import Guard
+from hightide_local.processes.guard import ProcessGuard
 from hightide_local.processes.managed_process import ManagedProcess
 from hightide_runtime.process.environment import service_environment
 
@@ -40,7 +40,7 @@ class DemoGroup:
         self._history = GroupHistory()
         self._lock = threading.Lock()
         self._expected_dead: set[str] = set()
-        self._guard: Guard | None = None
+        self._guard: ProcessGuard | None = None
         self._processes = {
             name: ManagedProcess(
                 name,
@@ -97,7 +97,7 @@ class DemoGroup:
 
     def __enter__(self) -> "DemoGroup":
         """Start all consumers. They become members of the group a moment later."""
-        self._guard = Guard()
+        self._guard = ProcessGuard()
         try:
             for process in self._processes.values():
                 process.start(self._guard)

@@ -17,7 +17,7 @@ from types import FrameType
 from hightide import Consumer, Record, TopicPartition
 from hightide_local.traces.client_traces import trace_clients
 
-from hightide_demo.group_reports import Given, GroupReport, HandedOut, Taken, report_line
+from hightide_demo.group_reports import GroupReport, HandedOut, PartitionGiven, PartitionTaken, report_line
 
 _RECORDS_MAX = 2_000
 _POLL_S = 0.2
@@ -39,7 +39,7 @@ class ConsumerSettings:
         return json.dumps(asdict(self))
 
 
-class Reporting:
+class OwnershipReporter:
     """Writes the consumer's reports, each at once, with the generation in which it owns the partition."""
 
     def __init__(self, report_path: str) -> None:
@@ -53,14 +53,16 @@ class Reporting:
         now_ms = _now_ms()
         for each, generation in generations.items():
             self._generations[each.partition] = generation
-        self._report([Given(now_ms, each.partition, generation) for each, generation in generations.items()])
+        self._report(
+            [PartitionGiven(now_ms, each.partition, generation) for each, generation in generations.items()]
+        )
 
     def taken(self, partitions: Iterable[TopicPartition]) -> None:
         """Report that this consumer no longer owns these partitions. Called by `on_revoke` and `on_lost`."""
         now_ms = _now_ms()
         self._report(
             [
-                Taken(now_ms, each.partition, self._generations[each.partition])
+                PartitionTaken(now_ms, each.partition, self._generations[each.partition])
                 for each in partitions
                 if each.partition in self._generations
             ]
@@ -99,7 +101,7 @@ def consume(settings: ConsumerSettings) -> None:
         is_told_to_end = True
 
     signal.signal(signal.SIGTERM, end)
-    reporting = Reporting(settings.report_path)
+    reporting = OwnershipReporter(settings.report_path)
     with Consumer(
         settings.bootstrap,
         group=settings.group,

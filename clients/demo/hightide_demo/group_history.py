@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from hightide_demo.group_reports import Given, GroupReport, HandedOut, Taken
+from hightide_demo.group_reports import GroupReport, HandedOut, PartitionGiven, PartitionTaken
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +49,9 @@ class GroupHistory:
     def take(self, consumer: str, report: GroupReport) -> None:
         """Take one report of a consumer."""
         match report:
-            case Given():
+            case PartitionGiven():
                 self._given[report.partition][report.generation] = consumer
-            case Taken():
+            case PartitionTaken():
                 self._taken.add((consumer, report.partition, report.generation))
             case HandedOut():
                 self._handed_out[report.partition].append((consumer, report))

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class PartitionGiven:
     """A partition was given to the consumer. Times are milliseconds of the machine's monotonic clock."""
 
     at_ms: float
@@ -17,7 +17,7 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class PartitionTaken:
     """The consumer no longer owns a partition: it was revoked, or the consumer learned that it was lost."""
 
     at_ms: float
@@ -36,11 +36,11 @@ class HandedOut:
     next_offset: int
 
 
-GroupReport: TypeAlias = Given | Taken | HandedOut
+GroupReport: TypeAlias = PartitionGiven | PartitionTaken | HandedOut
 
-_KINDS: Final[dict[str, type[Given] | type[Taken] | type[HandedOut]]] = {
-    "given": Given,
-    "taken": Taken,
+_KINDS: Final[dict[str, type[PartitionGiven] | type[PartitionTaken] | type[HandedOut]]] = {
+    "given": PartitionGiven,
+    "taken": PartitionTaken,
     "handed_out": HandedOut,
 }
 _NAMES: Final = {kind: name for name, kind in _KINDS.items()}

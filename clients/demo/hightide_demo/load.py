@@ -6,25 +6,25 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from hightide import Delivery, HightideError, Producer
-from hightide_bench.measuring.comparison import Row
+from hightide_bench.measuring.comparison import RecordRow
 from hightide_bench.measuring.deliveries import DeliveryTimes
 
-from hightide_demo.pace import Pace
+from hightide_demo.pace import LoadPace
 
 _STEP_S = 0.01
 
 
-class Load:
+class DemoLoad:
     """Sends rows at an even pace, and notes when each was acknowledged.
 
     `send_all` runs in the main thread, so that Ctrl-C ends it. Any thread may read `acknowledged`.
     """
 
-    def __init__(self, rows: Sequence[Row], topic: str, partitions: int, duration_s: float) -> None:
+    def __init__(self, rows: Sequence[RecordRow], topic: str, partitions: int, duration_s: float) -> None:
         self._rows = rows
         self._topic = topic
         self.partition_count = partitions
-        self.pace = Pace(len(rows), duration_s)
+        self.pace = LoadPace(len(rows), duration_s)
         self.times = DeliveryTimes(range(partitions))
         self._failed: dict[int, HightideError] = {}
         self._stop = threading.Event()
@@ -44,11 +44,11 @@ class Load:
         """The error of the first row that failed; None if none failed."""
         return next(iter(self._failed.values()), None)
 
-    def written(self) -> list[Row]:
+    def written(self) -> list[RecordRow]:
         """Return the rows that were acknowledged, in the order of sending. Call it after the flush."""
         return [row for at, row in enumerate(self._rows) if at not in self._failed]
 
-    def unsure(self) -> list[Row]:
+    def unsure(self) -> list[RecordRow]:
         """Return the rows that failed, which may be in the log or not. Call it after the flush."""
         return [self._rows[at] for at in self._failed]
 

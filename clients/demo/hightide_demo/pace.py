@@ -5,7 +5,7 @@
 _SLOWING_PER_S = 2.0
 
 
-class Pace:
+class LoadPace:
     """Spreads rows evenly over a time. The load calls `advance`, the script sets and releases the marks."""
 
     def __init__(self, rows_total: int, duration_s: float) -> None:

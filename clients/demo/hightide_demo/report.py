@@ -9,7 +9,7 @@ from hightide_cli.printing.rendering import Cell, Json, table
 from hightide_local.traces.trace_lookup import FailoverSummary
 
 from hightide_demo.group_history import GroupFindings
-from hightide_demo.script import Failover, GroupKill, Return, Victim
+from hightide_demo.script import BrokerReturn, Failover, GroupKill, KilledProcess
 from hightide_demo.spark import SparkFindings
 
 FAILOVERS_EXPECTED = 2
@@ -30,13 +30,13 @@ class MeasuredFailover:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class DemoReport:
     """All findings of the demo. `run_demo` returns it."""
 
     rows_total: int
     comparison: Comparison
     failovers: Sequence[MeasuredFailover]
-    returns: Sequence[Return]
+    returns: Sequence[BrokerReturn]
     group: GroupFindings
     group_kills: Sequence[GroupKill]
     spark: SparkFindings
@@ -157,7 +157,7 @@ class Report:
 
 def _cells(measured: MeasuredFailover) -> list[Cell]:
     failover, trace = measured.failover, measured.trace
-    if failover.victim is Victim.BROKER:
+    if failover.victim is KilledProcess.BROKER:
         detected = None if trace is None else trace.detect_ms
         elected = None if trace is None else _elected_ms(trace)
         commit = (

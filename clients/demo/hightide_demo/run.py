@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 
 from hightide import Admin, Consumer, Producer, TopicPartition
-from hightide_bench.measuring.comparison import Comparer, Comparison, Row
+from hightide_bench.measuring.comparison import Comparer, Comparison, RecordRow
 from hightide_cli.trace.search import broker_failover, controller_failover, coordinator_failover
 from hightide_local.cluster import LocalCluster
 from hightide_local.processes.spark_java import spark_java_home
@@ -25,9 +25,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from hightide_demo.flights import flights_file, read_flights
 from hightide_demo.group import DemoGroup
 from hightide_demo.group_history import GroupFindings
-from hightide_demo.load import Load
-from hightide_demo.report import MeasuredFailover, Report
-from hightide_demo.script import Failover, GroupKill, Script, Victim
+from hightide_demo.load import DemoLoad
+from hightide_demo.report import DemoReport, MeasuredFailover
+from hightide_demo.script import DemoScript, Failover, GroupKill, KilledProcess
 from hightide_demo.spark import DELAYS_TOPIC, SparkFindings, SparkSettings, run_on_spark
 
 TOPIC = "flights"
@@ -55,7 +55,7 @@ class DemoSettings:
     directory: Path
 
 
-def run_demo(settings: DemoSettings, console: Console) -> Report:
+def run_demo(settings: DemoSettings, console: Console) -> DemoReport:
     """Run the demo and return its findings. The command calls it, prints them, and chooses the exit code.
 
     At the end, also after Ctrl-C and SIGTERM, no process runs and the data is deleted. Logs and traces stay
@@ -97,17 +97,21 @@ def _throw_away(cluster: LocalCluster) -> None:
 
 
 def _load_and_compare(
-    cluster: LocalCluster, rows: Sequence[Row], settings: DemoSettings, java_home: Path, console: Console
-) -> Report:
+    cluster: LocalCluster,
+    rows: Sequence[RecordRow],
+    settings: DemoSettings,
+    java_home: Path,
+    console: Console,
+) -> DemoReport:
     with Admin(cluster.bootstrap) as admin:
         admin.create_topic(TOPIC, PARTITIONS, REPLICAS, configs=CONFIGS)
         admin.create_topic(DELAYS_TOPIC, 1, REPLICAS, configs=CONFIGS)
-    load = Load(rows, TOPIC, PARTITIONS, settings.duration_s)
+    load = DemoLoad(rows, TOPIC, PARTITIONS, settings.duration_s)
     with (
         _progress(console) as progress,
         DemoGroup(cluster.bootstrap, TOPIC, cluster.log_directory) as group,
     ):
-        script = Script(cluster, load, group, TOPIC, tell=progress.console.print)
+        script = DemoScript(cluster, load, group, TOPIC, tell=progress.console.print)
         writing = progress.add_task(f"writing {len(rows):,} flights, acks=all", total=len(rows))
         try:
             script.wait_for_group()
@@ -125,7 +129,7 @@ def _load_and_compare(
         comparison = _read_back(cluster.bootstrap, load, progress, reading)
     with console.status("archiving, counting and telling delays on Spark"):
         on_spark = _run_pipelines(cluster, settings.directory, java_home)
-    return Report(
+    return DemoReport(
         len(rows),
         comparison,
         _measure(cluster, load, script.failovers),
@@ -158,13 +162,13 @@ def _group_findings(bootstrap: str, group: DemoGroup, progress: Progress) -> Gro
     return findings
 
 
-def _read_back(bootstrap: str, load: Load, progress: Progress, task: TaskID) -> Comparison:
+def _read_back(bootstrap: str, load: DemoLoad, progress: Progress, task: TaskID) -> Comparison:
     comparer = Comparer(load.written(), load.unsure())
     gc.freeze()
     count = 0
     with Consumer(bootstrap, topics=[TOPIC]) as consumer:
         for count, record in enumerate(consumer.read_to_end(), 1):
-            comparer.read_back(Row(record.key, record.value))
+            comparer.read_back(RecordRow(record.key, record.value))
             if count % _SHOW_EVERY_ROWS == 0:
                 progress.update(task, completed=count)
     progress.update(task, completed=count)
@@ -184,14 +188,14 @@ def _coordinator_trace_id(cluster: LocalCluster, kills: Sequence[GroupKill]) -> 
     return None if trace is None else trace.trace_id
 
 
-def _measure(cluster: LocalCluster, load: Load, found: Sequence[Failover]) -> list[MeasuredFailover]:
+def _measure(cluster: LocalCluster, load: DemoLoad, found: Sequence[Failover]) -> list[MeasuredFailover]:
     """Combine each kill with its trace and with the gaps between acknowledgements until the next kill."""
     ends_ms = [*(each.killed_at_ms for each in found[1:]), load.times.latest_ms()]
     measured = []
     for failover, end_ms in zip(found, ends_ms, strict=True):
         trace = (
             broker_failover(cluster.trace_directory, int(failover.name.split("-")[1]), failover.killed_at_s)
-            if failover.victim is Victim.BROKER
+            if failover.victim is KilledProcess.BROKER
             else controller_failover(cluster.trace_directory, failover.killed_at_s)
         )
         summary = None if trace is None else summarise_failover(trace, failover.killed_at_s)

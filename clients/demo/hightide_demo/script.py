@@ -11,7 +11,7 @@ from hightide import Admin, TopicDescription
 from hightide_local.cluster import LocalCluster
 
 from hightide_demo.group import GROUP, DemoGroup
-from hightide_demo.load import Load
+from hightide_demo.load import DemoLoad
 
 # The share of the rows that is acknowledged when each step begins.
 BROKER_DIES_AT = 0.30
@@ -28,7 +28,7 @@ _STEP_TIMEOUT_S = 60.0
 _LOOK_AGAIN_S = 0.01
 
 
-class Victim(Enum):
+class KilledProcess(Enum):
     """The kind of a killed process whose failover is measured."""
 
     BROKER = "broker"
@@ -39,7 +39,7 @@ class Victim(Enum):
 class Failover:
     """One kill and its consequences. Milliseconds count from the kill."""
 
-    victim: Victim
+    victim: KilledProcess
     name: str
     killed_at_s: float
     """By the wall clock, as in traces."""
@@ -72,7 +72,7 @@ class GroupKill:
 
 
 @dataclass(frozen=True, slots=True)
-class Return:
+class BrokerReturn:
     """The return of the broker: the time from its start until it is in every ISR."""
 
     name: str
@@ -84,12 +84,12 @@ class ScriptError(Exception):
     """A step of the script did not end in time, or was interrupted."""
 
 
-class Script:
+class DemoScript:
     """Runs in a thread during the load, and leaves its findings in `failovers`, `group_kills` and `returns`.
     `tell` gets a line of text for each step."""
 
     def __init__(
-        self, cluster: LocalCluster, load: Load, group: DemoGroup, topic: str, tell: Callable[[str], None]
+        self, cluster: LocalCluster, load: DemoLoad, group: DemoGroup, topic: str, tell: Callable[[str], None]
     ) -> None:
         self._cluster = cluster
         self._load = load
@@ -100,7 +100,7 @@ class Script:
         self._thread = threading.Thread(target=self._run, name="demo-script", daemon=True)
         self.failovers: list[Failover] = []
         self.group_kills: list[GroupKill] = []
-        self.returns: list[Return] = []
+        self.returns: list[BrokerReturn] = []
         self.error: Exception | None = None
 
     def wait_for_group(self) -> None:
@@ -166,7 +166,7 @@ class Script:
         moved = {f"broker-{part.leader}" for part in self._describe(admin).partitions}
         self.failovers.append(
             Failover(
-                Victim.BROKER, name, killed_at_s, killed_at_ms, rows_before, led_count,
+                KilledProcess.BROKER, name, killed_at_s, killed_at_ms, rows_before, led_count,
                 ", ".join(sorted(moved)), recovered_ms,
             )
         )  # fmt: skip
@@ -183,7 +183,7 @@ class Script:
             f"{name} is in every ISR again",
             since_ms=started_ms,
         )
-        self.returns.append(Return(name, rows_before, in_sync_ms))
+        self.returns.append(BrokerReturn(name, rows_before, in_sync_ms))
 
     def _kill_a_consumer(self) -> None:
         """Kill the consumer with the most partitions, and wait until others read each of them."""
@@ -267,7 +267,7 @@ class Script:
         successor = f"controller-{admin.describe_cluster().controller_id}"
         self.failovers.append(
             Failover(
-                Victim.CONTROLLER, name, killed_at_s, killed_at_ms, rows_before, 0, successor,
+                KilledProcess.CONTROLLER, name, killed_at_s, killed_at_ms, rows_before, 0, successor,
                 decided_ms, active_ms,
             )
         )  # fmt: skip

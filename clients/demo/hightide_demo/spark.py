@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final
 
-from hightide_local.processes.guard import Guard
+from hightide_local.processes.guard import ProcessGuard
 from hightide_local.processes.managed_process import ManagedProcess
 from hightide_local.processes.spark_java import SHORT_LIVED
 from hightide_runtime.process.environment import service_environment
@@ -103,7 +103,7 @@ class _Running:
 
     def __init__(self, process: ManagedProcess) -> None:
         self._process = process
-        self._guard = Guard()
+        self._guard = ProcessGuard()
 
     def __enter__(self) -> None:
         try:

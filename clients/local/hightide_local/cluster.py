@@ -19,11 +19,11 @@ from hightide_local import failure_report
 from hightide_local.errors import ClusterError
 from hightide_local.layout import ZOOKEEPER, ClusterLayout, FirstPorts
 from hightide_local.processes.embedded_zookeeper import wait_until_answers, zookeeper_process
-from hightide_local.processes.guard import Guard
+from hightide_local.processes.guard import ProcessGuard
 from hightide_local.processes.managed_process import ManagedProcess
 from hightide_local.processes.network import CLIENTS, Network
 from hightide_local.processes.ports import HOST
-from hightide_local.processes.readiness import Questions
+from hightide_local.processes.readiness import ReadinessChannels
 from hightide_local.topic_state import PartitionState, wait_for_partitions
 
 __all__ = ["ClusterError", "FirstPorts", "LocalCluster"]
@@ -82,7 +82,7 @@ class LocalCluster:
         )
         self._data_directories_per_broker = data_directories_per_broker
         self._detached = detached
-        self._guard: Guard | None = None
+        self._guard: ProcessGuard | None = None
         self._lock: IO[str] | None = None
         self._paused: set[str] = set()
         common = ("--zookeeper-session-timeout-ms", str(session_timeout_ms), "--log-level", log_level)
@@ -173,7 +173,7 @@ class LocalCluster:
         the log of the process that failed.
         """
         self._take_lock()
-        self._guard = self._guard or Guard()
+        self._guard = self._guard or ProcessGuard()
         started: list[str] = []
         try:
             stopped = [name for name in self.names if not self._process(name).is_running()]
@@ -218,7 +218,7 @@ class LocalCluster:
             wait_until_answers(self._process(ZOOKEEPER), self._layout.zookeeper_port, timeout_s)
         services = [name for name in awake if name != ZOOKEEPER]
         brokers = {number for number in self._layout.brokers if f"broker-{number}" in services}
-        with Questions() as questions:
+        with ReadinessChannels() as questions:
             for name in services:
                 address = self.address_of(name)
                 self._wait_until(
@@ -236,7 +236,9 @@ class LocalCluster:
                 )
             self._wait_for_coordinators(questions, services, deadline)
 
-    def _wait_for_coordinators(self, questions: Questions, services: list[str], deadline: float) -> None:
+    def _wait_for_coordinators(
+        self, questions: ReadinessChannels, services: list[str], deadline: float
+    ) -> None:
         """Wait until a coordinator is active and all brokers know it, if a coordinator runs."""
         coordinators = [name for name in services if name.startswith("coordinator-")]
         if not coordinators:
@@ -410,7 +412,7 @@ class LocalCluster:
         awake = self._awake()
         controllers = [self.address_of(name) for name in awake if name.startswith("controller-")]
         brokers = {number for number in self._layout.brokers if f"broker-{number}" in awake}
-        with Questions() as questions:
+        with ReadinessChannels() as questions:
             self._wait_until(
                 lambda: any(questions.counts_as_alive(address, brokers) for address in controllers),
                 f"no controller counts all of the brokers {sorted(brokers)} as alive",
@@ -424,13 +426,13 @@ class LocalCluster:
 
     def active_controller(self, timeout_s: float = 30.0) -> str:
         """The name of the active controller. Waits until one answers as the active one."""
-        with Questions() as questions:
+        with ReadinessChannels() as questions:
             return self._active("controller", questions.is_active_controller, timeout_s)
 
     def active_coordinator(self, group: str = "", timeout_s: float = 30.0) -> str:
         """The name of the active coordinator, for the shard of this group if one is named. Waits until one
         answers as the active one."""
-        with Questions() as questions:
+        with ReadinessChannels() as questions:
             return self._active(
                 "coordinator", partial(questions.is_active_coordinator, group=group), timeout_s
             )

@@ -35,7 +35,7 @@ _trace_directories: dict[Path, None] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class TestStart:
     """The start of a test: the wall clock in microseconds, and the size of each known log."""
 
     time_us: int
@@ -58,12 +58,12 @@ def note_traces(directory: Path) -> None:
         del _trace_directories[next(iter(_trace_directories))]
 
 
-def now() -> Moment:
+def now() -> TestStart:
     """The present moment, for `report_since`. The pytest plugin calls it before each test."""
-    return Moment(time.time_ns() // 1000, {path: _size_bytes(path) for path in list(_logs)})
+    return TestStart(time.time_ns() // 1000, {path: _size_bytes(path) for path in list(_logs)})
 
 
-def report_since(began: Moment) -> str:
+def report_since(began: TestStart) -> str:
     """The report since a moment: warnings, at most LINES_MAX lines, and a sentence for each of the latest
     failovers. Empty if there were none. The pytest plugin calls it for a test that failed."""
     lines: list[str] = []

@@ -24,7 +24,7 @@ ClusterFactory: TypeAlias = "Callable[..., LocalCluster]"
 # Every run of pytest on a machine with this package imports this module, so it imports nothing slow at its
 # top.
 _SHARED = pytest.StashKey["LocalCluster"]()
-_BEGAN = pytest.StashKey[failure_report.Moment]()
+_BEGAN = pytest.StashKey[failure_report.TestStart]()
 _SIZES = {"brokers": 3, "controllers": 2, "coordinators": 1}
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hightide_local.errors import ClusterError
-from hightide_local.processes.readiness import Questions
+from hightide_local.processes.readiness import ReadinessChannels
 
 _POLL_S: Final = 0.02
 
@@ -39,7 +39,7 @@ def wait_for_partitions(
     """
     deadline = time.monotonic() + timeout_s
     latest: tuple[PartitionState, ...] = ()
-    with Questions() as questions:
+    with ReadinessChannels() as questions:
         while True:
             for address in controllers():
                 states = tuple(

@@ -19,7 +19,7 @@ from hightide.v1 import broker_service_pb2 as broker_pb2
 from hightide.v1 import broker_service_pb2_grpc as broker_grpc
 from hightide.v1 import metadata_pb2, replica_service_pb2
 from hightide.v1 import replica_service_pb2_grpc as replica_grpc
-from hightide_local.processes.guard import Guard
+from hightide_local.processes.guard import ProcessGuard
 from hightide_local.processes.managed_process import ManagedProcess
 from hightide_local.processes.ports import free_port
 from hightide_runtime.process.environment import service_environment
@@ -74,7 +74,7 @@ class Scripted:
         ]
         log_path = directory / "broker.log"
         self.process = ManagedProcess("broker", command, service_environment(os.environ), log_path)
-        self._guard = Guard()
+        self._guard = ProcessGuard()
         self._channel: grpc.aio.Channel | None = None
         self.control: control_grpc.BrokerControlServiceAsyncStub
         self.clients: broker_grpc.BrokerServiceAsyncStub

@@ -1,8 +1,8 @@
 """Disks fail and fill up under brokers that have two of them each; clients notice nothing but time.
 
 The brokers are real processes; what the operating system tells them of a disk is made to fail
-(`broker_on_faulty_disks`). Every test is a `Drill`: nothing acknowledged is lost, no client sees an error,
-and when all is mended the replicas are byte-identical.
+(`broker_on_faulty_disks`). Every test is a `FaultDrill`: nothing acknowledged is lost, no client sees an
+error, and when all is mended the replicas are byte-identical.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from adversary.target import Target, code_in, fetch_result, produce_result
 from hightide import PartitionDescription
 from hightide.v1 import broker_service_pb2 as broker_pb2
 from hightide_local.cluster import LocalCluster
-from hightide_local.histories.drill import HEALED_S, Drill
+from hightide_local.histories.drill import HEALED_S, FaultDrill
 from hightide_local.histories.replica_logs import partition_directory
 from hightide_local.histories.waiting import wait_until
 
@@ -69,7 +69,7 @@ def failing(directory: Path, name: str) -> Iterator[None]:
         switch(directory, name).unlink()
 
 
-def homes(cluster: LocalCluster, drill: Drill, broker_id: int) -> dict[int, Path]:
+def homes(cluster: LocalCluster, drill: FaultDrill, broker_id: int) -> dict[int, Path]:
     """The data directory that each partition of the drill's topic has on a broker."""
     (described,) = drill.admin.describe_topics([drill.topic])
     return {
@@ -80,7 +80,7 @@ def homes(cluster: LocalCluster, drill: Drill, broker_id: int) -> dict[int, Path
     }
 
 
-def wait_for(drill: Drill, what: str, partitions: set[int], condition: object) -> None:
+def wait_for(drill: FaultDrill, what: str, partitions: set[int], condition: object) -> None:
     """Wait until each of these partitions is as the condition says."""
     assert callable(condition)
     wait_until(
@@ -92,7 +92,7 @@ def wait_for(drill: Drill, what: str, partitions: set[int], condition: object) -
 
 def test_a_disk_that_fails_takes_down_only_what_lives_there(cluster: LocalCluster) -> None:
     """The broker leads on from its other disk, in the same epoch; the rest is led by others at once."""
-    with Drill(cluster, "one-disk-fails") as drill:
+    with FaultDrill(cluster, "one-disk-fails") as drill:
         leader = drill.leader()
         where = homes(cluster, drill, leader)
         broken = where[1]
@@ -121,7 +121,7 @@ def led(partition: PartitionDescription) -> tuple[int | None, int]:
 def test_a_disk_that_fails_under_followers_costs_them_the_isr_and_nobody_a_leader(
     cluster: LocalCluster,
 ) -> None:
-    with Drill(cluster, "follower-disk-fails", flush="fsync") as drill:
+    with FaultDrill(cluster, "follower-disk-fails", flush="fsync") as drill:
         leaders = [each.leader for each in drill.describe()]
         follower = next(each for each in cluster.brokers if each not in leaders)
         broken = homes(cluster, drill, follower)[0]
@@ -138,7 +138,7 @@ def test_a_disk_that_fails_under_followers_costs_them_the_isr_and_nobody_a_leade
 def test_a_broker_that_starts_without_one_disk_serves_the_other_and_begins_nothing_anew(
     cluster: LocalCluster, ended_by: str
 ) -> None:
-    with Drill(cluster, f"starts-without-after-{ended_by}") as drill:
+    with FaultDrill(cluster, f"starts-without-after-{ended_by}") as drill:
         broker_id = drill.leader()
         where = homes(cluster, drill, broker_id)
         broken = where[1]
@@ -163,7 +163,7 @@ def test_a_broker_that_starts_without_one_disk_serves_the_other_and_begins_nothi
 
 
 def test_without_any_disk_the_broker_ends_and_says_why(cluster: LocalCluster) -> None:
-    with Drill(cluster, "no-disk-left") as drill:
+    with FaultDrill(cluster, "no-disk-left") as drill:
         leader = drill.leader()
         first, second = cluster.data_directories(leader)
         with failing(first, EIO), failing(second, EIO):
@@ -178,7 +178,7 @@ def test_without_any_disk_the_broker_ends_and_says_why(cluster: LocalCluster) ->
 def test_a_full_disk_refuses_writes_and_not_reads_and_takes_writes_again_when_there_is_room(
     cluster: LocalCluster,
 ) -> None:
-    with Drill(cluster, "disk-full") as drill:
+    with FaultDrill(cluster, "disk-full") as drill:
         leader = drill.leader()
         pid = cluster.running()[f"broker-{leader}"]
         before = [led(each) for each in drill.describe()]
@@ -199,7 +199,7 @@ def test_a_full_disk_refuses_writes_and_not_reads_and_takes_writes_again_when_th
 
 
 def test_a_follower_whose_disk_is_full_leaves_the_isr_and_comes_back_by_itself(cluster: LocalCluster) -> None:
-    with Drill(cluster, "follower-disk-full") as drill:
+    with FaultDrill(cluster, "follower-disk-full") as drill:
         leaders = [each.leader for each in drill.describe()]
         follower = next(each for each in cluster.brokers if each not in leaders)
         first, second = cluster.data_directories(follower)
@@ -211,7 +211,7 @@ def test_a_follower_whose_disk_is_full_leaves_the_isr_and_comes_back_by_itself(c
 
 
 def test_a_broker_starts_on_full_disks_and_serves_reads(cluster: LocalCluster) -> None:
-    with Drill(cluster, "starts-full") as drill:
+    with FaultDrill(cluster, "starts-full") as drill:
         broker_id = drill.leader()
         first, second = cluster.data_directories(broker_id)
         with failing(first, ENOSPC), failing(second, ENOSPC):

@@ -18,7 +18,7 @@ from hightide.v1 import broker_control_service_pb2_grpc as control_grpc
 from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1 import controller_service_pb2_grpc as controller_grpc
 from hightide.v1.errors_pb2 import ErrorCode
-from hightide_local.processes.guard import Guard
+from hightide_local.processes.guard import ProcessGuard
 from hightide_local.processes.managed_process import ManagedProcess
 from hightide_local.processes.ports import free_port
 from hightide_runtime.addresses import HostPort
@@ -160,7 +160,7 @@ class Cluster:
         self.controllers: dict[int, ManagedProcess] = {}
         self.ports: dict[int, int] = {}
         self._channels: list[grpc.aio.Channel] = []
-        self._guard = Guard()
+        self._guard = ProcessGuard()
         self.session: ZooKeeperSession
 
     def start_controller(self, controller_id: int) -> None:

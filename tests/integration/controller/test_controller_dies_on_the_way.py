@@ -2,8 +2,8 @@
 
 What it had begun must be carried on by the other controller, from what is in ZooKeeper alone: the same test
 holds for a controller that dies before it wrote anything down, between the write and the RPCs, and after
-them. Each test runs under load (see `Drill`): nothing acknowledged is lost, no client sees an error, replicas
-end byte-identical.
+them. Each test runs under load (see `FaultDrill`): nothing acknowledged is lost, no client sees an error,
+replicas end byte-identical.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from hightide import Producer
 from hightide_local.cluster import LocalCluster
-from hightide_local.histories.drill import HEALED_S, Drill
+from hightide_local.histories.drill import HEALED_S, FaultDrill
 from hightide_local.histories.waiting import wait_until
 from integration.controller.crashing_controller import CRASH_PLAN, plan_crash
 from integration.controller.zookeeper_operator import ZooKeeperOperator
@@ -91,7 +91,7 @@ def named(text: str, point: str) -> str:
 )
 def test_a_broker_dies_and_then_the_controller(stage: Stage, point: str) -> None:
     """Letter A, and D for what it leaves half done."""
-    with Drill(stage.cluster, named("a", point)) as drill:
+    with FaultDrill(stage.cluster, named("a", point)) as drill:
         leader = drill.leader()
         with stage.controller_dies(point):
             drill.kill(leader)
@@ -169,7 +169,7 @@ MOVE_POINTS = [
 
 @pytest.mark.parametrize("point", MOVE_POINTS)
 def test_f_partitions_move_though_the_controller_dies(stage: Stage, point: str) -> None:
-    with Drill(stage.cluster, named("f", point)) as drill:
+    with FaultDrill(stage.cluster, named("f", point)) as drill:
         moves = {each: [4, 2, 3] for each in drill.partitions}
         with stage.controller_dies(point):
             stage.admin.reassign_partitions(moves)
@@ -185,7 +185,7 @@ def test_f_partitions_move_though_the_controller_dies(stage: Stage, point: str) 
     "point", ["before StoreWrites 1", "before StoreCommitted 1", "before SendStopReplica 1"]
 )
 def test_f_moves_are_taken_back_though_the_controller_dies(stage: Stage, point: str) -> None:
-    with Drill(stage.cluster, named("f-cancel", point)) as drill:
+    with FaultDrill(stage.cluster, named("f-cancel", point)) as drill:
         stage.cluster.pause("broker-4")
         stage.admin.reassign_partitions({each: [4, 2, 3] for each in drill.partitions})
         assert len(stage.admin.list_reassignments().reassignments) == 3
@@ -204,7 +204,7 @@ def test_f_moves_are_taken_back_though_the_controller_dies(stage: Stage, point: 
 
 
 def test_f_a_dead_old_replica_does_not_block_a_move(stage: Stage) -> None:
-    with Drill(stage.cluster, "f-dead-original") as drill:
+    with FaultDrill(stage.cluster, "f-dead-original") as drill:
         drill.kill(1)
         drill.wait_for_other_leaders(1)
         stage.admin.reassign_partitions({each: [4, 2, 3] for each in drill.partitions})

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 from hightide_local.cluster import LocalCluster
-from hightide_local.histories.drill import HEALED_S, Drill
+from hightide_local.histories.drill import HEALED_S, FaultDrill
 from hightide_local.histories.waiting import wait_until
 from hightide_runtime.znodes.cluster_znodes import ControllerZnode
 from integration.controller.crashing_controller import CRASH_PLAN, plan_crash
@@ -106,12 +106,12 @@ def named(text: str, point: str) -> str:
     return f"{text}-{point.lower().replace(' ', '-')}"
 
 
-def move(bed: Bed, drill: Drill, replicas: bytes) -> None:
+def move(bed: Bed, drill: FaultDrill, replicas: bytes) -> None:
     for partition in drill.partitions:
         bed.operator.put(f"{MOVES}/{drill.topic}/{partition.partition}", replicas)
 
 
-def wait_until_moved(bed: Bed, drill: Drill, replicas: tuple[int, ...]) -> None:
+def wait_until_moved(bed: Bed, drill: FaultDrill, replicas: tuple[int, ...]) -> None:
     wait_until("AR is RAR", lambda: all(p.replicas == replicas for p in drill.describe()), HEALED_S)
     bed.operator.wait_until_done()
     drill.wait_for_isr(3)
@@ -127,7 +127,7 @@ def wait_until_moved(bed: Bed, drill: Drill, replicas: tuple[int, ...]) -> None:
 )
 def test_one_that_wakes_up_after_a_move_stops_no_replica_that_has_come_back(bed: Bed, point: str) -> None:
     """The move from broker 1 to 4 is over, and so is the one back: broker 1 holds a replica again."""
-    with Drill(bed.cluster, named("moved", point)) as drill:
+    with FaultDrill(bed.cluster, named("moved", point)) as drill:
         with bed.controller_sleeps(point):
             move(bed, drill, b"[4,2,3]")
         wait_until_moved(bed, drill, (4, 2, 3))
@@ -145,7 +145,7 @@ def test_one_that_wakes_up_after_a_move_stops_no_replica_that_has_come_back(bed:
 
 
 def test_one_that_wakes_up_in_the_middle_of_a_move_leaves_it_to_its_successor(bed: Bed) -> None:
-    with Drill(bed.cluster, "moving") as drill:
+    with FaultDrill(bed.cluster, "moving") as drill:
         bed.cluster.pause("broker-4")
         with bed.controller_sleeps("before StoreCommitted 1"):
             move(bed, drill, b"[4,2,3]")

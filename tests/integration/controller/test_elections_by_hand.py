@@ -1,6 +1,7 @@
 """Leaders are elected by hand, by balance and by setting, and brokers are taken down one by one under load.
 
-Clean elections must not be seen by clients: each of those tests is a `Drill`. Unclean ones lose records, and
+Clean elections must not be seen by clients: each of those tests is a `FaultDrill`. Unclean ones lose
+records, and
 must say so, be refused where a clean one is possible, and leave replicas byte-identical all the same.
 """
 
@@ -12,7 +13,7 @@ import pytest
 from hightide import Consumer, Producer
 from hightide.errors import ElectionNotNeededError
 from hightide_local.cluster import LocalCluster
-from hightide_local.histories.drill import HEALED_S, Drill, replica_differences
+from hightide_local.histories.drill import HEALED_S, FaultDrill, replica_differences
 from hightide_local.histories.waiting import wait_until
 from integration.controller.zookeeper_operator import ZooKeeperOperator
 
@@ -43,7 +44,7 @@ def operator(shared_operator: ZooKeeperOperator) -> Iterator[ZooKeeperOperator]:
 
 
 def test_the_preferred_leader_gets_its_partitions_back_by_hand(operator: ZooKeeperOperator) -> None:
-    with Drill(operator.cluster, "given-back") as drill:
+    with FaultDrill(operator.cluster, "given-back") as drill:
         drill.kill(1)
         drill.wait_for_other_leaders(1)
         refused = operator.admin.elect_leaders("preferred", drill.partitions)
@@ -61,7 +62,7 @@ def test_the_preferred_leader_gets_its_partitions_back_by_hand(operator: ZooKeep
         assert operator.admin.elect_leaders("preferred") == [], "nothing is left to do"
 
 
-def planned_leaders(operator: ZooKeeperOperator, drill: Drill) -> list[int | None]:
+def planned_leaders(operator: ZooKeeperOperator, drill: FaultDrill) -> list[int | None]:
     """Who would lead after an election, as far as the controller has heard who is in sync."""
     elections = operator.admin.elect_leaders("preferred", drill.partitions, validate_only=True)
     return [each.leader for each in elections]
@@ -69,7 +70,7 @@ def planned_leaders(operator: ZooKeeperOperator, drill: Drill) -> list[int | Non
 
 def test_each_broker_in_turn_is_asked_to_stop_and_no_client_notices(operator: ZooKeeperOperator) -> None:
     """SIGTERM: leaders move first, and the ISR loses only the broker that goes."""
-    with Drill(operator.cluster, "terminated", request_timeout_ms=REQUEST_TIMEOUT_MS) as drill:
+    with FaultDrill(operator.cluster, "terminated", request_timeout_ms=REQUEST_TIMEOUT_MS) as drill:
         for broker_id in operator.cluster.brokers:
             operator.cluster.terminate(f"broker-{broker_id}")
             others = set(operator.cluster.brokers) - {broker_id}
@@ -86,7 +87,7 @@ def test_each_broker_in_turn_is_asked_to_stop_and_no_client_notices(operator: Zo
 
 
 def test_a_rolling_restart_ends_where_it_began(operator: ZooKeeperOperator) -> None:
-    with Drill(operator.cluster, "rolled") as drill:
+    with FaultDrill(operator.cluster, "rolled") as drill:
         for broker_id in operator.cluster.brokers:
             operator.cluster.restart(f"broker-{broker_id}")
             drill.wait_for_isr(3)
@@ -133,7 +134,7 @@ def come_back(operator: ZooKeeperOperator, topic: str) -> list[bytes]:
 
 
 def test_an_unclean_election_is_refused_where_a_clean_leader_is(operator: ZooKeeperOperator) -> None:
-    with Drill(operator.cluster, "not-needed") as drill:
+    with FaultDrill(operator.cluster, "not-needed") as drill:
         before = drill.describe()
         (refused,) = operator.admin.elect_leaders("unclean", drill.partitions[:1])
         assert isinstance(refused.error, ElectionNotNeededError)
@@ -187,7 +188,7 @@ def test_leadership_is_given_back_by_itself_where_the_imbalance_is_large(
             "50",
         ],
     ) as cluster:
-        with Drill(cluster, "balanced") as drill:
+        with FaultDrill(cluster, "balanced") as drill:
             drill.kill(1)
             drill.wait_for_other_leaders(1)
             drill.restart(1)

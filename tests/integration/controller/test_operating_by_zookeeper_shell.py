@@ -19,7 +19,7 @@ import pytest
 from hightide import Producer
 from hightide.errors import BatchTooLargeError, RecordTooLargeError
 from hightide_local.cluster import LocalCluster
-from hightide_local.histories.drill import HEALED_S, Drill
+from hightide_local.histories.drill import HEALED_S, FaultDrill
 from hightide_local.histories.violation import NotInTimeError
 from hightide_local.histories.waiting import wait_until
 from integration.controller.zookeeper_operator import ZooKeeperOperator
@@ -125,7 +125,7 @@ def test_b_a_topic_deleted_and_made_anew_between_two_reads_is_another_one(
 
 
 def test_f_partitions_move_to_where_a_bare_list_says(operator: ZooKeeperOperator) -> None:
-    with Drill(operator.cluster, "moved-by-hand") as drill:
+    with FaultDrill(operator.cluster, "moved-by-hand") as drill:
         for number in range(3):
             operator.put(f"{MOVES}/moved-by-hand/{number}", b"[4,2,3]")
         wait_until("AR is RAR", lambda: all(p.replicas == (4, 2, 3) for p in drill.describe()), HEALED_S)
@@ -137,7 +137,7 @@ def test_f_partitions_move_to_where_a_bare_list_says(operator: ZooKeeperOperator
 
 
 def test_f_a_move_gets_another_goal_and_is_taken_back_by_hand(operator: ZooKeeperOperator) -> None:
-    with Drill(operator.cluster, "goal-changed") as drill:
+    with FaultDrill(operator.cluster, "goal-changed") as drill:
         operator.cluster.pause("broker-4")
         for number in range(3):
             operator.put(f"{MOVES}/goal-changed/{number}", b'{"replicas": [4, 2, 3]}')
@@ -291,7 +291,7 @@ def test_nonsense_is_told_everywhere_and_harms_nothing(operator: ZooKeeperOperat
     logged_before = {path: operator.log_lines(f"{path}: ") for path in NONSENSE}
     wait_until("the cluster is healthy", lambda: health(operator)[0] == 0, HEALED_S)
     try:
-        with Drill(operator.cluster, "beside-nonsense") as drill:
+        with FaultDrill(operator.cluster, "beside-nonsense") as drill:
             for path, content in NONSENSE.items():
                 operator.put(path, content)
             wait_until_complained(operator)
@@ -352,7 +352,7 @@ def wait_until_complained(operator: ZooKeeperOperator) -> None:
     )
 
 
-def other_work_goes_on(operator: ZooKeeperOperator, drill: Drill) -> None:
+def other_work_goes_on(operator: ZooKeeperOperator, drill: FaultDrill) -> None:
     """A topic is created, grown, moved, shrunk and deleted; the load goes on."""
     operator.admin.create_topic("sane", 2, 3)
     operator.admin.add_partitions("sane", 3)
@@ -404,7 +404,7 @@ def test_nonsense_that_is_corrected_in_place_is_carried_out(operator: ZooKeeperO
 
 
 def test_a_leader_and_isr_taken_away_comes_back_when_it_is_needed(operator: ZooKeeperOperator) -> None:
-    with Drill(operator.cluster, "state-taken") as drill:
+    with FaultDrill(operator.cluster, "state-taken") as drill:
         path = "/brokers/topics/state-taken/0/leaderAndISR"
         operator.take_away(path)
         drill.wait_for_progress()
@@ -426,7 +426,7 @@ def test_a_leader_and_isr_of_garbage_is_told_and_left_alone(
 ) -> None:
     """The leader serves on: what it decided holds. When the right one is put back, elections work again."""
     name = f"state-garbage-{len(content)}"
-    with Drill(operator.cluster, name) as drill:
+    with FaultDrill(operator.cluster, name) as drill:
         path = f"/brokers/topics/{name}/0/leaderAndISR"
         before = operator.content(path)
         assert before is not None
@@ -451,7 +451,7 @@ def test_a_leader_and_isr_of_garbage_is_told_and_left_alone(
 
 def test_a_stale_leader_and_isr_put_back_by_hand_loses_nothing(operator: ZooKeeperOperator) -> None:
     """What stood there two leaders ago: an operator that restores a backup."""
-    with Drill(operator.cluster, "state-stale") as drill:
+    with FaultDrill(operator.cluster, "state-stale") as drill:
         path = "/brokers/topics/state-stale/0/leaderAndISR"
         stale = operator.content(path)
         assert stale is not None

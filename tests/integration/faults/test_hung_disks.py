@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from hightide_local.cluster import LocalCluster
-from hightide_local.histories.drill import HEALED_S, Drill
+from hightide_local.histories.drill import HEALED_S, FaultDrill
 from hightide_local.histories.replica_logs import partition_directory
 from hightide_local.histories.waiting import wait_until
 
@@ -43,7 +43,7 @@ def stuck(directory: Path, fault: str = "STUCK") -> Iterator[None]:
         switch.unlink()
 
 
-def homes_of(drill: Drill, broker_id: int) -> dict[int, Path]:
+def homes_of(drill: FaultDrill, broker_id: int) -> dict[int, Path]:
     """The data directory that each partition of the drill's topic has on a broker."""
     (described,) = drill.admin.describe_topics([drill.topic])
     directories = drill.cluster.data_directories(broker_id)
@@ -61,7 +61,7 @@ def two_disks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster
 
 def test_what_lives_on_a_disk_whose_sync_does_not_return_is_led_by_others(two_disks: LocalCluster) -> None:
     cluster = two_disks
-    with Drill(cluster, "stuck-sync", flush="fsync", request_timeout_ms=2_000) as drill:
+    with FaultDrill(cluster, "stuck-sync", flush="fsync", request_timeout_ms=2_000) as drill:
         leader = drill.leader()
         homes = homes_of(drill, leader)
         broken = homes[1]
@@ -86,7 +86,7 @@ def test_what_lives_on_a_disk_whose_sync_does_not_return_is_led_by_others(two_di
 def test_a_broker_whose_only_disk_hangs_in_a_sync_gives_its_registration_up(tmp_path: Path) -> None:
     with (
         cluster_of(tmp_path, disks=1) as cluster,
-        Drill(cluster, "only-disk", flush="fsync", request_timeout_ms=2_000) as drill,
+        FaultDrill(cluster, "only-disk", flush="fsync", request_timeout_ms=2_000) as drill,
     ):
         leader = drill.leader()
         with stuck(cluster.data_directory(leader)):
@@ -112,7 +112,7 @@ def patient(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
 
 
 def test_others_lead_within_the_session_timeout_until_the_disk_answers(patient: LocalCluster) -> None:
-    with Drill(patient, "handed-over", flush="fsync", request_timeout_ms=2_000) as drill:
+    with FaultDrill(patient, "handed-over", flush="fsync", request_timeout_ms=2_000) as drill:
         leader = drill.leader()
         homes = homes_of(drill, leader)
         gone = {number for number, home in homes.items() if home == homes[1]}
@@ -151,7 +151,7 @@ def test_a_disk_that_hangs_while_the_broker_starts_is_offline_and_the_other_serv
     two_disks: LocalCluster,
 ) -> None:
     cluster = two_disks
-    with Drill(cluster, "hung-at-start", flush="fsync", request_timeout_ms=2_000) as drill:
+    with FaultDrill(cluster, "hung-at-start", flush="fsync", request_timeout_ms=2_000) as drill:
         leader = drill.leader()
         homes = homes_of(drill, leader)
         broken = homes[1]

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from hightide_local.cluster import LocalCluster
-from hightide_local.histories.anomalies import Kind
-from hightide_local.histories.drill import HEALED_S, Drill
+from hightide_local.histories.anomalies import AnomalyKind
+from hightide_local.histories.drill import HEALED_S, FaultDrill
 from hightide_local.histories.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
@@ -59,8 +59,8 @@ def test_a_leader_whose_loop_hangs_is_replaced_within_the_session_timeout_and_fo
 ) -> None:
     # When it goes on it reads what waited in its socket before it can hear what happened: whoever still takes
     # it for the leader may read its old high watermark, as with a process that was stopped as a whole.
-    allowed = frozenset({Kind.END_BEHIND_ACKNOWLEDGED})
-    with Drill(cluster, "hung-leader", request_timeout_ms=2_000, allowed=allowed) as drill:
+    allowed = frozenset({AnomalyKind.END_BEHIND_ACKNOWLEDGED})
+    with FaultDrill(cluster, "hung-leader", request_timeout_ms=2_000, allowed=allowed) as drill:
         assert drill.leader() == 1
         began = hang.begin(cluster, "broker-1")
         drill.wait_for_other_leaders(1)
@@ -84,7 +84,7 @@ def test_a_controller_whose_loop_hangs_is_replaced(cluster: LocalCluster, hang: 
     wait_until("another controller is active", replaced, HEALED_S)
     print(f"another controller {time.monotonic() - began:.1f} s after the loop hung")
     hang.end()
-    with Drill(cluster, "hung-controller") as drill:
+    with FaultDrill(cluster, "hung-controller") as drill:
         drill.wait_for_progress()
     assert cluster.active_controller(HEALED_S) != hung
 

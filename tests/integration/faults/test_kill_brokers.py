@@ -1,6 +1,7 @@
 """Brokers, controllers and ZooKeeper are killed and stopped under load; nothing acknowledged is lost.
 
-Every test is a `Drill`: when its with-block ends, each record that was acknowledged must be there, once, in
+Every test is a `FaultDrill`: when its with-block ends, each record that was acknowledged must be there,
+once, in
 order for its key, no client may have seen an error, ISR must be AR again, and the logs of all replicas must
 be byte-identical. The tests share one cluster and leave it whole.
 """
@@ -19,8 +20,8 @@ from hightide import Admin
 from hightide.v1 import broker_service_pb2 as broker_pb2
 from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide_local.cluster import LocalCluster
-from hightide_local.histories.anomalies import Kind
-from hightide_local.histories.drill import HEALED_S, Drill, differences_of, high_watermarks
+from hightide_local.histories.anomalies import AnomalyKind
+from hightide_local.histories.drill import HEALED_S, FaultDrill, differences_of, high_watermarks
 from hightide_local.histories.waiting import wait_until
 from hightide_runtime.znodes.cluster_znodes import BrokerZnode, ControllerZnode
 from integration.controller.session_theft import end_session_of
@@ -59,7 +60,7 @@ def cluster(shared_cluster: LocalCluster) -> Iterator[LocalCluster]:
 
 
 def test_killing_the_leader_three_times_in_a_row(cluster: LocalCluster) -> None:
-    with Drill(cluster, "leader-chase") as drill:
+    with FaultDrill(cluster, "leader-chase") as drill:
         for _ in range(3):
             leader = drill.leader()
             drill.kill(leader)
@@ -78,7 +79,7 @@ def test_killing_the_leader_three_times_in_a_row(cluster: LocalCluster) -> None:
 
 
 def test_killing_a_follower(cluster: LocalCluster) -> None:
-    with Drill(cluster, "follower-killed") as drill:
+    with FaultDrill(cluster, "follower-killed") as drill:
         follower = next(each for each in cluster.brokers if each != drill.leader())
         drill.kill(follower)
         drill.wait_for_isr(2)
@@ -90,7 +91,7 @@ def test_killing_a_follower(cluster: LocalCluster) -> None:
 
 def test_killing_the_active_controller_and_a_leader_at_once(cluster: LocalCluster) -> None:
     """The standby has to win the election first, and then to see that a broker died before its time."""
-    with Drill(cluster, "controller-killed") as drill:
+    with FaultDrill(cluster, "controller-killed") as drill:
         leader, controller = drill.leader(), cluster.active_controller(HEALED_S)
         cluster.kill(controller)
         drill.kill(leader)
@@ -106,7 +107,7 @@ def test_killing_the_active_controller_and_a_leader_at_once(cluster: LocalCluste
 def test_a_controller_that_wakes_up_after_it_was_replaced_decides_nothing(
     cluster: LocalCluster,
 ) -> None:
-    with Drill(cluster, "zombie-controller", flush="fsync") as drill:
+    with FaultDrill(cluster, "zombie-controller", flush="fsync") as drill:
         zombie, leader = cluster.active_controller(HEALED_S), drill.leader()
         cluster.pause(zombie)
         end_session_of(cluster.zookeeper, ControllerZnode.path())
@@ -123,7 +124,7 @@ def test_a_controller_that_wakes_up_after_it_was_replaced_decides_nothing(
 
 
 def test_killing_all_brokers_at_once(cluster: LocalCluster) -> None:
-    with Drill(cluster, "all-killed", flush="fsync") as drill:
+    with FaultDrill(cluster, "all-killed", flush="fsync") as drill:
         for broker_id in cluster.brokers:
             drill.kill(broker_id)
         for broker_id in cluster.brokers:
@@ -137,7 +138,7 @@ def test_zookeeper_is_killed_and_then_a_follower_that_nobody_can_take_out_of_the
 ) -> None:
     """Leaders serve without ZooKeeper. But no ISR can shrink, so what a dead follower lacks is not
     acknowledged."""
-    with Drill(cluster, "zookeeper-killed") as drill:
+    with FaultDrill(cluster, "zookeeper-killed") as drill:
         follower = next(each for each in cluster.brokers if each != drill.leader())
         control = ControlPlane(cluster.bootstrap)
         cluster.kill("zookeeper")
@@ -159,7 +160,7 @@ def test_zookeeper_is_killed_and_then_a_follower_that_nobody_can_take_out_of_the
 def test_zookeeper_stalls_for_longer_than_any_session_lasts(cluster: LocalCluster) -> None:
     """When it goes on, it may find all sessions overdue at once: brokers and controllers have to come back as
     new."""
-    with Drill(cluster, "zookeeper-stalled", flush="fsync") as drill:
+    with FaultDrill(cluster, "zookeeper-stalled", flush="fsync") as drill:
         cluster.pause("zookeeper")
         overdue_s = time.monotonic() + 1.6 * SESSION_TIMEOUT_MS / 1000
         drill.wait_for_progress()
@@ -181,8 +182,8 @@ def test_a_leader_that_wakes_up_after_it_was_replaced_acknowledges_nothing(clust
     happened."""
     # Who still takes it for the leader may read its old high watermark: it holds no lease on reading.
     # For one and the same reader the high watermark does not go back even so.
-    allowed = frozenset({Kind.END_BEHIND_ACKNOWLEDGED})
-    with Drill(cluster, "zombie-leader", request_timeout_ms=2_000, allowed=allowed) as drill:
+    allowed = frozenset({AnomalyKind.END_BEHIND_ACKNOWLEDGED})
+    with FaultDrill(cluster, "zombie-leader", request_timeout_ms=2_000, allowed=allowed) as drill:
         zombie_id = drill.leader()
         zombie = Target.beside_others(cluster.bootstrap, drill.topic)
         assert zombie.leader_id == zombie_id
@@ -201,7 +202,7 @@ def test_a_leader_that_wakes_up_after_it_was_replaced_acknowledges_nothing(clust
 
 def test_a_follower_that_is_stopped_leaves_the_isr_and_comes_back(cluster: LocalCluster) -> None:
     """Stopped for less than its session, it is still registered: only the leader's timer takes it out."""
-    with Drill(cluster, "follower-stopped") as drill:
+    with FaultDrill(cluster, "follower-stopped") as drill:
         follower = next(each for each in cluster.brokers if each != drill.leader())
         cluster.pause(f"broker-{follower}")
         drill.wait_for_isr(2)
@@ -212,7 +213,7 @@ def test_a_follower_that_is_stopped_leaves_the_isr_and_comes_back(cluster: Local
 
 
 def test_a_leader_that_is_asked_to_stop_hands_over_first(cluster: LocalCluster) -> None:
-    with Drill(cluster, "leader-terminated", request_timeout_ms=REQUEST_TIMEOUT_MS) as drill:
+    with FaultDrill(cluster, "leader-terminated", request_timeout_ms=REQUEST_TIMEOUT_MS) as drill:
         leader = drill.leader()
         cluster.terminate(f"broker-{leader}")
         assert all(each.leader not in (None, leader) for each in drill.describe()), (
@@ -229,7 +230,7 @@ def test_a_leader_that_is_asked_to_stop_hands_over_first(cluster: LocalCluster) 
 def test_what_acks_1_promises_and_what_it_does_not(cluster: LocalCluster) -> None:
     """A record that only the leader has may go with the leader. It may not come back, nor take others with
     it."""
-    with Drill(cluster, "acks-1") as drill:
+    with FaultDrill(cluster, "acks-1") as drill:
         # On a busy machine the leader may take the others out of the ISR before it dies. Then nobody else can
         # lead, and it has lost nothing when it comes back: once more.
         while not (leader := dies_with_a_record_of_its_own(cluster, drill)):
@@ -240,7 +241,7 @@ def test_what_acks_1_promises_and_what_it_does_not(cluster: LocalCluster) -> Non
         drill.wait_for_progress()
 
 
-def dies_with_a_record_of_its_own(cluster: LocalCluster, drill: Drill) -> int:
+def dies_with_a_record_of_its_own(cluster: LocalCluster, drill: FaultDrill) -> int:
     """The leader takes a record that no other replica gets, and dies. Who that was, once others lead; 0 where
     nobody else was in sync any more, and it was started again."""
     leader = drill.leader()
@@ -356,7 +357,7 @@ def test_garbage_in_zookeeper_stops_nobody(cluster: LocalCluster) -> None:
     operator = KazooClient(cluster.zookeeper, timeout=30.0)
     operator.start(60)
     try:
-        with Drill(cluster, "garbage") as drill:
+        with FaultDrill(cluster, "garbage") as drill:
             # All at once: the controller would see to a topic's partitions before the operator comes to them.
             writing = operator.transaction()
             for path, content in GARBAGE.items():
@@ -385,7 +386,7 @@ def test_a_registration_that_an_operator_deletes_heals_by_itself(cluster: LocalC
     operator = KazooClient(cluster.zookeeper, timeout=30.0)
     operator.start(60)
     try:
-        with Drill(cluster, "registration-deleted") as drill:
+        with FaultDrill(cluster, "registration-deleted") as drill:
             for broker_id in (drill.leader(), *cluster.brokers):
                 path = BrokerZnode.path(broker_id)
                 _, before = operator.get(path)

@@ -1,7 +1,7 @@
 """Sessions expire, one by one and all at once, and all of ZooKeeper is gone, while leaders keep serving.
 
 V3 leans on ZooKeeper for every decision; nothing that is decided needs it, so clients see no error for as
-long as the ISR need not change, and what comes back heals by itself. Each test is a `Drill`.
+long as the ISR need not change, and what comes back heals by itself. Each test is a `FaultDrill`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from collections.abc import Iterator
 
 import pytest
 from hightide_local.cluster import LocalCluster
-from hightide_local.histories.anomalies import Kind
-from hightide_local.histories.drill import HEALED_S, Drill
+from hightide_local.histories.anomalies import AnomalyKind
+from hightide_local.histories.drill import HEALED_S, FaultDrill
 from hightide_local.histories.waiting import wait_until
 from hightide_runtime.znodes.cluster_znodes import CONTROLLER_CANDIDATES
 from histories.zookeeper_outage import without_zookeeper
@@ -56,7 +56,7 @@ def broker_epoch(operator: ZooKeeperOperator, broker_id: int) -> int:
 
 
 def test_the_session_of_a_follower_expires_and_it_comes_back_as_new(operator: ZooKeeperOperator) -> None:
-    with Drill(operator.cluster, "follower-expired") as drill:
+    with FaultDrill(operator.cluster, "follower-expired") as drill:
         before = broker_epoch(operator, 2)
         with session_expires(operator, "broker-2", "/brokers/ids/2"):
             drill.wait_for_isr(2)
@@ -69,8 +69,8 @@ def test_the_session_of_a_follower_expires_and_it_comes_back_as_new(operator: Zo
 
 def test_the_session_of_a_leader_expires_and_it_comes_back_as_follower(operator: ZooKeeperOperator) -> None:
     # Who still takes it for the leader may read its old high watermark: it holds no lease on reading.
-    allowed = frozenset({Kind.END_BEHIND_ACKNOWLEDGED})
-    with Drill(operator.cluster, "leader-expired", request_timeout_ms=2_000, allowed=allowed) as drill:
+    allowed = frozenset({AnomalyKind.END_BEHIND_ACKNOWLEDGED})
+    with FaultDrill(operator.cluster, "leader-expired", request_timeout_ms=2_000, allowed=allowed) as drill:
         with session_expires(operator, "broker-1", "/brokers/ids/1"):
             drill.wait_for_other_leaders(1)
             drill.wait_for_progress()
@@ -83,7 +83,7 @@ def test_the_sessions_of_both_controllers_expire_and_one_of_them_takes_over(
     operator: ZooKeeperOperator,
 ) -> None:
     """Nobody decides meanwhile; a leader that dies is replaced as soon as one of them wakes up."""
-    with Drill(operator.cluster, "controllers-expired") as drill:
+    with FaultDrill(operator.cluster, "controllers-expired") as drill:
         active = operator.cluster.active_controller(HEALED_S)
         standby = "controller-1" if active == "controller-2" else "controller-2"
         operator.cluster.pause(standby)
@@ -110,7 +110,7 @@ def test_the_sessions_of_both_controllers_expire_and_one_of_them_takes_over(
 def test_all_of_zookeeper_is_gone_for_longer_than_any_session_lasts(
     operator: ZooKeeperOperator, how: str
 ) -> None:
-    with Drill(operator.cluster, f"gone-by-{how}") as drill:
+    with FaultDrill(operator.cluster, f"gone-by-{how}") as drill:
         outage = without_zookeeper(drill, 2 * SESSION_TIMEOUT_MS / 1000, "kill" if how == "kill" else "pause")
         assert outage.acknowledged >= 3 * 40, "every partition went on"
         assert outage.refusal, "nobody can create a topic without ZooKeeper"

@@ -12,7 +12,7 @@ import psutil
 import pytest
 from hightide_local.errors import ClusterError
 from hightide_local.processes.forking import ForkServer, end_forking, fork_services
-from hightide_local.processes.guard import Guard
+from hightide_local.processes.guard import ProcessGuard
 from hightide_local.processes.managed_process import ManagedProcess
 from hightide_local.processes.ports import free_port
 from hightide_runtime.process.environment import service_environment
@@ -152,7 +152,7 @@ def test_what_python_reads_as_it_starts_has_a_process_start_by_itself(server: Fo
 
 
 def test_a_managed_process_is_stopped_woken_and_ended_whether_it_is_forked_or_not(tmp_path: Path) -> None:
-    guard = Guard()
+    guard = ProcessGuard()
     fork_services(environment())
     try:
         for may_fork in (True, False):

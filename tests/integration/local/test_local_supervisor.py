@@ -17,7 +17,7 @@ import psutil
 import pytest
 from hightide_local import detached
 from hightide_local.cluster import ClusterError, LocalCluster
-from hightide_local.processes.guard import Guard
+from hightide_local.processes.guard import ProcessGuard
 from hightide_local.processes.managed_process import ManagedProcess
 from hightide_local.processes.ports import HOST
 from hightide_runtime.zookeeper.session import ZooKeeperSession
@@ -192,7 +192,7 @@ def test_a_process_that_ends_by_the_first_signal_of_two_is_terminated(tmp_path: 
             assert self.wait(WAIT_S)
 
     process = LateSignals("sleeper", ["sleep", "1000"], os.environ, tmp_path / "sleeper.log")
-    guard = Guard()
+    guard = ProcessGuard()
     process.start(guard)
     assert process.terminate(WAIT_S)
     guard.close()

@@ -19,7 +19,7 @@ from hightide_runtime.process.server_identity import identity_service, installed
 from hightide_runtime.process.settings import ServiceSettings
 from hightide_runtime.serving.channels import open_channel
 from hightide_runtime.serving.listeners import Listener, current_listener
-from hightide_runtime.serving.server import Limits, Server, Service, serve
+from hightide_runtime.serving.server import Server, ServerLimits, Service, serve
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.zookeeper.session import ZooKeeperSession
 
@@ -107,7 +107,7 @@ def test_the_limit_of_calls_in_hand_is_one_for_both_listeners() -> None:
         replica.let_go.set()
         await parked
 
-    with_both(test, limits=Limits(max_concurrent_rpcs=1))
+    with_both(test, limits=ServerLimits(max_concurrent_rpcs=1))
 
 
 def test_an_external_port_in_use_is_a_sentence_that_names_its_flag_and_nothing_listens() -> None:

@@ -7,7 +7,7 @@ import socket
 import sys
 from pathlib import Path
 
-from hightide_local.processes.guard import Guard
+from hightide_local.processes.guard import ProcessGuard
 from hightide_local.processes.managed_process import ManagedProcess
 from hightide_local.processes.ports import free_port
 from hightide_runtime.addresses import HostPort
@@ -25,7 +25,7 @@ class Watched:
         self.address = HostPort("127.0.0.1", free_port())
         command = [sys.executable, str(SCRIPT), str(self.address.port)]
         self.process = ManagedProcess("health", command, {}, directory / "health.log")
-        self._guard = Guard()
+        self._guard = ProcessGuard()
         self.died = asyncio.Event()
         self.watcher: ProcessWatcher
 

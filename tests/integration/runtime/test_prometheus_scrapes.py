@@ -22,7 +22,7 @@ from hightide_local.histories.waiting import wait_until
 from hightide_runtime.process.environment import service_environment
 from hightide_runtime.process.process_metrics import METRICS as PROCESS
 from hightide_runtime.serving.rpc_metrics import METRICS as RPC
-from hightide_runtime.telemetry.metric_declarations import Kind, MetricDeclaration
+from hightide_runtime.telemetry.metric_declarations import MetricDeclaration, MetricKind
 
 pytestmark = pytest.mark.cluster
 
@@ -112,7 +112,7 @@ def test_each_metric_that_is_declared_is_scraped_and_no_other(cluster: LocalClus
 
     # Some are there once something was looked up, such as the lag of a group.
     wait_until("each is scraped", undeclared_or_missing, PATIENCE_S, lambda wrong: not wrong)
-    assert set(declared.values()) == {kind.value for kind in Kind}
+    assert set(declared.values()) == {kind.value for kind in MetricKind}
 
 
 def test_what_moved_is_counted_where_it_moved(cluster: LocalCluster) -> None:

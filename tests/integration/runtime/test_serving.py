@@ -23,7 +23,7 @@ from hightide.v1.replica_service_pb2_grpc import (
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import INTERNAL_ERROR_MESSAGE, ServiceError, StartupError
 from hightide_runtime.serving.channels import open_channel
-from hightide_runtime.serving.server import Limits, Server, Service, serve
+from hightide_runtime.serving.server import Server, ServerLimits, Service, serve
 from hightide_runtime.zookeeper.session import ConnectionLost
 from integration.controller.controller_harness import until
 
@@ -204,7 +204,7 @@ def test_a_message_over_the_limit_is_refused_and_the_next_one_served() -> None:
             assert code is grpc.StatusCode.RESOURCE_EXHAUSTED
             assert await raw_unary(unlimited, FETCH)(b"", timeout=30)
 
-    with_server(test, limits=Limits(max_message_bytes=65_536))
+    with_server(test, limits=ServerLimits(max_message_bytes=65_536))
 
 
 def test_a_call_without_a_deadline_is_served() -> None:
@@ -231,7 +231,7 @@ def test_a_call_without_a_deadline_gets_the_servers_and_is_told_when_that_runs_o
         # A client hears of the end of its call before the server has counted it.
         await until(is_taken, "what was given up is not in hand any more")
 
-    with_server(test, limits=Limits(default_deadline_ms=50, max_concurrent_rpcs=1))
+    with_server(test, limits=ServerLimits(default_deadline_ms=50, max_concurrent_rpcs=1))
 
 
 def test_a_callers_own_deadline_holds_instead_of_the_servers() -> None:
@@ -245,7 +245,7 @@ def test_a_callers_own_deadline_holds_instead_of_the_servers() -> None:
         replica.release.set()
         assert (await parked).session_id == 1
 
-    with_server(test, limits=Limits(default_deadline_ms=50))
+    with_server(test, limits=ServerLimits(default_deadline_ms=50))
 
 
 def test_a_stream_without_a_deadline_is_refused_with_the_way_to_set_one() -> None:
@@ -267,7 +267,7 @@ def test_a_deadline_beyond_the_limit_is_refused() -> None:
         assert info.reason == "LIMIT_EXCEEDED"
         assert "1000 ms" in message
 
-    with_server(test, limits=Limits(max_deadline_ms=1000))
+    with_server(test, limits=ServerLimits(max_deadline_ms=1000))
 
 
 def test_more_calls_at_a_time_than_the_limit_are_refused_as_overload() -> None:
@@ -283,7 +283,7 @@ def test_more_calls_at_a_time_than_the_limit_are_refused_as_overload() -> None:
         for task in refused:
             task.cancel()
 
-    with_server(test, limits=Limits(max_concurrent_rpcs=2))
+    with_server(test, limits=ServerLimits(max_concurrent_rpcs=2))
 
 
 class Echo:
@@ -345,7 +345,7 @@ def test_streams_without_an_end_leave_the_calls_their_places() -> None:
         for call in calls:
             call.cancel()
 
-    with_echo(test, limits=Limits(max_concurrent_rpcs=1))
+    with_echo(test, limits=ServerLimits(max_concurrent_rpcs=1))
 
 
 def test_a_port_in_use_is_a_sentence_that_names_the_port() -> None:

@@ -2,15 +2,17 @@
 
 import random
 
-from hightide_bench.measuring.comparison import Comparer, Comparison, Row
+from hightide_bench.measuring.comparison import Comparer, Comparison, RecordRow
 from hypothesis import given
 from hypothesis import strategies as st
 
-A1, A2, A3 = Row(b"a", b"1"), Row(b"a", b"2"), Row(b"a", b"3")
-B1 = Row(b"b", b"1")
+A1, A2, A3 = RecordRow(b"a", b"1"), RecordRow(b"a", b"2"), RecordRow(b"a", b"3")
+B1 = RecordRow(b"b", b"1")
 
 
-def compare(written: list[Row], read_back: list[Row], unsure: tuple[Row, ...] = ()) -> Comparison:
+def compare(
+    written: list[RecordRow], read_back: list[RecordRow], unsure: tuple[RecordRow, ...] = ()
+) -> Comparison:
     comparer = Comparer(written, unsure)
     for row in read_back:
         comparer.read_back(row)
@@ -45,13 +47,13 @@ def test_a_row_after_a_later_one_of_its_key_is_reordered() -> None:
 
 
 def test_a_row_with_other_bytes_is_foreign_and_the_right_one_lost() -> None:
-    result = compare([A1], [Row(b"a", b"x")])
+    result = compare([A1], [RecordRow(b"a", b"x")])
     assert (result.foreign, result.lost) == (1, 1)
     assert not result.is_perfect
 
 
 def test_a_value_under_another_key_is_foreign() -> None:
-    assert compare([A1], [Row(b"b", b"1")]).foreign == 1
+    assert compare([A1], [RecordRow(b"b", b"1")]).foreign == 1
 
 
 def test_equal_rows_stand_for_each_other() -> None:
@@ -70,7 +72,7 @@ def test_an_unsure_row_may_come_back_once_or_not_at_all() -> None:
 def test_any_interleaving_of_keys_that_keeps_their_order_is_perfect(
     written: list[tuple[str, int]], seed: int
 ) -> None:
-    rows = [Row(key.encode(), bytes([value])) for key, value in written]
+    rows = [RecordRow(key.encode(), bytes([value])) for key, value in written]
     by_key = {key: [row for row in rows if row.key == key] for key in {row.key for row in rows}}
     order = [row.key for row in rows]
     random.Random(seed).shuffle(order)

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 from hightide import Record, TopicPartition
-from hightide_demo.group_consumer import ConsumerSettings, Reporting, runs
-from hightide_demo.group_reports import Given, HandedOut, Taken, parse_report
+from hightide_demo.group_consumer import ConsumerSettings, OwnershipReporter, runs
+from hightide_demo.group_reports import HandedOut, PartitionGiven, PartitionTaken, parse_report
 
 
 def record(partition: int, offset: int) -> Record:
@@ -35,7 +35,7 @@ def test_nothing_handed_out_is_no_run() -> None:
 
 def test_a_report_names_the_generation_in_which_the_partition_was_given(tmp_path: Path) -> None:
     path = tmp_path / "consumer-1.jsonl"
-    reporting = Reporting(str(path))
+    reporting = OwnershipReporter(str(path))
     reporting.given({TopicPartition("flights", 0): 3})
     reporting.handed_out(records((0, 5), (0, 6)))
     reporting.taken([TopicPartition("flights", 0)])
@@ -45,10 +45,10 @@ def test_a_report_names_the_generation_in_which_the_partition_was_given(tmp_path
     reporting.taken([TopicPartition("flights", 0)])
     found = [parse_report(line) for line in path.read_bytes().splitlines()]
     assert [(type(each), each.partition, each.generation) for each in found] == [
-        (Given, 0, 3),
+        (PartitionGiven, 0, 3),
         (HandedOut, 0, 3),
-        (Taken, 0, 3),
-        (Given, 0, 5),
+        (PartitionTaken, 0, 3),
+        (PartitionGiven, 0, 5),
         (HandedOut, 0, 5),
     ]
 

@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from hightide_demo.group_history import GroupHistory
 from hightide_demo.group_reports import (
-    Given,
     GroupReport,
     HandedOut,
+    PartitionGiven,
+    PartitionTaken,
     ReportDamagedError,
     ReportFile,
-    Taken,
     parse_report,
     report_line,
 )
@@ -35,7 +35,7 @@ def handed_out(
 
 def test_a_group_that_reads_everything_once_is_sound() -> None:
     found = history(
-        ("a", Given(1.0, 0, 1)), ("a", handed_out(2.0, 0, 60)), ("a", handed_out(3.0, 60, 100))
+        ("a", PartitionGiven(1.0, 0, 1)), ("a", handed_out(2.0, 0, 60)), ("a", handed_out(3.0, 60, 100))
     ).findings(START, END)
     assert found.line() == "groups: rebalances=1 double_owned=0 skipped=0 redelivered=0"
     assert found.is_sound
@@ -54,9 +54,9 @@ def test_a_partition_that_nobody_read_is_skipped_whole() -> None:
 
 def test_what_the_dead_had_not_committed_is_redelivered_and_that_is_sound() -> None:
     found = history(
-        ("a", Given(1.0, 0, 1)),
+        ("a", PartitionGiven(1.0, 0, 1)),
         ("a", handed_out(2.0, 0, 60)),
-        ("b", Given(5.0, 0, 2)),
+        ("b", PartitionGiven(5.0, 0, 2)),
         ("b", handed_out(6.0, 45, 100, generation=2)),
     ).findings(START, END)
     assert (found.rebalances, found.redelivered, found.skipped, found.double_owned) == (2, 15, 0, 0)
@@ -114,27 +114,34 @@ def test_records_that_the_log_does_not_have_show_as_skipped_in_the_line() -> Non
 
 def test_a_rebalance_is_a_generation_in_which_something_was_given() -> None:
     found = history(
-        ("a", Given(1.0, 0, 1)), ("a", Given(1.0, 1, 1)), ("b", Given(2.0, 1, 4)), ("b", Given(2.0, 0, 4))
+        ("a", PartitionGiven(1.0, 0, 1)),
+        ("a", PartitionGiven(1.0, 1, 1)),
+        ("b", PartitionGiven(2.0, 1, 4)),
+        ("b", PartitionGiven(2.0, 0, 4)),
     ).findings({}, {})
     assert found.rebalances == 2
 
 
 def test_the_last_owner_of_a_partition_is_the_one_of_the_highest_generation() -> None:
-    made = history(("b", Given(9.0, 0, 2)), ("a", Given(1.0, 0, 1)), ("a", Given(1.0, 1, 1)))
+    made = history(
+        ("b", PartitionGiven(9.0, 0, 2)), ("a", PartitionGiven(1.0, 0, 1)), ("a", PartitionGiven(1.0, 1, 1))
+    )
     assert made.owned_by("a") == {1}
     assert made.owned_by("b") == {0}
     assert made.owners_of([0, 1, 2]) == {0: "b", 1: "a"}
 
 
 def test_what_was_taken_is_not_owned() -> None:
-    made = history(("a", Given(1.0, 0, 1)), ("a", Taken(2.0, 0, 1)))
+    made = history(("a", PartitionGiven(1.0, 0, 1)), ("a", PartitionTaken(2.0, 0, 1)))
     assert made.owned_by("a") == set()
-    made.take("a", Given(3.0, 0, 2))
+    made.take("a", PartitionGiven(3.0, 0, 2))
     assert made.owned_by("a") == {0}
 
 
 def test_a_consumer_reads_all_of_its_own_when_it_was_handed_something_of_each() -> None:
-    made = history(("a", Given(1.0, 0, 1)), ("a", Given(1.0, 1, 1)), ("a", handed_out(2.0, 0, 1)))
+    made = history(
+        ("a", PartitionGiven(1.0, 0, 1)), ("a", PartitionGiven(1.0, 1, 1)), ("a", handed_out(2.0, 0, 1))
+    )
     assert not made.reads_all_of("a")
     made.take("a", handed_out(3.0, 0, 1, partition=1))
     assert made.reads_all_of("a")
@@ -157,7 +164,7 @@ def test_a_group_is_at_the_end_when_somebody_handed_out_each_last_record() -> No
 
 @pytest.mark.parametrize(
     "report",
-    [Given(1.5, 0, 1), Taken(2.5, 3, 7), HandedOut(3.5, 1, 2, 10, 20)],
+    [PartitionGiven(1.5, 0, 1), PartitionTaken(2.5, 3, 7), HandedOut(3.5, 1, 2, 10, 20)],
     ids=lambda each: type(each).__name__,
 )
 def test_a_report_is_a_line_and_back(report: GroupReport) -> None:
@@ -176,7 +183,7 @@ def test_a_damaged_line_is_told(line: bytes) -> None:
 def test_a_report_is_followed_while_it_is_written(tmp_path: Path) -> None:
     followed = ReportFile(tmp_path / "consumer-1.jsonl")
     assert followed.follow() == [], "it has not begun yet"
-    first, second = Given(1.0, 0, 1), handed_out(2.0, 0, 10)
+    first, second = PartitionGiven(1.0, 0, 1), handed_out(2.0, 0, 10)
     followed.path.write_bytes(report_line(first))
     assert followed.follow() == [first]
     with followed.path.open("ab") as file:

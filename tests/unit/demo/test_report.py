@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 from hightide_bench.measuring.comparison import Comparison
 from hightide_demo.group_history import GroupFindings
-from hightide_demo.report import MeasuredFailover, Report
-from hightide_demo.script import Failover, GroupKill, Return, Victim
+from hightide_demo.report import DemoReport, MeasuredFailover
+from hightide_demo.script import BrokerReturn, Failover, GroupKill, KilledProcess
 from hightide_demo.spark import SparkFindings
 from hightide_local.traces.trace_lookup import FailoverSummary
 
@@ -22,10 +22,12 @@ TRACE = FailoverSummary(
     first_commit_ms=140.0,
 )
 BROKER = MeasuredFailover(
-    Failover(Victim.BROKER, "broker-2", 1.0, 1000.0, 30, 2, "broker-1, broker-3", 180.0), TRACE, (20.0, 170.4)
+    Failover(KilledProcess.BROKER, "broker-2", 1.0, 1000.0, 30, 2, "broker-1, broker-3", 180.0),
+    TRACE,
+    (20.0, 170.4),
 )
 CONTROLLER = MeasuredFailover(
-    Failover(Victim.CONTROLLER, "controller-1", 2.0, 2000.0, 70, 0, "controller-2", 4600.0, 4500.0),
+    Failover(KilledProcess.CONTROLLER, "controller-1", 2.0, 2000.0, 70, 0, "controller-2", 4600.0, 4500.0),
     None,
     (15.0,),
 )
@@ -35,8 +37,8 @@ GROUP_KILLS = (
     GroupKill("coordinator-1", 1.7, 60, 6, "coordinator-2", 310.0),
 )
 SPARK = SparkFindings(rows=100, archived=100, flaws=0, chart="demo/delays.png")
-REPORT = Report(
-    100, PERFECT, (BROKER, CONTROLLER), (Return("broker-2", 50, 900.0),), GROUP, GROUP_KILLS, SPARK
+REPORT = DemoReport(
+    100, PERFECT, (BROKER, CONTROLLER), (BrokerReturn("broker-2", 50, 900.0),), GROUP, GROUP_KILLS, SPARK
 )
 
 

@@ -2,14 +2,14 @@
 none."""
 
 import pytest
-from hightide_local.histories.anomalies import CHECKS, Kind, find_anomalies
-from hightide_local.histories.history import EndSeen, History, Outcome, Place, Read, Send
+from hightide_local.histories.anomalies import CHECKS, AnomalyKind, find_anomalies
+from hightide_local.histories.history import EndSeen, History, LogPlace, ReadRecord, SendOutcome, SentRecord
 
 TOPIC = "t"
 
 
-def place(offset: int, partition: int = 0) -> Place:
-    return Place(TOPIC, partition, offset)
+def place(offset: int, partition: int = 0) -> LogPlace:
+    return LogPlace(TOPIC, partition, offset)
 
 
 class Story:
@@ -31,12 +31,12 @@ class Story:
         *,
         key: str = "k",
         partition: int = 0,
-        outcome: Outcome = Outcome.ACKNOWLEDGED,
+        outcome: SendOutcome = SendOutcome.ACKNOWLEDGED,
         producer: str = "p",
     ) -> "Story":
         self._number += 1
         self.history.sends.append(
-            Send(
+            SentRecord(
                 producer,
                 self._number,
                 key.encode(),
@@ -51,7 +51,7 @@ class Story:
     def read(
         self, value: str, offset: int, *, key: str = "k", partition: int = 0, reader: str = "r"
     ) -> "Story":
-        self.history.reads.append(Read(reader, place(offset, partition), key.encode(), value.encode()))
+        self.history.reads.append(ReadRecord(reader, place(offset, partition), key.encode(), value.encode()))
         return self
 
     def end(
@@ -61,11 +61,11 @@ class Story:
         self.history.ends.append(EndSeen(observer, place(offset, partition), asked_ns, self._tick()))
         return self
 
-    def kinds(self) -> set[Kind]:
+    def kinds(self) -> set[AnomalyKind]:
         return {anomaly.kind for anomaly in find_anomalies(self.history)}
 
 
-UNKNOWN, REFUSED = Outcome.UNKNOWN, Outcome.REFUSED
+UNKNOWN, REFUSED = SendOutcome.UNKNOWN, SendOutcome.REFUSED
 
 GOOD: dict[str, Story] = {
     "nothing happened": Story(),
@@ -117,80 +117,89 @@ GOOD: dict[str, Story] = {
 }
 
 # A history, and all the kinds that it shows, no more and no fewer.
-BAD: dict[str, tuple[Story, set[Kind]]] = {
+BAD: dict[str, tuple[Story, set[AnomalyKind]]] = {
     "a lost record in the middle": (
         Story().sent("a", 0).sent("b", 1).sent("c", 2).read("a", 0).read("c", 2),
-        {Kind.LOST, Kind.SKIPPED},
+        {AnomalyKind.LOST, AnomalyKind.SKIPPED},
     ),
     "a lost record whose offset went to another": (
         Story().sent("a", 0).sent("b", outcome=UNKNOWN).read("b", 0),
-        {Kind.LOST},
+        {AnomalyKind.LOST},
     ),
     "the first record lost, passes start behind it": (
         Story().sent("a", 0).sent("b", 1).read("b", 1),
-        {Kind.LOST},
+        {AnomalyKind.LOST},
     ),
-    "a lost end": (Story().sent("a", 0).sent("b", 1).read("a", 0), {Kind.UNSEEN}),
-    "everything lost": (Story().sent("a", 0), {Kind.UNSEEN}),
-    "lost, acknowledged without an offset": (Story().sent("a"), {Kind.UNSEEN}),
+    "a lost end": (Story().sent("a", 0).sent("b", 1).read("a", 0), {AnomalyKind.UNSEEN}),
+    "everything lost": (Story().sent("a", 0), {AnomalyKind.UNSEEN}),
+    "lost, acknowledged without an offset": (Story().sent("a"), {AnomalyKind.UNSEEN}),
     "a lost end in one partition of two": (
         Story().sent("a", 0, key="x").sent("b", 0, key="y", partition=1).read("a", 0, key="x"),
-        {Kind.UNSEEN},
+        {AnomalyKind.UNSEEN},
     ),
-    "a duplicate beside itself": (Story().sent("a", 0).read("a", 0).read("a", 1), {Kind.DUPLICATED}),
+    "a duplicate beside itself": (Story().sent("a", 0).read("a", 0).read("a", 1), {AnomalyKind.DUPLICATED}),
     "a duplicate behind others": (
         Story().sent("a", 0).sent("b", 1).read("a", 0).read("b", 1).read("a", 2),
-        {Kind.DUPLICATED},
+        {AnomalyKind.DUPLICATED},
     ),
     "a duplicate of an unknown record": (
         Story().sent("a", outcome=UNKNOWN).read("a", 0).read("a", 1),
-        {Kind.DUPLICATED},
+        {AnomalyKind.DUPLICATED},
     ),
     "a duplicate in another partition": (
         Story().sent("a", 0).read("a", 0).read("a", 0, partition=1),
-        {Kind.DUPLICATED, Kind.SCATTERED},
+        {AnomalyKind.DUPLICATED, AnomalyKind.SCATTERED},
     ),
     "a duplicate between two passes": (
         Story().sent("a", 0).read("a", 0).read("a", 7, reader="s"),
-        {Kind.DUPLICATED},
+        {AnomalyKind.DUPLICATED},
     ),
-    "two records swapped": (Story().sent("a", 1).sent("b", 0).read("b", 0).read("a", 1), {Kind.REORDERED}),
+    "two records swapped": (
+        Story().sent("a", 1).sent("b", 0).read("b", 0).read("a", 1),
+        {AnomalyKind.REORDERED},
+    ),
     "a retried record behind its follower": (
         Story().sent("a", outcome=UNKNOWN).sent("b", 0).read("b", 0).read("a", 1),
-        {Kind.REORDERED},
+        {AnomalyKind.REORDERED},
     ),
     "a late record behind many": (
         Story().sent("a", 2).sent("b", 0).sent("c", 1).read("b", 0).read("c", 1).read("a", 2),
-        {Kind.REORDERED},
+        {AnomalyKind.REORDERED},
     ),
-    "read elsewhere than acknowledged": (Story().sent("a", 3).read("a", 0), {Kind.DISPLACED}),
+    "read elsewhere than acknowledged": (Story().sent("a", 3).read("a", 0), {AnomalyKind.DISPLACED}),
     "read in another partition than acknowledged": (
         Story().sent("a", 0, partition=1).read("a", 0),
-        {Kind.DISPLACED},
+        {AnomalyKind.DISPLACED},
     ),
     "one offset, two values over time": (
         Story().sent("a", 0).sent("b", outcome=UNKNOWN).read("a", 0).read("b", 0, reader="s"),
-        {Kind.CONTRADICTORY},
+        {AnomalyKind.CONTRADICTORY},
     ),
     "one offset acknowledged to two producers": (
         Story().sent("a", 0, producer="p").sent("b", 0, producer="q").read("a", 0),
-        {Kind.ACKNOWLEDGED_TWICE, Kind.LOST},
+        {AnomalyKind.ACKNOWLEDGED_TWICE, AnomalyKind.LOST},
     ),
-    "a refused record read": (Story().sent("a", outcome=REFUSED).read("a", 0), {Kind.RESURRECTED}),
-    "a record that nobody sent": (Story().read("a", 0), {Kind.PHANTOM}),
+    "a refused record read": (Story().sent("a", outcome=REFUSED).read("a", 0), {AnomalyKind.RESURRECTED}),
+    "a record that nobody sent": (Story().read("a", 0), {AnomalyKind.PHANTOM}),
     "bytes that changed on the way": (
         Story().sent("a", 0).read("A", 0),
-        {Kind.PHANTOM, Kind.LOST},
+        {AnomalyKind.PHANTOM, AnomalyKind.LOST},
     ),
-    "a record under another key": (Story().sent("a", 0, key="x").read("a", 0, key="y"), {Kind.CHANGED}),
+    "a record under another key": (
+        Story().sent("a", 0, key="x").read("a", 0, key="y"),
+        {AnomalyKind.CHANGED},
+    ),
     "a key in two partitions": (
         Story().sent("a", 0).sent("b", 5, partition=1).read("a", 0).read("b", 5, partition=1),
-        {Kind.SCATTERED},
+        {AnomalyKind.SCATTERED},
     ),
-    "a pass that repeats an offset": (Story().sent("a", 0).read("a", 0).read("a", 0), {Kind.READ_BACKWARDS}),
+    "a pass that repeats an offset": (
+        Story().sent("a", 0).read("a", 0).read("a", 0),
+        {AnomalyKind.READ_BACKWARDS},
+    ),
     "a pass that goes back": (
         Story().sent("a", 0).sent("b", 1).read("a", 0).read("b", 1).read("a", 0),
-        {Kind.READ_BACKWARDS},
+        {AnomalyKind.READ_BACKWARDS},
     ),
     "a pass that skips, where another does not": (
         Story()
@@ -202,22 +211,22 @@ BAD: dict[str, tuple[Story, set[Kind]]] = {
         .read("c", 2)
         .read("a", 0, reader="s")
         .read("c", 2, reader="s"),
-        {Kind.SKIPPED},
+        {AnomalyKind.SKIPPED},
     ),
-    "an end that goes back": (Story().end(5).end(4), {Kind.END_WENT_BACK}),
+    "an end that goes back": (Story().end(5).end(4), {AnomalyKind.END_WENT_BACK}),
     "an end that goes back for another observer": (
         Story().end(5, observer="a").end(3, observer="b"),
-        {Kind.END_WENT_BACK},
+        {AnomalyKind.END_WENT_BACK},
     ),
-    "an end that goes back after rising": (Story().end(1).end(8).end(7).end(9), {Kind.END_WENT_BACK}),
-    "an end back to zero": (Story().end(100).end(0), {Kind.END_WENT_BACK}),
+    "an end that goes back after rising": (Story().end(1).end(8).end(7).end(9), {AnomalyKind.END_WENT_BACK}),
+    "an end back to zero": (Story().end(100).end(0), {AnomalyKind.END_WENT_BACK}),
     "an end that does not cover what was acknowledged": (
         Story().sent("a", 0).read("a", 0).end(0),
-        {Kind.END_BEHIND_ACKNOWLEDGED},
+        {AnomalyKind.END_BEHIND_ACKNOWLEDGED},
     ),
     "an end that covers all but the last acknowledged": (
         Story().sent("a", 0).sent("b", 1).read("a", 0).read("b", 1).end(1),
-        {Kind.END_BEHIND_ACKNOWLEDGED},
+        {AnomalyKind.END_BEHIND_ACKNOWLEDGED},
     ),
 }
 
@@ -234,7 +243,7 @@ def test_a_bad_history_shows_exactly_its_anomalies(name: str) -> None:
 
 
 def test_every_kind_of_anomaly_has_a_bad_history() -> None:
-    assert {kind for _, kinds in BAD.values() for kind in kinds} == set(Kind)
+    assert {kind for _, kinds in BAD.values() for kind in kinds} == set(AnomalyKind)
 
 
 @pytest.mark.parametrize("number", range(len(CHECKS)), ids=lambda number: CHECKS[number].__name__)

@@ -9,25 +9,25 @@ from pathlib import Path
 
 import hightide_local.histories
 import pytest
-from hightide_local.histories.anomalies import Anomaly, Kind
-from hightide_local.histories.history import EndSeen, History, Outcome, Place, Read, Send
+from hightide_local.histories.anomalies import Anomaly, AnomalyKind
+from hightide_local.histories.history import EndSeen, History, LogPlace, ReadRecord, SendOutcome, SentRecord
 from hightide_local.histories.judgement import judge_clients, judge_records, judge_replicas
 from hightide_local.histories.violation import NotInTimeError, ViolationError
 from hightide_local.histories.waiting import wait_until
 
 
 def history(
-    *, is_lost: bool = False, outcome: Outcome = Outcome.ACKNOWLEDGED, reader: str = "tail"
+    *, is_lost: bool = False, outcome: SendOutcome = SendOutcome.ACKNOWLEDGED, reader: str = "tail"
 ) -> History:
     """Two records that were sent, and read unless the first of them is lost."""
-    places = [Place("t", 0, offset) for offset in range(2)]
+    places = [LogPlace("t", 0, offset) for offset in range(2)]
     told = History()
     for number, place in enumerate(places):
         value = f"v{number}".encode()
-        told.sends.append(Send("p", number, b"k", value, outcome, place, number))
+        told.sends.append(SentRecord("p", number, b"k", value, outcome, place, number))
         if number or not is_lost:
-            told.reads.append(Read(reader, place, b"k", value))
-    told.ends.append(EndSeen("o", Place("t", 0, 2), 5, 6))
+            told.reads.append(ReadRecord(reader, place, b"k", value))
+    told.ends.append(EndSeen("o", LogPlace("t", 0, 2), 5, 6))
     return told
 
 
@@ -45,8 +45,8 @@ def test_a_lost_record_is_a_violation_that_tells_what_was_seen() -> None:
         judge_records(history(is_lost=True))
     (seen,) = raised.value.seen
     assert isinstance(seen, Anomaly)
-    assert seen.kind is Kind.LOST
-    judge_records(history(is_lost=True), {Kind.LOST})
+    assert seen.kind is AnomalyKind.LOST
+    judge_records(history(is_lost=True), {AnomalyKind.LOST})
 
 
 def test_of_many_things_that_were_seen_the_message_tells_the_first_and_counts_the_rest() -> None:
@@ -60,7 +60,7 @@ def test_of_many_things_that_were_seen_the_message_tells_the_first_and_counts_th
 CONDEMNED = {
     "an error of a client": (history(), ["it broke"], "it broke"),
     "a record that was not acknowledged": (
-        history(outcome=Outcome.UNKNOWN),
+        history(outcome=SendOutcome.UNKNOWN),
         [],
         "each record is acknowledged",
     ),

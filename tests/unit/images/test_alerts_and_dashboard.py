@@ -14,7 +14,7 @@ import pytest
 import yaml
 from hightide_runtime.process import process_metrics
 from hightide_runtime.serving import rpc_metrics
-from hightide_runtime.telemetry.metric_declarations import Kind, MetricDeclaration
+from hightide_runtime.telemetry.metric_declarations import MetricDeclaration, MetricKind
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 OBSERVABILITY = REPOSITORY / "docker" / "observability"
@@ -34,7 +34,7 @@ def samples() -> dict[str, MetricDeclaration]:
     """By what it is called in a query."""
     named: dict[str, MetricDeclaration] = {}
     for figure in METRICS:
-        suffixes = ("_bucket", "_sum", "_count") if figure.kind is Kind.HISTOGRAM else ("",)
+        suffixes = ("_bucket", "_sum", "_count") if figure.kind is MetricKind.HISTOGRAM else ("",)
         named |= {figure.prometheus_name + suffix: figure for suffix in suffixes}
     return named
 

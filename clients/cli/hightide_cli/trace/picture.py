@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hightide_local.traces.span_files import SpanRecord
-from hightide_local.traces.trace_accounts import Account, account_of
+from hightide_local.traces.trace_accounts import TraceAccount, account_of
 from hightide_local.traces.trace_lookup import Trace
 from hightide_runtime.telemetry import span_kinds
 
@@ -160,7 +160,7 @@ def label_of(span: SpanRecord, kind: str) -> str:
     return name
 
 
-def _segments(account: Account) -> Iterator[Segment]:
+def _segments(account: TraceAccount) -> Iterator[Segment]:
     at_ms = 0.0
     for part in account.parts:
         if part is account.parts[-1]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from hightide_local.traces.trace_accounts import Account, account_of, is_wait
+from hightide_local.traces.trace_accounts import TraceAccount, account_of, is_wait
 from hightide_local.traces.trace_lookup import SpanNode, SpanRecord, Trace
 from hightide_runtime.telemetry import span_kinds
 
@@ -41,7 +41,7 @@ def waterfall(trace: Trace) -> str:
     return "\n\n".join(part for part in (heading(trace), drawn, conclusion(trace)) if part)
 
 
-def end_of_interest(trace: Trace, account: Account | None) -> int:
+def end_of_interest(trace: Trace, account: TraceAccount | None) -> int:
     """Return where a drawing may end: a leader without traffic waits for its first commit for hours, and a
     client may come to a partition long after its leader changed."""
     if account is None:

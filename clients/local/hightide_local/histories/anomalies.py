@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from hightide_local.histories.history import EndSeen, History, Outcome, Place, Read, Send
+from hightide_local.histories.history import EndSeen, History, LogPlace, ReadRecord, SendOutcome, SentRecord
 
 
-class Kind(Enum):
+class AnomalyKind(Enum):
     """The kinds of anomalies."""
 
     LOST = "acknowledged, and records after its offset were read, but never this one"
@@ -37,7 +37,7 @@ class Kind(Enum):
 class Anomaly:
     """One finding. `detail` has the facts."""
 
-    kind: Kind
+    kind: AnomalyKind
     detail: str
 
     def __str__(self) -> str:
@@ -54,8 +54,8 @@ def _short(value: bytes) -> str:
     return repr(value if len(value) <= 40 else value[:40] + b"...")
 
 
-def _places_of_values(history: History) -> dict[bytes, set[Place]]:
-    places: dict[bytes, set[Place]] = defaultdict(set)
+def _places_of_values(history: History) -> dict[bytes, set[LogPlace]]:
+    places: dict[bytes, set[LogPlace]] = defaultdict(set)
     for read in history.reads:
         places[read.value].add(read.place)
     return places
@@ -73,7 +73,7 @@ def _lost_or_unseen(history: History) -> Iterator[Anomaly]:
         place = send.place
         passed = place is not None and furthest.get((place.topic, place.partition), -1) >= place.offset
         yield Anomaly(
-            Kind.LOST if passed else Kind.UNSEEN,
+            AnomalyKind.LOST if passed else AnomalyKind.UNSEEN,
             f"{_short(send.value)} of {send.producer}, acknowledged at {place}",
         )
 
@@ -81,7 +81,7 @@ def _lost_or_unseen(history: History) -> Iterator[Anomaly]:
 def _duplicated(history: History) -> Iterator[Anomaly]:
     for value, places in _places_of_values(history).items():
         if len(places) > 1:
-            yield Anomaly(Kind.DUPLICATED, f"{_short(value)} at {_listed(places)}")
+            yield Anomaly(AnomalyKind.DUPLICATED, f"{_short(value)} at {_listed(places)}")
 
 
 def _reordered(history: History) -> Iterator[Anomaly]:
@@ -89,7 +89,7 @@ def _reordered(history: History) -> Iterator[Anomaly]:
     first: dict[bytes, int] = {}
     for read in history.reads:
         first[read.value] = min(read.place.offset, first.get(read.value, read.place.offset))
-    last_of_key: dict[tuple[str, bytes], tuple[int, Send]] = {}
+    last_of_key: dict[tuple[str, bytes], tuple[int, SentRecord]] = {}
     for send in sorted(history.sends, key=lambda send: (send.producer, send.number)):
         offset = first.get(send.value)
         if offset is None:
@@ -97,7 +97,7 @@ def _reordered(history: History) -> Iterator[Anomaly]:
         earlier = last_of_key.get((send.producer, send.key))
         if earlier is not None and offset < earlier[0]:
             yield Anomaly(
-                Kind.REORDERED,
+                AnomalyKind.REORDERED,
                 f"key {send.key!r}: {_short(earlier[1].value)} at {earlier[0]}, "
                 f"then {_short(send.value)} at {offset}",
             )
@@ -111,29 +111,33 @@ def _displaced(history: History) -> Iterator[Anomaly]:
         found = places.get(send.value)
         if send.place is not None and found and send.place not in found:
             yield Anomaly(
-                Kind.DISPLACED, f"{_short(send.value)} acknowledged at {send.place}, read at {_listed(found)}"
+                AnomalyKind.DISPLACED,
+                f"{_short(send.value)} acknowledged at {send.place}, read at {_listed(found)}",
             )
 
 
 def _contradictory(history: History) -> Iterator[Anomaly]:
-    values: dict[Place, set[bytes]] = defaultdict(set)
+    values: dict[LogPlace, set[bytes]] = defaultdict(set)
     for read in history.reads:
         values[read.place].add(read.value)
     for place, found in values.items():
         if len(found) > 1:
-            yield Anomaly(Kind.CONTRADICTORY, f"{place} held {[_short(value) for value in sorted(found)]}")
+            yield Anomaly(
+                AnomalyKind.CONTRADICTORY, f"{place} held {[_short(value) for value in sorted(found)]}"
+            )
 
 
 def _acknowledged_twice(history: History) -> Iterator[Anomaly]:
     """Needs no reads. Two leaders that both acknowledge are found here first."""
-    holder: dict[Place, Send] = {}
+    holder: dict[LogPlace, SentRecord] = {}
     for send in history.acknowledged():
         if send.place is None:
             continue
         other = holder.setdefault(send.place, send)
         if other is not send:
             yield Anomaly(
-                Kind.ACKNOWLEDGED_TWICE, f"{send.place}: {_short(other.value)} and {_short(send.value)}"
+                AnomalyKind.ACKNOWLEDGED_TWICE,
+                f"{send.place}: {_short(other.value)} and {_short(send.value)}",
             )
 
 
@@ -142,14 +146,14 @@ def _not_as_sent(history: History) -> Iterator[Anomaly]:
     for read in history.reads:
         send = sent.get(read.value)
         if send is None:
-            yield Anomaly(Kind.PHANTOM, f"{_short(read.value)} at {read.place}")
+            yield Anomaly(AnomalyKind.PHANTOM, f"{_short(read.value)} at {read.place}")
         elif send.key != read.key:
             yield Anomaly(
-                Kind.CHANGED,
+                AnomalyKind.CHANGED,
                 f"{_short(read.value)} sent under {send.key!r}, read under {read.key!r} at {read.place}",
             )
-        elif send.outcome is Outcome.REFUSED:
-            yield Anomaly(Kind.RESURRECTED, f"{_short(read.value)} at {read.place}")
+        elif send.outcome is SendOutcome.REFUSED:
+            yield Anomaly(AnomalyKind.RESURRECTED, f"{_short(read.value)} at {read.place}")
 
 
 def _scattered(history: History) -> Iterator[Anomaly]:
@@ -158,20 +162,20 @@ def _scattered(history: History) -> Iterator[Anomaly]:
         partitions[read.place.topic, read.key].add(read.place.partition)
     for (topic, key), found in partitions.items():
         if len(found) > 1:
-            yield Anomaly(Kind.SCATTERED, f"key {key!r} of {topic} in partitions {sorted(found)}")
+            yield Anomaly(AnomalyKind.SCATTERED, f"key {key!r} of {topic} in partitions {sorted(found)}")
 
 
 def _passes(history: History) -> Iterator[Anomaly]:
     """A log has no gaps, since there are no transaction markers and no compaction. So a pass neither skips
     offsets nor goes back."""
-    last: dict[tuple[str, str, int], Read] = {}
+    last: dict[tuple[str, str, int], ReadRecord] = {}
     for read in history.reads:
         where = (read.reader, read.place.topic, read.place.partition)
         before = last.get(where)
         if before is not None and read.place.offset <= before.place.offset:
-            yield Anomaly(Kind.READ_BACKWARDS, f"{read.reader}: {before.place}, then {read.place}")
+            yield Anomaly(AnomalyKind.READ_BACKWARDS, f"{read.reader}: {before.place}, then {read.place}")
         elif before is not None and read.place.offset > before.place.offset + 1:
-            yield Anomaly(Kind.SKIPPED, f"{read.reader}: {before.place}, then {read.place}")
+            yield Anomaly(AnomalyKind.SKIPPED, f"{read.reader}: {before.place}, then {read.place}")
         last[where] = read
 
 
@@ -188,7 +192,7 @@ def _ends_went_back(history: History) -> Iterator[Anomaly]:
                 next_answer += 1
             if highest is not None and end.place.offset < highest.place.offset:
                 yield Anomaly(
-                    Kind.END_WENT_BACK,
+                    AnomalyKind.END_WENT_BACK,
                     f"{highest.place} told to {highest.observer}, then {end.place} to {end.observer}",
                 )
 
@@ -211,7 +215,7 @@ def _ends_behind_acknowledged(history: History) -> Iterator[Anomaly]:
                 at += 1
             if end.place.offset <= highest:
                 yield Anomaly(
-                    Kind.END_BEHIND_ACKNOWLEDGED,
+                    AnomalyKind.END_BEHIND_ACKNOWLEDGED,
                     f"offset {highest} was acknowledged, then {end.place} told to {end.observer}",
                 )
 
@@ -223,7 +227,7 @@ def _by_partition(ends: list[EndSeen]) -> dict[tuple[str, int], list[EndSeen]]:
     return grouped
 
 
-def _listed(places: set[Place]) -> str:
+def _listed(places: set[LogPlace]) -> str:
     return ", ".join(map(str, sorted(places, key=lambda place: (place.topic, place.partition, place.offset))))
 
 

@@ -7,10 +7,10 @@ from typing import Self
 from hightide import Admin, Consumer, PartitionDescription, TopicPartition
 
 from hightide_local.cluster import LocalCluster
-from hightide_local.histories.anomalies import Kind
-from hightide_local.histories.history import History, Outcome, Send
+from hightide_local.histories.anomalies import AnomalyKind
+from hightide_local.histories.history import History, SendOutcome, SentRecord
 from hightide_local.histories.judgement import judge_clients, judge_records, judge_replicas
-from hightide_local.histories.load import EndWatch, Load, Tail, read_everything
+from hightide_local.histories.load import EndWatch, HistoryLoad, TopicTail, read_everything
 from hightide_local.histories.replica_logs import differences, partition_directory
 from hightide_local.histories.waiting import wait_until
 
@@ -19,7 +19,7 @@ from hightide_local.histories.waiting import wait_until
 HEALED_S = 60.0
 
 
-class Drill:
+class FaultDrill:
     """A topic of three partitions on all brokers, all led by the first of `replicas`;
     min.insync.replicas=2.
 
@@ -37,7 +37,7 @@ class Drill:
         request_timeout_ms: int = 5_000,
         delivery_timeout_ms: int = 60_000,
         configs: Mapping[str, str] | None = None,
-        allowed: frozenset[Kind] = frozenset(),
+        allowed: frozenset[AnomalyKind] = frozenset(),
     ) -> None:
         """`allowed` are kinds of anomalies that the fault causes by design; the test gives the reason.
         `configs` are further settings of the topic."""
@@ -48,7 +48,7 @@ class Drill:
         self._configs = {"min.insync.replicas": "2", "flush": flush, **(configs or {})}
         self._assignment = [[1, 2, 3], [1, 3, 2], [1, 2, 3]]
         self.partitions = [TopicPartition(topic, number) for number in range(len(self._assignment))]
-        self._asides: list[Send] = []
+        self._asides: list[SentRecord] = []
         self._request_timeout_ms = request_timeout_ms
         self._delivery_timeout_ms = delivery_timeout_ms
 
@@ -101,13 +101,13 @@ class Drill:
 
     def note_aside(self, value: bytes) -> None:
         """Note a record that the test itself sent with the key b"key", and that may be in the log or not."""
-        unknown = Send("aside", len(self.history.sends), b"key", value, Outcome.UNKNOWN, None, 0)
+        unknown = SentRecord("aside", len(self.history.sends), b"key", value, SendOutcome.UNKNOWN, None, 0)
         self._asides.append(unknown)
 
     def __enter__(self) -> Self:
         self.admin.create_topic(self.topic, assignment=self._assignment, configs=self._configs)
         bootstrap = self.cluster.bootstrap
-        self.load = Load(
+        self.load = HistoryLoad(
             bootstrap,
             self.topic,
             self.history,
@@ -116,7 +116,7 @@ class Drill:
             request_timeout_ms=self._request_timeout_ms,
         )
         self._watch = EndWatch(bootstrap, self.partitions, self.history)
-        self._tail = Tail(bootstrap, self.topic, self.history)
+        self._tail = TopicTail(bootstrap, self.topic, self.history)
         self.load.__enter__()
         self._watch.__enter__()
         self._tail.__enter__()

@@ -11,7 +11,7 @@ from hightide_local.cluster import ClusterError, LocalCluster
 _READY_S = 40.0
 
 
-class Faults:
+class ClusterFaults:
     """The faults of the moment, and the way to undo each."""
 
     def __init__(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 
-class Outcome(Enum):
+class SendOutcome(Enum):
     """The outcome of one record for a client."""
 
     ACKNOWLEDGED = "acknowledged"
@@ -20,7 +20,7 @@ class Outcome(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class LogPlace:
     """An offset in a partition."""
 
     topic: str
@@ -32,7 +32,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Send:
+class SentRecord:
     """One record that a producer sent. `number` counts the sends of that producer, and `value` is unique in
     the history. `place` is that of the acknowledgement; None without one, or if it has no offset (acks=0)."""
 
@@ -40,17 +40,17 @@ class Send:
     number: int
     key: bytes
     value: bytes
-    outcome: Outcome
-    place: Place | None
+    outcome: SendOutcome
+    place: LogPlace | None
     completed_ns: int
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadRecord:
     """One record that was read. `reader` names one pass over the log, from one position onwards."""
 
     reader: str
-    place: Place
+    place: LogPlace
     key: bytes
     value: bytes
 
@@ -60,7 +60,7 @@ class EndSeen:
     """One answer to a question for the high watermark, which is `place.offset`."""
 
     observer: str
-    place: Place
+    place: LogPlace
     asked_ns: int
     answered_ns: int
 
@@ -69,14 +69,14 @@ class EndSeen:
 class History:
     """All observations of one or more topics, in the order in which they were noted."""
 
-    sends: list[Send] = field(default_factory=list)
-    reads: list[Read] = field(default_factory=list)
+    sends: list[SentRecord] = field(default_factory=list)
+    reads: list[ReadRecord] = field(default_factory=list)
     ends: list[EndSeen] = field(default_factory=list)
 
-    def acknowledged(self) -> Iterable[Send]:
+    def acknowledged(self) -> Iterable[SentRecord]:
         """The sends that were acknowledged."""
-        return (send for send in self.sends if send.outcome is Outcome.ACKNOWLEDGED)
+        return (send for send in self.sends if send.outcome is SendOutcome.ACKNOWLEDGED)
 
-    def count(self, outcome: Outcome) -> int:
+    def count(self, outcome: SendOutcome) -> int:
         """The number of sends with this outcome."""
         return sum(send.outcome is outcome for send in self.sends)

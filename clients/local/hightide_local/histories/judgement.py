@@ -3,8 +3,8 @@ all."""
 
 from collections.abc import Collection, Iterable
 
-from hightide_local.histories.anomalies import Kind, find_anomalies
-from hightide_local.histories.history import History, Outcome
+from hightide_local.histories.anomalies import AnomalyKind, find_anomalies
+from hightide_local.histories.history import History, SendOutcome
 from hightide_local.histories.violation import ViolationError, require
 
 
@@ -17,11 +17,11 @@ def judge_clients(history: History, errors: Iterable[object]) -> None:
     require(readers == {"tail"}, "one reader reads along", sorted(readers))
     require(history.ends, "somebody watches the high watermark")
     require(history.sends, "something is sent")
-    lacking = [send for send in history.sends if send.outcome is not Outcome.ACKNOWLEDGED]
+    lacking = [send for send in history.sends if send.outcome is not SendOutcome.ACKNOWLEDGED]
     require(not lacking, "each record is acknowledged", lacking)
 
 
-def judge_records(history: History, allowed: Collection[Kind] = ()) -> None:
+def judge_records(history: History, allowed: Collection[AnomalyKind] = ()) -> None:
     """Check that each acknowledged record is there, once, in order and under its offset. Anomalies of the
     `allowed` kinds are ignored. `Drill` calls it when the topic was read once more. Raises ViolationError."""
     found = [each for each in find_anomalies(history) if each.kind not in allowed]

@@ -15,7 +15,7 @@ from hightide.errors import (
 )
 from hightide.producing.producer_settings import Acks
 
-from hightide_local.histories.history import EndSeen, History, Outcome, Place, Read, Send
+from hightide_local.histories.history import EndSeen, History, LogPlace, ReadRecord, SendOutcome, SentRecord
 from hightide_local.histories.violation import NotInTimeError, require
 
 _KEYS = 31
@@ -25,7 +25,7 @@ _PAUSE_S = 0.03
 _VALUE_PADDING = b"." * 150
 
 
-class Load:
+class HistoryLoad:
     """One producer that sends unique records, with at most _WINDOW of them under way.
 
     Use it as a with-block, which ends when each record is acknowledged or has failed. `errors` are the
@@ -112,7 +112,7 @@ class Load:
         place = None
         if error is None:
             where = delivery.result(0)
-            place = Place(where.topic, where.partition, where.offset) if where.offset >= 0 else None
+            place = LogPlace(where.topic, where.partition, where.offset) if where.offset >= 0 else None
         self._note(number, key, value, sent_ns, error, place)
 
     def _note(
@@ -122,10 +122,10 @@ class Load:
         value: bytes,
         sent_ns: int,
         error: HightideError | None,
-        place: Place | None,
+        place: LogPlace | None,
     ) -> None:
         now_ns = time.monotonic_ns()
-        send = Send(self._name, number, key, value, outcome_of(error), place, now_ns)
+        send = SentRecord(self._name, number, key, value, outcome_of(error), place, now_ns)
         with self._changed:
             self._history.sends.append(send)
             if error is None:
@@ -151,15 +151,15 @@ class Load:
             self._stopped.set()
 
 
-def outcome_of(error: HightideError | None) -> Outcome:
+def outcome_of(error: HightideError | None) -> SendOutcome:
     """The outcome of a record for an application, from the error of its delivery, or None."""
     if error is None:
-        return Outcome.ACKNOWLEDGED
+        return SendOutcome.ACKNOWLEDGED
     if isinstance(error, NotEnoughReplicasError | RecordTooLargeError):
-        return Outcome.REFUSED
+        return SendOutcome.REFUSED
     if isinstance(error, DeliveryTimeoutError) and not error.maybe_appended:
-        return Outcome.REFUSED
-    return Outcome.UNKNOWN
+        return SendOutcome.REFUSED
+    return SendOutcome.UNKNOWN
 
 
 class EndWatch:
@@ -184,7 +184,7 @@ class EndWatch:
                 continue
             answered_ns = time.monotonic_ns()
             for partition, offset in ends.items():
-                place = Place(partition.topic, partition.partition, offset)
+                place = LogPlace(partition.topic, partition.partition, offset)
                 self._history.ends.append(EndSeen("end-watch", place, asked_ns, answered_ns))
 
     def __enter__(self) -> Self:
@@ -200,7 +200,7 @@ class EndWatch:
         self._consumer.close()
 
 
-class Tail:
+class TopicTail:
     """Reads a topic from its beginning during the load, and notes the records. A with-block runs it."""
 
     def __init__(self, bootstrap: str, topic: str, history: History) -> None:
@@ -232,10 +232,10 @@ class Tail:
         self._consumer.close()
 
 
-def read_as(record: Record, reader: str) -> Read:
+def read_as(record: Record, reader: str) -> ReadRecord:
     """A record as an observation of this reader."""
-    place = Place(record.topic, record.partition, record.offset)
-    return Read(reader, place, record.key or b"", record.value or b"")
+    place = LogPlace(record.topic, record.partition, record.offset)
+    return ReadRecord(reader, place, record.key or b"", record.value or b"")
 
 
 def read_everything(bootstrap: str, topic: str, history: History, *, reader: str) -> None:

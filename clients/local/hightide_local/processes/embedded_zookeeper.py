@@ -11,7 +11,7 @@ from typing import Self
 
 from hightide_local.errors import ClusterError
 from hightide_local.processes import class_archive
-from hightide_local.processes.guard import Guard
+from hightide_local.processes.guard import ProcessGuard
 from hightide_local.processes.java import SHORT_LIVED_JVM, find_java, zookeeper_class_path
 from hightide_local.processes.managed_process import ManagedProcess
 from hightide_local.processes.ports import HOST, free_port
@@ -119,7 +119,7 @@ class EmbeddedZooKeeper:
         self._process = zookeeper_process(
             directory, self._port, tick_time_ms=tick_time_ms, class_sharing=class_sharing
         )
-        self._guard: Guard | None = None
+        self._guard: ProcessGuard | None = None
 
     @property
     def address(self) -> str:
@@ -129,7 +129,7 @@ class EmbeddedZooKeeper:
     def start(self, timeout_s: float = 60.0) -> None:
         """Start it, and wait until it serves. Raises ClusterError with the end of its log if it does not."""
         if self._guard is None:
-            self._guard = Guard()
+            self._guard = ProcessGuard()
         try:
             self._process.start(self._guard)
             wait_until_answers(self._process, self._port, timeout_s)

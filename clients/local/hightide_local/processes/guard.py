@@ -8,7 +8,7 @@ from pathlib import Path
 from hightide_local.processes import watchdog
 
 
-class Guard:
+class ProcessGuard:
     """Runs a watchdog process, and tells it which processes to kill when this process has ended.
 
     A cluster makes it before its first process. `release` is for a detached cluster that has started.

@@ -14,7 +14,7 @@ import psutil
 from hightide_local import failure_report
 from hightide_local.errors import ClusterError
 from hightide_local.processes.forking import ForkedChild, forked
-from hightide_local.processes.guard import Guard
+from hightide_local.processes.guard import ProcessGuard
 
 #: The child waits for one line before it becomes the program, so that the watchdog knows its pid first. If
 #: the supervisor dies before, `read` fails and the child ends.
@@ -41,10 +41,10 @@ class ManagedProcess:
         self._environment = dict(environment)
         self._child: subprocess.Popen[bytes] | ForkedChild | None = None
         self._process: psutil.Process | None = None
-        self._guard: Guard | None = None
+        self._guard: ProcessGuard | None = None
         failure_report.note_log(name, log_path)
 
-    def start(self, guard: Guard | None, *, may_fork: bool = True) -> None:
+    def start(self, guard: ProcessGuard | None, *, may_fork: bool = True) -> None:
         """Start the program. Its output is appended to the log. With `guard` None, it runs on when this
         process ends.
 

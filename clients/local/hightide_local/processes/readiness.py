@@ -31,7 +31,7 @@ class _NotFound(Exception):
     """The process answered NOT_FOUND."""
 
 
-class Questions:
+class ReadinessChannels:
     """Questions to the processes of a cluster. Use it in a with-block, which closes the channels. The answer
     is False or empty if the process does not answer."""
 

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from hightide_local.errors import ClusterError
-from hightide_local.processes.guard import Guard
+from hightide_local.processes.guard import ProcessGuard
 from hightide_local.processes.managed_process import ManagedProcess
 from hightide_local.processes.ports import HOST, free_port
 from hightide_local.processes.spark_java import SHORT_LIVED, spark_java_home
@@ -33,7 +33,7 @@ class _SparkProcesses:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self._processes: dict[str, ManagedProcess] = {}
-        self._guard: Guard | None = None
+        self._guard: ProcessGuard | None = None
 
     @property
     def names(self) -> list[str]:
@@ -43,7 +43,7 @@ class _SparkProcesses:
     def start(self, timeout_s: float = 120.0) -> None:
         """Start all processes, and wait until they are ready. Raises ClusterError with the end of a log if
         they are not."""
-        self._guard = Guard()
+        self._guard = ProcessGuard()
         try:
             for process in self._processes.values():
                 process.start(self._guard)

@@ -24,7 +24,7 @@ from hightide_local.traces.trace_lookup import Trace
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TraceStep:
     """One step with its time in milliseconds; None if it has no span."""
 
     name: str
@@ -32,14 +32,14 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class TraceAccount:
     """The times of one trace. `is_least` means that the whole is a lower bound, since its start or end is not
     known."""
 
     what: str
     start_us: int
     end_us: int
-    parts: tuple[Part, ...]
+    parts: tuple[TraceStep, ...]
     is_least: bool
     waited_ms: float | None = None
     """The longest wait of a client; None if no client exports spans."""
@@ -98,7 +98,7 @@ class _Story:
     steps: tuple[_Step, ...]
 
 
-def account_of(trace: Trace) -> Account | None:
+def account_of(trace: Trace) -> TraceAccount | None:
     """The account of a trace; None if its kind has no steps, or if none of them has a span. `hightide trace`
     and the failure report call it."""
     story = _STORIES.get(trace.kind)
@@ -106,23 +106,23 @@ def account_of(trace: Trace) -> Account | None:
         return None
     start_us, is_start_known = _beginning_of(trace)
     at_us, idle_us = start_us, 0
-    parts: list[Part] = []
+    parts: list[TraceStep] = []
     for step in story.steps:
         end = step.end_of(trace, at_us)
         if end is None:
             if not step.is_optional:
-                parts.append(Part(step.name, None))
+                parts.append(TraceStep(step.name, None))
         elif not parts and not is_start_known:
             # The start of the first step is not known, so the whole counts from its end.
-            parts.append(Part(step.name, None))
+            parts.append(TraceStep(step.name, None))
             start_us = at_us = end.at_us
         else:
-            parts.append(Part(step.name, max(0, end.at_us - end.idle_us - at_us) / 1000))
+            parts.append(TraceStep(step.name, max(0, end.at_us - end.idle_us - at_us) / 1000))
             at_us = max(at_us, end.at_us)
             idle_us += end.idle_us
     if not any(part.ms is not None for part in parts):
         return None
-    return Account(
+    return TraceAccount(
         what=_HANDOVER if trace.root.attributes.get("reason") == _ORDERLY else story.what,
         start_us=start_us,
         end_us=at_us,

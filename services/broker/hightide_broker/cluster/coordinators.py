@@ -22,7 +22,7 @@ from hightide_runtime.zookeeper.session import (
     ZooKeeperEvent,
     ZooKeeperSession,
 )
-from hightide_runtime.zookeeper.znode_reader import Reader
+from hightide_runtime.zookeeper.znode_reader import RepeatedReader
 
 from hightide_broker.cluster.metadata import EndpointView, MetadataCache
 
@@ -46,7 +46,7 @@ class Coordinators:
         self._watched: set[str] = set()
         self._paths: tuple[str, ...] = ()
         """The znode of each shard's coordinator."""
-        self._reader = Reader("coordinators", self._read, self._connected)
+        self._reader = RepeatedReader("coordinators", self._read, self._connected)
 
     def start(self) -> None:
         """Begin to read."""

@@ -30,7 +30,7 @@ from hightide_runtime.znodes.cluster_znodes import (
 )
 from hightide_runtime.znodes.topic_names import is_legal_topic_name
 from hightide_runtime.zookeeper.candidates import read_candidates
-from hightide_runtime.zookeeper.election import ElectedProcess, Election, ElectionZnodes, Epoch
+from hightide_runtime.zookeeper.election import ElectedProcess, Election, ElectionEpoch, ElectionZnodes
 from hightide_runtime.zookeeper.registrations import read_registrations
 from hightide_runtime.zookeeper.session import (
     BadVersion,
@@ -134,7 +134,9 @@ class ControllerStore:
         znode = ControllerZnode(*astuple(standing.holder))
         return ActiveController(znode, standing.version, standing.is_mine)
 
-    async def elect(self, candidate: ElectedProcess, stale_controller_epoch: int | None) -> Epoch | None:
+    async def elect(
+        self, candidate: ElectedProcess, stale_controller_epoch: int | None
+    ) -> ElectionEpoch | None:
         """Run the election once; None if another controller was faster, or is active. See
         `Election.elect`."""
         return await self._election.elect(candidate, stale_controller_epoch)

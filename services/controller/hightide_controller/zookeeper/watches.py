@@ -23,7 +23,7 @@ from hightide_runtime.zookeeper.session import (
     ZooKeeperError,
     ZooKeeperSession,
 )
-from hightide_runtime.zookeeper.znode_reader import Reader
+from hightide_runtime.zookeeper.znode_reader import RepeatedReader
 
 from hightide_controller.core.events import BrokersChanged, TopicsChanged
 from hightide_controller.core.values.partition import TopicPartition
@@ -77,12 +77,12 @@ class ZooKeeperWatches:
         self._state_paths: dict[str, TopicPartition] = {}
         """The partitions under reassignment whose leaderAndISR has a watch."""
         self._changed_states: set[TopicPartition] = set()
-        self.controller = Reader("controller", self._read_controller, self.connected)
-        self._brokers = Reader("brokers", self._read_brokers, self.connected)
-        self._topics = Reader("topics", self._read_topics, self.connected)
-        self._admin = Reader("admin", self._read_admin, self.connected)
-        self._states = Reader("states", self._watch_states, self.connected)
-        self._candidate = Reader("candidate", stand, self.connected)
+        self.controller = RepeatedReader("controller", self._read_controller, self.connected)
+        self._brokers = RepeatedReader("brokers", self._read_brokers, self.connected)
+        self._topics = RepeatedReader("topics", self._read_topics, self.connected)
+        self._admin = RepeatedReader("admin", self._read_admin, self.connected)
+        self._states = RepeatedReader("states", self._watch_states, self.connected)
+        self._candidate = RepeatedReader("candidate", stand, self.connected)
         self._readers = (
             *(self.controller, self._brokers, self._topics, self._admin, self._states),
             self._candidate,

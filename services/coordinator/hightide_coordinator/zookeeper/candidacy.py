@@ -16,7 +16,7 @@ from typing import Final
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.clock import Clock
 from hightide_runtime.zookeeper.election import UNKNOWN_ID, ActiveProcess, ElectedProcess
-from hightide_runtime.zookeeper.znode_reader import Reader
+from hightide_runtime.zookeeper.znode_reader import RepeatedReader
 
 from hightide_coordinator.core.events import Elected, Endpoint
 from hightide_coordinator.zookeeper.peers import PeerWatch
@@ -102,7 +102,7 @@ class Candidacy:
         """Counts the times at which this process stopped being active or lost its session, so that an
         election from before has no effect afterwards."""
         self._peers = peers
-        self._reader = Reader(f"coordinator-{store.shard}", self._look, connected)
+        self._reader = RepeatedReader(f"coordinator-{store.shard}", self._look, connected)
 
     def start(self) -> None:
         """Read the active process, and campaign if there is none. Called once the server listens."""

@@ -19,7 +19,13 @@ from hightide_runtime.znodes.group_znodes import (
     GroupZnode,
     shard_of,
 )
-from hightide_runtime.zookeeper.election import ActiveProcess, ElectedProcess, Election, ElectionZnodes, Epoch
+from hightide_runtime.zookeeper.election import (
+    ActiveProcess,
+    ElectedProcess,
+    Election,
+    ElectionEpoch,
+    ElectionZnodes,
+)
 from hightide_runtime.zookeeper.session import (
     BadVersion,
     Check,
@@ -97,7 +103,7 @@ class CoordinatorStore:
         self._cluster = ClusterReader(session, complaints)
         self._groups = GroupReader(session, self._cluster, complaints)
         self._layouts: dict[str, GroupLayout] = {}
-        self._epoch: Epoch | None = None
+        self._epoch: ElectionEpoch | None = None
 
     @property
     def coordinator_epoch(self) -> int:
@@ -125,7 +131,7 @@ class CoordinatorStore:
         that had no effect yet because the connection broke."""
         return self._take(await self._election.epoch_held(self._identity.id))
 
-    def _take(self, epoch: Epoch | None) -> int | None:
+    def _take(self, epoch: ElectionEpoch | None) -> int | None:
         if epoch is None:
             return None
         self._epoch = epoch

@@ -16,7 +16,7 @@ from hightide_runtime.znodes import cluster_znodes
 from hightide_runtime.znodes.cluster_znodes import TopicZnode
 from hightide_runtime.znodes.topic_names import is_legal_topic_name
 from hightide_runtime.zookeeper.session import ZooKeeperError, ZooKeeperSession
-from hightide_runtime.zookeeper.znode_reader import Reader
+from hightide_runtime.zookeeper.znode_reader import RepeatedReader
 
 from hightide_coordinator.core.events import BrokersChanged, TopicsChanged
 from hightide_coordinator.core.values.topic_partition import Topic
@@ -62,9 +62,9 @@ class TopicWatches:
         """The topics whose znodes have a watch, by path."""
         self._changed: set[str] = set()
         """Topics that must be read again."""
-        self._names = Reader("topics", self._read_names, connected)
-        self._znodes = Reader("topic-znodes", self._read_znodes, connected)
-        self._brokers = Reader("brokers", self._read_brokers, connected)
+        self._names = RepeatedReader("topics", self._read_names, connected)
+        self._znodes = RepeatedReader("topic-znodes", self._read_znodes, connected)
+        self._brokers = RepeatedReader("brokers", self._read_brokers, connected)
         self._readers = (self._names, self._znodes, self._brokers)
         self._rereading: asyncio.Task[None] | None = None
 

@@ -20,7 +20,7 @@ from hightide_runtime.zookeeper.session import (
     ZooKeeperError,
     ZooKeeperSession,
 )
-from hightide_runtime.zookeeper.znode_reader import Reader
+from hightide_runtime.zookeeper.znode_reader import RepeatedReader
 
 from hightide_coordinator.core.effects import WatchTopics
 from hightide_coordinator.core.events import BrokersChanged, Elected, Endpoint, TopicsChanged
@@ -78,7 +78,7 @@ class CoordinatorWatches:
         self._topics = TopicWatches(
             session, ClusterReader(session, complaints), self.connected, on_topics, on_brokers
         )
-        self._candidate = Reader(
+        self._candidate = RepeatedReader(
             "candidate",
             Candidate(session, COORDINATOR_CANDIDATES, CandidateZnode(*astuple(identity))).stand,
             self.connected,

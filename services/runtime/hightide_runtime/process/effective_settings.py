@@ -9,7 +9,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, CliSettingsSource, EnvSettingsSource
 
 
-class Origin(enum.Enum):
+class SettingOrigin(enum.Enum):
     """The origin of a value. Later members of this enumeration override earlier ones."""
 
     DEFAULT = enum.auto()
@@ -25,22 +25,22 @@ class EffectiveSetting:
     name: str
     value: str
     default: str
-    origin: Origin
+    origin: SettingOrigin
     variable: str
     meaning: str
 
 
-def told_by_name(settings: type[BaseSettings], arguments: Sequence[str]) -> dict[str, Origin]:
+def told_by_name(settings: type[BaseSettings], arguments: Sequence[str]) -> dict[str, SettingOrigin]:
     """The fields that a command line and this process's environment set. Called once both were parsed: an
     invalid command line ends the process with a usage message."""
     from_environment = EnvSettingsSource(settings)()
     from_arguments = CliSettingsSource[Any](settings, cli_parse_args=list(arguments))()
-    return dict.fromkeys(from_environment, Origin.ENVIRONMENT) | dict.fromkeys(
-        from_arguments, Origin.ARGUMENT
+    return dict.fromkeys(from_environment, SettingOrigin.ENVIRONMENT) | dict.fromkeys(
+        from_arguments, SettingOrigin.ARGUMENT
     )
 
 
-def effective_settings(settings: BaseSettings, told: dict[str, Origin]) -> list[EffectiveSetting]:
+def effective_settings(settings: BaseSettings, told: dict[str, SettingOrigin]) -> list[EffectiveSetting]:
     """All settings by name; `told`: those that are not defaults."""
     prefix = settings.model_config.get("env_prefix", "")
     values = settings.model_dump(mode="json")
@@ -50,7 +50,7 @@ def effective_settings(settings: BaseSettings, told: dict[str, Origin]) -> list[
                 name.replace("_", "-"),
                 _text(values[name]),
                 _default(field),
-                told.get(name, Origin.DEFAULT),
+                told.get(name, SettingOrigin.DEFAULT),
                 f"{prefix}{name}".upper(),
                 field.description or "",
             )

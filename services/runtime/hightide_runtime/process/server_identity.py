@@ -8,20 +8,20 @@ from hightide.v1 import server_service_pb2 as server_pb2
 from hightide.v1.server_service_pb2_grpc import ServerServiceServicer, add_ServerServiceServicer_to_server
 
 from hightide_runtime.clock import Clock
-from hightide_runtime.process.effective_settings import EffectiveSetting, Origin
+from hightide_runtime.process.effective_settings import EffectiveSetting, SettingOrigin
 from hightide_runtime.process.settings import ServiceSettings
 from hightide_runtime.serving.server import Service
 
 SERVER_SERVICE: str = server_pb2.DESCRIPTOR.services_by_name["ServerService"].full_name
 UNKNOWN_VERSION = "unknown"
-_ORIGINS: Final[Mapping[Origin, server_pb2.ServerSettingOrigin.ValueType]] = {
-    Origin.DEFAULT: server_pb2.SERVER_SETTING_ORIGIN_DEFAULT,
-    Origin.ENVIRONMENT: server_pb2.SERVER_SETTING_ORIGIN_ENVIRONMENT,
-    Origin.ARGUMENT: server_pb2.SERVER_SETTING_ORIGIN_ARGUMENT,
+_ORIGINS: Final[Mapping[SettingOrigin, server_pb2.ServerSettingOrigin.ValueType]] = {
+    SettingOrigin.DEFAULT: server_pb2.SERVER_SETTING_ORIGIN_DEFAULT,
+    SettingOrigin.ENVIRONMENT: server_pb2.SERVER_SETTING_ORIGIN_ENVIRONMENT,
+    SettingOrigin.ARGUMENT: server_pb2.SERVER_SETTING_ORIGIN_ARGUMENT,
 }
 
 
-class Granted(Protocol):
+class GrantedSession(Protocol):
     """What this module needs of the ZooKeeper session."""
 
     @property
@@ -34,7 +34,7 @@ class ServerServicer(ServerServiceServicer):
     """Answers `hightide doctor`, `hightide version`, and calls by grpcurl."""
 
     def __init__(
-        self, service: str, instance: int, settings: ServiceSettings, session: Granted, clock: Clock
+        self, service: str, instance: int, settings: ServiceSettings, session: GrantedSession, clock: Clock
     ) -> None:
         """`service`: broker, controller or coordinator. The time of this call counts as the start."""
         self._service = service
@@ -77,7 +77,7 @@ def _setting_out(setting: EffectiveSetting) -> server_pb2.ServerSetting:
 
 
 def identity_service(
-    service: str, instance: int, settings: ServiceSettings, session: Granted, clock: Clock
+    service: str, instance: int, settings: ServiceSettings, session: GrantedSession, clock: Clock
 ) -> Service:
     """ServerService as `serve` takes it. Called by mains shortly before they serve."""
     servicer = ServerServicer(service, instance, settings, session, clock)

@@ -28,7 +28,7 @@ from pydantic_settings import (
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.process.effective_settings import (
     EffectiveSetting,
-    Origin,
+    SettingOrigin,
     effective_settings,
     told_by_name,
 )
@@ -102,7 +102,7 @@ class ServiceSettings(BaseSettings):
         LogLevel.INFO, description="the least severe messages to log; the log goes to stderr"
     )
 
-    _told: dict[str, Origin] = PrivateAttr(default_factory=dict)
+    _told: dict[str, SettingOrigin] = PrivateAttr(default_factory=dict)
 
     @property
     def effective(self) -> list[EffectiveSetting]:

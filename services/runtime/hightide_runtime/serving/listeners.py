@@ -23,7 +23,7 @@ class Listener(enum.Enum):
 CURRENT: ContextVar[Listener] = ContextVar("listener", default=Listener.INTERNAL)
 
 
-class Reachable(Protocol):
+class ProcessAddresses(Protocol):
     """The addresses of a process; `external_host` is empty if it has no external listener."""
 
     @property
@@ -52,7 +52,7 @@ def current_listener() -> Listener:
     return CURRENT.get()
 
 
-def address_told(process: Reachable, listener: Listener | None = None) -> HostPort:
+def address_told(process: ProcessAddresses, listener: Listener | None = None) -> HostPort:
     """The address of this process for a caller that came in through `listener`, or through the current one.
 
     Servicers call it for every address that they send to a client. Services send each other both addresses.

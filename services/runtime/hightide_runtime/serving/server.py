@@ -73,7 +73,7 @@ class Service:
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class ServerLimits:
     """The limits of a server, so that no caller can exhaust it."""
 
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES
@@ -137,7 +137,7 @@ async def serve(
     services: Sequence[Service],
     *,
     external: HostPort | None = None,
-    limits: Limits | None = None,
+    limits: ServerLimits | None = None,
     credentials: grpc.ServerCredentials | None = None,
     small_messages: bool = False,
 ) -> Server:
@@ -149,7 +149,7 @@ async def serve(
     probing its bandwidth is not worth a third of the CPU of a Ping and its answer, if each consumer has a
     connection of its own. Raises StartupError that names the port if it is in use.
     """
-    limits = limits or Limits()
+    limits = limits or ServerLimits()
     options = _server_options(limits)
     if small_messages:
         options.append(("grpc.http2.bdp_probe", 0))
@@ -202,7 +202,7 @@ def _register_all(
     reflection.enable([*names, health.SERVICE_NAME, CHANNELZ_SERVICE_NAME, reflection.SERVICE_NAME], server)
 
 
-def _server_options(limits: Limits) -> list[tuple[str, int]]:
+def _server_options(limits: ServerLimits) -> list[tuple[str, int]]:
     return [
         # 4 MiB by default. The limit holds after decompression, so that no small message expands to a large
         # one.

@@ -16,9 +16,9 @@ from typing import Final, TypeAlias
 __all__ = [
     "MILLISECONDS_TO_MINUTE",
     "Distribution",
-    "Kind",
     "Measure",
     "MetricDeclaration",
+    "MetricKind",
     "Reading",
     "Readings",
     "counter",
@@ -37,7 +37,7 @@ longer than any deadline."""
 _PROMETHEUS_UNITS: Final = {"s": "seconds", "By": "bytes"}
 
 
-class Kind(enum.StrEnum):
+class MetricKind(enum.StrEnum):
     """The kind of a metric. A counter only grows, and begins at 0 with the process."""
 
     COUNTER = "counter"
@@ -50,7 +50,7 @@ class MetricDeclaration:
     """The declaration of one metric. `unit` is a UCUM unit: "s", "By", or such as "{record}"."""
 
     name: str
-    kind: Kind
+    kind: MetricKind
     unit: str
     description: str
     attributes: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class MetricDeclaration:
 
     def __post_init__(self) -> None:
         assert self.unit.startswith("{") or self.unit in _PROMETHEUS_UNITS, (self.name, self.unit)
-        assert (self.kind is Kind.HISTOGRAM) == bool(self.buckets), self.name
+        assert (self.kind is MetricKind.HISTOGRAM) == bool(self.buckets), self.name
         assert all(low < high for low, high in pairwise(self.buckets)), self.name
 
     @property
@@ -69,17 +69,17 @@ class MetricDeclaration:
         unit = "" if self.unit.startswith("{") else _PROMETHEUS_UNITS[self.unit]
         if unit and not name.endswith(f"_{unit}"):
             name = f"{name}_{unit}"
-        return f"{name}_total" if self.kind is Kind.COUNTER else name
+        return f"{name}_total" if self.kind is MetricKind.COUNTER else name
 
 
 def counter(name: str, unit: str, description: str, *attributes: str) -> MetricDeclaration:
     """Declare a counter, for a service's table."""
-    return MetricDeclaration(name, Kind.COUNTER, unit, description, attributes)
+    return MetricDeclaration(name, MetricKind.COUNTER, unit, description, attributes)
 
 
 def gauge(name: str, unit: str, description: str, *attributes: str) -> MetricDeclaration:
     """Declare a gauge, for a service's table."""
-    return MetricDeclaration(name, Kind.GAUGE, unit, description, attributes)
+    return MetricDeclaration(name, MetricKind.GAUGE, unit, description, attributes)
 
 
 def histogram(
@@ -90,7 +90,7 @@ def histogram(
     buckets: tuple[float, ...] = MILLISECONDS_TO_MINUTE,
 ) -> MetricDeclaration:
     """Declare a histogram, for a service's table."""
-    return MetricDeclaration(name, Kind.HISTOGRAM, unit, description, attributes, buckets)
+    return MetricDeclaration(name, MetricKind.HISTOGRAM, unit, description, attributes, buckets)
 
 
 class Distribution:

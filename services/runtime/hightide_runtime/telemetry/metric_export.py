@@ -59,7 +59,7 @@ class Metrics:
         from hightide_runtime.telemetry import metric_readers
 
         sources: list[MetricSource] = []
-        collect = metric_readers.Collection(sources, resource_of(service, instance))
+        collect = metric_readers.MetricCollection(sources, resource_of(service, instance))
         # Prometheus first: its address may be refused, and the other exporter starts a thread.
         prometheus = None if prometheus_listen is None else collect.to_prometheus(prometheus_listen)
         readers = [] if target is None else [collect.to_exporter(_exporter(target, service, instance))]

@@ -30,8 +30,8 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.telemetry.metric_declarations import (
     Distribution,
-    Kind,
     MetricDeclaration,
+    MetricKind,
     Reading,
     Value,
 )
@@ -40,12 +40,12 @@ from hightide_runtime.telemetry.metric_source import MetricSource
 if TYPE_CHECKING:
     from hightide_runtime.telemetry.prometheus import PrometheusEndpoint
 
-__all__ = ["Collection"]
+__all__ = ["MetricCollection"]
 
 _SCOPE = InstrumentationScope("hightide")
 
 
-class Collection:
+class MetricCollection:
     """Reads all sources of a process for each export. `Metrics.set_up` makes it."""
 
     def __init__(self, sources: Sequence[MetricSource], resource: Resource) -> None:
@@ -97,11 +97,11 @@ class Collection:
             points = [self._point({}, reading, now_ns)]
         data: Any
         match declaration.kind:
-            case Kind.GAUGE:
+            case MetricKind.GAUGE:
                 data = Gauge(points)
-            case Kind.COUNTER:
+            case MetricKind.COUNTER:
                 data = Sum(points, AggregationTemporality.CUMULATIVE, is_monotonic=True)
-            case Kind.HISTOGRAM:
+            case MetricKind.HISTOGRAM:
                 data = Histogram(points, AggregationTemporality.CUMULATIVE)
         return Metric(declaration.name, declaration.description, declaration.unit, data)
 

@@ -26,7 +26,7 @@ from hightide_runtime.zookeeper.session import (
     ZooKeeperSession,
 )
 
-__all__ = ["UNKNOWN_ID", "ActiveProcess", "ElectedProcess", "Election", "ElectionZnodes", "Epoch"]
+__all__ = ["UNKNOWN_ID", "ActiveProcess", "ElectedProcess", "Election", "ElectionEpoch", "ElectionZnodes"]
 
 _log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class ElectionZnodes:
 
 
 @dataclass(frozen=True, slots=True)
-class Epoch:
+class ElectionEpoch:
     """An epoch, and the zkVersion of its znode."""
 
     epoch: int
@@ -108,7 +108,7 @@ class Election:
                 return ActiveProcess(ElectedProcess(UNKNOWN_ID, "unknown", 1), found.version, is_mine=False)
             return ActiveProcess(holder, found.version, found.ephemeral_owner == self._session.session_id)
 
-    async def elect(self, candidate: ElectedProcess, stale_epoch: int | None) -> Epoch | None:
+    async def elect(self, candidate: ElectedProcess, stale_epoch: int | None) -> ElectionEpoch | None:
         """Run the election once; None if another process was faster, or is active. Raises ZnodeGarbage if the
         epoch cannot be read.
 
@@ -132,7 +132,7 @@ class Election:
                 if won is not None:
                     return won
 
-    async def _elect_once(self, candidate: ElectedProcess, stale_epoch: int | None) -> Epoch | None:
+    async def _elect_once(self, candidate: ElectedProcess, stale_epoch: int | None) -> ElectionEpoch | None:
         before = await self.read_epoch()
         epoch = self._highest + 1
         operations: list[Operation] = []
@@ -149,9 +149,9 @@ class Election:
         operations.append(Create(path, moved) if before is None else SetData(path, moved, before.version))
         versions = await self._session.multi(operations)
         self._highest = epoch
-        return Epoch(epoch, versions[-1])
+        return ElectionEpoch(epoch, versions[-1])
 
-    async def epoch_held(self, candidate_id: int) -> Epoch | None:
+    async def epoch_held(self, candidate_id: int) -> ElectionEpoch | None:
         """The epoch in which this session holds the znode; None if it does not."""
         standing = await self.standing()
         if standing is None or not standing.is_mine or standing.holder.id != candidate_id:
@@ -161,7 +161,7 @@ class Election:
             return None
         return epoch
 
-    async def read_epoch(self) -> Epoch | None:
+    async def read_epoch(self) -> ElectionEpoch | None:
         """The epoch of the last election; None if there was none. Raises ZnodeGarbage."""
         try:
             found = await self._session.get(self.znodes.epoch_path)
@@ -169,7 +169,7 @@ class Election:
             return None
         epoch = self.znodes.decode_epoch(found.data)
         self._highest = max(self._highest, epoch)
-        return Epoch(epoch, found.version)
+        return ElectionEpoch(epoch, found.version)
 
     async def abdicate(self) -> None:
         """Delete this session's own znode, so that another process can be elected; it is no error if there is

@@ -14,7 +14,7 @@ from typing import Final
 
 from hightide_runtime.zookeeper.errors import ZooKeeperError
 
-__all__ = ["Reader"]
+__all__ = ["RepeatedReader"]
 
 _log = logging.getLogger(__name__)
 
@@ -22,7 +22,7 @@ _PAUSE_S: Final = 0.05
 _FAULT_PAUSE_S: Final = 1.0
 
 
-class Reader:
+class RepeatedReader:
     """Reads one thing again each time it is marked; marks that come while it reads melt into one."""
 
     def __init__(self, name: str, read: Callable[[], Awaitable[None]], connected: asyncio.Event) -> None:

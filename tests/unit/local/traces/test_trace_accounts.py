@@ -2,7 +2,7 @@
 
 import pytest
 from hightide_local.traces.span_files import SpanRecord
-from hightide_local.traces.trace_accounts import Account, account_of
+from hightide_local.traces.trace_accounts import TraceAccount, account_of
 from hightide_local.traces.trace_lookup import traces_of
 from hightide_runtime.telemetry import span_kinds as kinds
 
@@ -29,7 +29,7 @@ def span(
     )
 
 
-def account(*spans: SpanRecord) -> Account:
+def account(*spans: SpanRecord) -> TraceAccount:
     (trace,) = traces_of(spans)
     found = account_of(trace)
     assert found is not None

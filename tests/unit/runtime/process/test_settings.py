@@ -1,6 +1,6 @@
 import pytest
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.process.effective_settings import Origin
+from hightide_runtime.process.effective_settings import SettingOrigin
 from hightide_runtime.process.settings import Address, LogLevel, ServiceSettings
 from pydantic import Field
 
@@ -42,16 +42,16 @@ def test_each_setting_in_use_tells_who_said_so(monkeypatch: pytest.MonkeyPatch) 
     }
     assert list(used) == sorted(used)
     assert {name: (each.value, each.default, each.origin) for name, each in used.items()} == {
-        "advertise": ("", "", Origin.DEFAULT),
-        "external-advertise": ("", "", Origin.DEFAULT),
-        "external-listen": ("", "", Origin.DEFAULT),
-        "listen": ("kite:7", "127.0.0.1:9092", Origin.ARGUMENT),
-        "log-level": ("INFO", "INFO", Origin.DEFAULT),
-        "prometheus-listen": ("", "", Origin.DEFAULT),
-        "test-id": ("2", "", Origin.ARGUMENT),
-        "zookeeper": ("zk:1", "127.0.0.1:2181", Origin.ENVIRONMENT),
-        "zookeeper-connect-timeout-ms": ("30000", "30000", Origin.DEFAULT),
-        "zookeeper-session-timeout-ms": ("6000", "6000", Origin.DEFAULT),
+        "advertise": ("", "", SettingOrigin.DEFAULT),
+        "external-advertise": ("", "", SettingOrigin.DEFAULT),
+        "external-listen": ("", "", SettingOrigin.DEFAULT),
+        "listen": ("kite:7", "127.0.0.1:9092", SettingOrigin.ARGUMENT),
+        "log-level": ("INFO", "INFO", SettingOrigin.DEFAULT),
+        "prometheus-listen": ("", "", SettingOrigin.DEFAULT),
+        "test-id": ("2", "", SettingOrigin.ARGUMENT),
+        "zookeeper": ("zk:1", "127.0.0.1:2181", SettingOrigin.ENVIRONMENT),
+        "zookeeper-connect-timeout-ms": ("30000", "30000", SettingOrigin.DEFAULT),
+        "zookeeper-session-timeout-ms": ("6000", "6000", SettingOrigin.DEFAULT),
     }
     assert used["zookeeper"].variable == "HIGHTIDE_TEST_ZOOKEEPER"
     assert all(each.meaning for each in used.values() if each.name not in {"test-id", "listen"})

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import cast
 
-from hightide_runtime.zookeeper.election import ElectedProcess, Election, ElectionZnodes, Epoch
+from hightide_runtime.zookeeper.election import ElectedProcess, Election, ElectionEpoch, ElectionZnodes
 from hightide_runtime.zookeeper.session import (
     BadVersion,
     ConnectionLost,
@@ -112,7 +112,7 @@ class Candidate:
         self._me = ElectedProcess(candidate_id, "host", 1)
         self.election = Election(cast(ZooKeeperSession, self.session), ZNODES)
 
-    async def stands(self, stale_epoch: int | None = None) -> Epoch | None:
+    async def stands(self, stale_epoch: int | None = None) -> ElectionEpoch | None:
         return await self.election.elect(self._me, stale_epoch)
 
 
@@ -129,10 +129,10 @@ async def _told(
 
 def test_each_election_has_an_epoch_of_its_own() -> None:
     async def story(znodes: Znodes, first: Candidate, second: Candidate, third: Candidate) -> None:
-        assert await first.stands() == Epoch(1, 0)
+        assert await first.stands() == ElectionEpoch(1, 0)
         assert await second.stands() is None
         await first.election.abdicate()
-        assert await second.stands() == Epoch(2, 1)
+        assert await second.stands() == ElectionEpoch(2, 1)
         assert (znodes.holder, znodes.epoch) == (2, 2)
 
     play(story)
@@ -144,14 +144,14 @@ def test_an_election_that_another_one_came_and_went_before_does_not_have_its_epo
         await first.election.abdicate()
 
         async def another_term() -> None:
-            assert await third.stands() == Epoch(2, 1)
+            assert await third.stands() == ElectionEpoch(2, 1)
             await third.election.abdicate()
 
         second.session.meanwhile = another_term
         # The znode is free, as it was when it was read; only the epoch tells that somebody was there.
         assert await second.stands() is None
         assert znodes.epoch == 2
-        assert await second.stands() == Epoch(3, 2)
+        assert await second.stands() == ElectionEpoch(3, 2)
 
     play(story)
 
@@ -162,7 +162,7 @@ def test_of_two_that_succeed_a_dead_one_the_second_does_not_push_the_first_out()
         assert stale is not None
 
         async def another_is_quicker() -> None:
-            assert await third.stands(stale.epoch) == Epoch(2, 1)
+            assert await third.stands(stale.epoch) == ElectionEpoch(2, 1)
 
         second.session.meanwhile = another_is_quicker
         # Both znodes have version 0: only the epoch tells them apart.
@@ -177,7 +177,7 @@ def test_who_was_elected_since_is_not_pushed_out_for_the_death_of_the_one_before
         stale = await dead.stands()
         assert stale is not None
         znodes.end_session(dead.session.session_id)
-        assert await third.stands() == Epoch(2, 1)
+        assert await third.stands() == ElectionEpoch(2, 1)
         assert await second.stands(stale.epoch) is None
         assert (znodes.holder, znodes.epoch) == (3, 2)
 
@@ -211,7 +211,7 @@ def test_an_election_that_was_won_unheard_is_taken_up_under_its_own_epoch() -> N
         await first.stands()
         await first.election.abdicate()
         second.session.loses_the_answer = True
-        assert await second.stands() == Epoch(2, 1)
+        assert await second.stands() == ElectionEpoch(2, 1)
         assert (znodes.holder, znodes.epoch) == (2, 2)
 
     play(story)
@@ -233,9 +233,9 @@ def test_an_epoch_that_an_operator_takes_away_does_not_begin_anew() -> None:
     async def story(znodes: Znodes, first: Candidate, second: Candidate, third: Candidate) -> None:
         await first.stands()
         await first.election.abdicate()
-        assert await second.stands() == Epoch(2, 1)
+        assert await second.stands() == ElectionEpoch(2, 1)
         await second.election.abdicate()
         del znodes.held["/epoch"]
-        assert await second.stands() == Epoch(3, 0)
+        assert await second.stands() == ElectionEpoch(3, 0)
 
     play(story)
