@@ -67,5 +67,7 @@ class CrashingShell(ControllerShell):
 
 
 if __name__ == "__main__":
-    controller.Shell = CrashingShell  # type: ignore[attr-defined]
+    # Main must use this name, or else no controller would die.
+    assert controller.ControllerShell is ControllerShell  # type: ignore[attr-defined]
+    controller.ControllerShell = CrashingShell  # type: ignore[attr-defined]
     controller.main()
