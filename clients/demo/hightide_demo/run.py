@@ -42,7 +42,7 @@ _SHOW_EVERY_ROWS = 2000
 
 
 class DemoDirectoryError(Exception):
-    """The demo cannot use the directory: another demo runs in it, or it has files of somebody else."""
+    """The demo cannot use the directory: another demo runs in it, or it has files that are not the demo's."""
 
 
 @dataclass(frozen=True, slots=True)

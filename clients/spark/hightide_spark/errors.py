@@ -55,7 +55,7 @@ class UnsupportedSchemaError(SparkConnectorError, ValueError):
 
 
 class DataLossError(SparkConnectorError):
-    """Records that were to be read are gone. Each kind of loss is a class of its own."""
+    """Records that were to be read do not exist any more. Each kind of loss has a class."""
 
     next_step = (
         "To go on with the records that are there, set failOnDataLoss to false; to begin anew, start without "

@@ -1,18 +1,20 @@
-"""Exactly once: an attempt's knowledge of one log partition, and the rows of its task that are still to be
-sent.
+"""Exactly once: an attempt's knowledge of one log partition, and the rows of its task that it must still
+send.
 
 Rules of this file: no clock, no I/O, no threads. `sink.partition_writer` makes the calls for it.
 
-Theory of operation. All attempts of one task are one producer to the log (the same id and epoch), and a
-sequence is a compare-and-set: a batch is appended only where the log holds exactly as many rows of this
-producer as the attempt believes. So an attempt just sends, from sequence 0 on, until a batch is refused. Then
-another attempt wrote, earlier or at this moment, and which rows it wrote, in which order and batches, is
-only known by reading them back. Those are counted as a multiset; each of them stands for one equal row of
-this attempt, which is not sent any more. What is left is sent behind all that was read, again as a
-compare-and-set. So no row is in the log twice, whatever attempts run at once or died before; and when an
-attempt ends, every row that others wrote must have been one of its own, else the attempts did not have the
-same rows, and that is refused. Where it has no rows it meets no conflict, so those log partitions are asked
-at the end: an attempt before the topic grew may have written there.
+Theory of operation. All attempts of one task are one producer to the log (the same id and epoch). A sequence
+is a compare-and-set: a batch is appended only if the log holds exactly as many rows of this producer as the
+attempt assumes. So an attempt sends its rows, from sequence 0 on, until a batch is refused.
+
+A refusal means that another attempt wrote, earlier or at the same time. The attempt can learn which rows it
+wrote, and in which order and batches, only if it reads them back. It counts them as a multiset. For each of
+them it leaves out one equal row of its own. It sends the rest after all rows that it read, again as a
+compare-and-set. So no row is in the log twice, even if attempts run at the same time or died before.
+
+When an attempt ends, each row that others wrote must be equal to one of its own. Otherwise the attempts did
+not have the same rows, which is an error. In a log partition for which it has no rows an attempt meets no
+conflict, so it asks about these at the end: an attempt before the topic grew may have written there.
 """
 
 import hashlib
@@ -28,13 +30,13 @@ from hightide.calls.backoff import Backoff
 from hightide_spark.errors import SparkConnectorError
 
 SEQUENCE_MODULUS: Final = 1 << 31
-#: So often a partition may be looked at again without any news from it before that is an error. A leader that
-#: does not know yet that it is none tells old news, so with the pauses the rounds take some seconds.
+#: After so many looks at a partition without news the attempt fails. Together with the pauses they take some
+#: seconds, since a deposed leader that does not know it yet gives old answers.
 ROUNDS_WITHOUT_NEWS_MAX: Final = 16
 LOOK_AGAIN: Final = Backoff(initial_ms=10, maximum_ms=1_000)
 
 _DIGEST_BYTES: Final = 16
-_PLACES_TOLD_MAX: Final = 2
+_PLACES_SHOWN_MAX: Final = 2
 _ABSENT: Final = -1
 _LENGTHS: Final = struct.Struct("<qqqq")
 
@@ -194,7 +196,7 @@ class PartitionAttempt:
         self._place = place
         self._identity = (producer_id, producer_epoch)
         self._with_timestamps = with_timestamps
-        # The ranges of offsets in the log that this attempt has heard of, rising, neighbours joined.
+        # The ranges of offsets of this attempt's acknowledged rows, rising, adjacent ones joined.
         self._own: list[tuple[int, int]] = []
         self._elsewhere = RowMultiset()
         self._refused: list[Any] = []
@@ -344,9 +346,9 @@ def refuse_rows_elsewhere(
     ]
     if not found:
         return
-    places = ", ".join(found[:_PLACES_TOLD_MAX])
-    if len(found) > _PLACES_TOLD_MAX:
-        places += f" and {len(found) - _PLACES_TOLD_MAX} more"
+    places = ", ".join(found[:_PLACES_SHOWN_MAX])
+    if len(found) > _PLACES_SHOWN_MAX:
+        places += f" and {len(found) - _PLACES_SHOWN_MAX} more"
     raise OtherRowsWrittenError(
         f"{who}: an earlier attempt wrote rows into {places}, where this one has none, so that they may be "
         "in the topic twice; the topic's number of partitions may have changed in between"

@@ -32,7 +32,7 @@ class ArchiveUnfinishedError(PipelineError):
 
 
 class CheckpointError(PipelineError):
-    """Spark's checkpoint does not say what the pipeline has to know of a micro-batch."""
+    """Spark's checkpoint does not have the information that the pipeline needs about a micro-batch."""
 
 
 class DataMissingError(PipelineError):

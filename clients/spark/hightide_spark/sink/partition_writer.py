@@ -44,7 +44,7 @@ class ReadBack:
         return admin_of(self._bootstrap).describe_producers(places, [producer_id])
 
     def read(self, topic: str, partition: int, span: Read, attempt: PartitionAttempt) -> None:
-        """Let the attempt see this range, as far as it is there."""
+        """Read this range, and pass its batches to the attempt. The range may end earlier than expected."""
         if topic not in self._topic_ids:
             (description,) = admin_of(self._bootstrap).describe_topics([topic])
             self._topic_ids[topic] = description.topic_id

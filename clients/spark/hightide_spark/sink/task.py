@@ -28,8 +28,8 @@ DELIVERY_TIMEOUT_MS: Final = 120_000
 class SinkTask:
     """One attempt of one task. `who` names it in errors. Without a key rows are written at least once.
 
-    Memory: GATHERED_BYTES_MAX of rows twice, and BUFFER_MEMORY_BYTES of what is sent twice (as rows and as
-    bytes); after a conflict 24 bytes for each row that other attempts wrote.
+    Memory: twice GATHERED_BYTES_MAX for gathered rows, twice BUFFER_MEMORY_BYTES for rows under way (as rows
+    and as bytes), and after a conflict 24 bytes for each row that other attempts wrote.
     """
 
     def __init__(
