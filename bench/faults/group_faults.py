@@ -3,9 +3,10 @@
     .venv/bin/python bench/faults/group_faults.py --seed 5 --seconds 60
 
 It kills, stops and pauses consumers (with automatic and explicit commits), coordinators, brokers, controllers
-and ZooKeeper, and cuts these services off, in an order drawn from the seed, while records come in. The seed
-fixes the faults and their targets, not how the machine schedules them. Exit code 1 where a partition had two
-owners, an offset was skipped or went back, a commit was lost, or the group did not heal.
+and ZooKeeper, and cuts these services off, in an order that follows from the seed, while a load writes
+records. The seed fixes the faults and their targets, not how the machine schedules them. The exit code is 1
+if a partition had two owners, an offset was skipped or went back, a commit was lost, or the group did not
+recover.
 """
 
 import argparse

@@ -131,7 +131,8 @@ def main() -> int:
             replica_lag_time_max_ms=1000,
             partitionable=not arguments.whole_links,
         ) as cluster,
-        # A leader that wakes up after its session ended may tell its old end to who still asks it.
+        # A leader that resumes after the end of its session may give its old end to clients that still ask
+        # it.
         FaultDrill(
             cluster,
             "random-faults",

@@ -1,1 +1,1 @@
-"""Random faults of every kind on a cluster of its own, and the verdict."""
+"""The campaign: random faults of every kind on a new cluster, and the check of the promises."""

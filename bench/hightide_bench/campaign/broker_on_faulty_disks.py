@@ -1,16 +1,16 @@
 """A broker whose disks fail on demand: the real program, in a process whose calls to the operating system
 fail below a data directory while a file `<data directory>.<fault>` exists beside it.
 
-    /data/broker-1.EIO       every call fails, as on a disk that is gone
-    /data/broker-1.ENOSPC    whatever needs room fails, as on a disk that is full
-    /data/broker-1.EROFS     whatever changes something fails, as on a file system mounted read-only
+    /data/broker-1.EIO       every call fails, as on a broken disk
+    /data/broker-1.ENOSPC    every call that needs space fails, as on a full disk
+    /data/broker-1.EROFS     every call that changes something fails, as on a read-only file system
     /data/broker-1.SLOW      every call takes 20 ms longer
-    /data/broker-1.HUNG      every call waits until the file is gone, as on a disk that does not answer: with
-                             it stands the thread that called, the event loop's too
-    /data/broker-1.STUCK     every sync waits so, and all else goes on
+    /data/broker-1.HUNG      every call waits until the file is deleted, as on a disk that does not answer.
+                             The calling thread waits, too, even if it is that of the event loop
+    /data/broker-1.STUCK     every sync waits until the file is deleted; all other calls work
 
-Nothing of the broker is replaced, only what it is given by the operating system: the functions of `os`.
-Started by `hightide bench faults` and by tests.
+The broker's code is not changed, only the functions of `os` that it calls. `hightide bench faults` and tests
+start it.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class FaultyDisk:
         return exists(f"{self.directory}.{fault}")
 
     def fault(self, *, needs_room: bool, changes: bool, syncs: bool) -> int | None:
-        """The error that a call gets, None where it succeeds; waits where the disk is slow or hangs."""
+        """The error number for a call, or None if it should succeed. Waits if the disk is slow or hangs."""
         while syncs and self.has("STUCK"):
             time.sleep(LOOK_AGAIN_S)
         if self.has("SLOW"):

@@ -95,7 +95,8 @@ class Campaign:
             request_timeout_ms=2_000,
             delivery_timeout_ms=240_000,
             configs=CONFIGS,
-            # A leader that wakes up after its session ended may tell its old end to who still asks it.
+            # A leader that resumes after the end of its session may give its old end to clients that still
+            # ask it.
             allowed=frozenset({AnomalyKind.END_BEHIND_ACKNOWLEDGED}),
         )
         site = StruckCluster(self._cluster, self._chance, lambda: is_whole(drill))
@@ -143,8 +144,8 @@ class Campaign:
 
 
 def is_whole(drill: FaultDrill) -> bool:
-    """Whether every replica of the topic is in sync, nothing is complained about, and the disks hold the
-    same: damage that nobody has noticed yet counts as well."""
+    """Whether all replicas of the topic are in sync, there are no complaints, and the disks have the same
+    bytes. So damage counts even if no broker has noticed it yet."""
     try:
         in_sync = all(len(each.isr) == len(each.replicas) for each in drill.describe())
         if not in_sync or drill.admin.describe_cluster().complaints:

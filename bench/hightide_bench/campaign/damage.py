@@ -1,7 +1,7 @@
 """Damage to the files of one broker: changed bytes, and files that are cut, emptied or deleted.
 
-Each function takes the data directory and a source of chance, changes the files in place, and says what it
-did; the answer is empty if there was no file to damage. Called by `disk_faults`.
+Each function takes the data directory and a random generator, changes the files in place, and returns a
+description of the damage, which is empty if there was no file to damage. `strikes` calls them.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def lose_the_disk(data_directory: Path, chance: random.Random) -> str:
 
 
 def flip_bits(data_directory: Path, chance: random.Random) -> str:
-    """Flip one to three bits of a closed segment, or of an active one where there is no other."""
+    """Flip one to three bits of a closed segment, or of the active one if there is no other."""
     for partition in _some(partition_directories(data_directory), chance):
         found = segments(partition)
         return _flip(chance.choice(found[:-1] or found), chance, chance.choice((1, 1, 2, 3)))

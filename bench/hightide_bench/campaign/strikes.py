@@ -62,7 +62,7 @@ Strike = Callable[[StruckCluster], DoneFault | None]
 
 
 def _pick(site: StruckCluster, prefixes: tuple[str, ...] = SERVICES) -> str | None:
-    """Choose a kind of process first, then one of that kind: otherwise most strikes would hit brokers."""
+    """Choose a process at random, its kind first. Otherwise most faults would be those of brokers."""
     by_kind = [names for prefix in prefixes if (names := site.running(prefix))]
     return site.chance.choice(site.chance.choice(by_kind)) if by_kind else None
 
@@ -78,7 +78,7 @@ def kill(site: StruckCluster) -> DoneFault | None:
 
 
 def kill_all_brokers(site: StruckCluster) -> DoneFault | None:
-    """Send SIGKILL to all brokers at once; they start in an order drawn by chance."""
+    """Send SIGKILL to all brokers. `mend` starts them in a random order."""
     names = site.running("broker-")
     if len(names) < len(site.cluster.brokers):
         return None
@@ -103,14 +103,14 @@ def terminate(site: StruckCluster) -> DoneFault | None:
         site.cluster.terminate(name)
         what = f"stop {name}"
     except ClusterError as error:
-        # It waits for one that stands still at the same time.
+        # It did not end on SIGTERM, because it waits for a process that is paused.
         site.cluster.kill(name)
         what = f"stop {name}, which had to be killed: {str(error).splitlines()[0]}"
     return DoneFault("stop", what, partial(_start, site, name))
 
 
 def pause(site: StruckCluster) -> DoneFault | None:
-    """Send SIGSTOP to one process; it goes on later."""
+    """Send SIGSTOP to one process; `mend` resumes it."""
     name = _pick(site)
     if name is None:
         return None

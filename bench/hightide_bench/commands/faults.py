@@ -77,14 +77,14 @@ def faults(
     directory: Path | None,
     as_json: bool,
 ) -> None:
-    """Break a cluster in every way, and judge what clients saw. The cluster is one of its own.
+    """Inject faults into a new cluster, and check what its clients saw.
 
-    Processes are killed, stopped and stood still, links are cut, disks are full, read-only, slow, hung or
-    broken, files are cut, lost or have bits flipped, one disk at a time. A producer (acks=all, idempotent)
-    and readers work meanwhile. The seed fixes what is done to whom, not how the machine schedules it.
+    Processes are killed, stopped and paused, links are cut, disks are full, read-only, slow, hung or broken,
+    files are cut, lost or have bits flipped, one disk at a time. A producer (acks=all, idempotent) and
+    readers work meanwhile. The seed fixes the faults and their targets, not how the machine schedules them.
 
-    Exit code 1 where anything acknowledged is lost, doubled, out of order, or differs between replicas, or
-    where the cluster does not heal by itself.
+    The exit code is 1 if an acknowledged record is lost, duplicated, out of order, or differs between
+    replicas, or if the cluster does not recover by itself.
 
     \b
     hightide bench faults --seconds 3600 --seed 7

@@ -57,10 +57,10 @@ def verify(
     keep: bool,
     seconds: float,
 ) -> None:
-    """Send numbered records and read them back. Meanwhile you, or something else, break things.
+    """Send numbered records and read them back. Meanwhile you, or another program, inject faults.
 
-    Reports what was lost, duplicated and reordered of what was acknowledged; exit code 1 where there is any.
-    Ctrl-C ends the sending early. The topic stays where something is wrong, to be looked into.
+    Reports the acknowledged records that were lost, duplicated or reordered. The exit code is 1 if there are
+    any. Ctrl-C ends the sending early. The topic stays if something is wrong, so that you can examine it.
     """
     from hightide_bench.measuring.verify import VerifyPlan
 

@@ -1,7 +1,7 @@
 """A consumer of `bench groups`: it sends the messages of the group protocol, and has no other function.
 
-It reads no records. It registers, answers every order at once, reports progress in its partitions if it is
-told to, finds the coordinator again when its stream breaks, and notes the times of events.
+It reads no records. It registers, answers every order immediately, reports progress in its partitions if its
+plan says so, finds the coordinator again when its stream breaks, and notes the times of events.
 """
 
 import asyncio
@@ -26,8 +26,8 @@ from hightide.v1 import coordinator_service_pb2 as pb
 RETRY: Final = Backoff(initial_ms=20, maximum_ms=500, jitter=0.5)
 _REGISTRATION_TIMEOUT_S: Final = 30.0
 _METADATA_TIMEOUT_S: Final = 10.0
-#: They pass: the consumer looks for the coordinator and comes again.
-_PASSING: Final = frozenset({"", "NOT_COORDINATOR", "SHUTTING_DOWN", "OVERLOADED"})
+#: Temporary errors: the consumer finds the coordinator again and registers again.
+_TEMPORARY: Final = frozenset({"", "NOT_COORDINATOR", "SHUTTING_DOWN", "OVERLOADED"})
 
 
 class MemberChannels:
@@ -46,10 +46,11 @@ class MemberChannels:
         return channel
 
     def drop(self, address: str, place: int) -> None:
-        """Drop the channel to the coordinator's old address. It would try to reconnect five times a second
-        for ever, even if that process is dead: thousands of channels are a load.
+        """Drop the channel to the coordinator's old address. It would otherwise try to reconnect five times a
+        second without end, and thousands of channels would be a load.
 
-        The last reference closes it. Its own `close` looks at all tasks of the process.
+        It is closed when the last reference is dropped. Its `close` would iterate over all tasks of the
+        process.
         """
         self._channels.pop((address, place // self._streams_per_connection), None)
 
@@ -64,10 +65,10 @@ class MemberNotes:
     last_answer_s: float = 0.0
     """The time of the last answer to a StopFetcher or StartFetcher."""
     last_confirmed_s: float = 0.0
-    """The time when the last consumer was registered with all that it claims, or was told to start the
-    rest."""
+    """The time when the last consumer was registered with all partitions that it claims, or got the order to
+    start the rest."""
     heard: set[str] = field(default_factory=set)
-    """The consumers that were told to stop or to start partitions."""
+    """The consumers that got an order to stop or to start partitions."""
     stopped: int = 0
     started: int = 0
     pings: int = 0
@@ -158,7 +159,8 @@ class GroupMember:
         self._address = ""
         self._call: Any = None
         self._writing = asyncio.Lock()
-        """gRPC breaks a stream on which two messages are written at once: the goodbye and an answer."""
+        """gRPC breaks a stream on which two messages, such as the goodbye and an answer, are written in
+        parallel."""
         self._is_leaving = False
         self._gone = asyncio.Event()
 
@@ -169,12 +171,12 @@ class GroupMember:
 
     @property
     def coordinator_epoch(self) -> int:
-        """The epoch of the coordinator that it heard of last; 0 before the first."""
+        """The epoch of the last coordinator that answered; 0 before the first."""
         return self._epoch
 
     async def live(self, admission: asyncio.Semaphore) -> None:
-        """Register, as often as it takes, until it has left. `admission`: how many register at a time for the
-        first time."""
+        """Register, and repeat it after failures, until the consumer has left. `admission` limits how many
+        consumers register for the first time in parallel."""
         failures = 0
         address: str | None = None
         while not self._is_leaving:
@@ -216,7 +218,7 @@ class GroupMember:
             return await act(address)
         except grpc.aio.AioRpcError as error:
             reason, metadata = _reason_of(error)
-            if reason not in _PASSING:
+            if reason not in _TEMPORARY:
                 self._notes.refused[reason] += 1
                 if reason == "UNKNOWN_MEMBER":
                     self._member_id = ""
@@ -265,10 +267,10 @@ class GroupMember:
                 for name in stopped:
                     self.reading.pop(name, None)
                 notes.stopped += len(stopped)
-                await self._obey(order.sequence, stop_fetcher=pb.StopFetcherAnswer(positions=positions))
+                await self._answer(order.sequence, stop_fetcher=pb.StopFetcherAnswer(positions=positions))
             elif kind == "start_fetcher":
                 self._start(order.start_fetcher)
-                await self._obey(order.sequence, start_fetcher=pb.StartFetcherAnswer())
+                await self._answer(order.sequence, start_fetcher=pb.StartFetcherAnswer())
         return False
 
     def _start(self, order: pb.StartFetcher) -> None:
@@ -281,10 +283,12 @@ class GroupMember:
             self._unconfirmed.clear()
             self._note_confirmed()
 
-    async def _obey(self, sequence: int, **answer: Any) -> None:
+    async def _answer(self, sequence: int, **answer: Any) -> None:
+        """Answer an order, and note the time."""
         if self._is_leaving:
             return
-        # Before it is said: whoever sees the group stable by it asks for the notes at once.
+        # Noted before the answer, since the parent reads the notes as soon as the answer makes the group
+        # stable.
         self._notes.heard.add(self.plan.consumer_id)
         self._notes.last_answer_s = time.monotonic()
         await self._say(sequence, **answer)

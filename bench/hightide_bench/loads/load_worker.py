@@ -102,7 +102,8 @@ def run_load(module: str, configuration: Mapping[str, object]) -> dict[str, Any]
 
 def load_main(run: Callable[[dict[str, Any]], Mapping[str, object]]) -> None:
     """Run as the load process: read the configuration, run, print the result. Called by each load's main."""
-    # Before it is measured: what it waits for in a failover belongs into that one's trace.
+    # At the beginning, because the import takes time, and the waits of clients belong to the traces of
+    # failovers.
     trace_clients(at_once=True)
     print(json.dumps(run(json.loads(sys.argv[1]))), flush=True)
 
