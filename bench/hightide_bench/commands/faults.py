@@ -77,7 +77,7 @@ def faults(
     directory: Path | None,
     as_json: bool,
 ) -> None:
-    """Inject faults into a new cluster, and check what its clients saw.
+    """Inject faults into a new cluster, and check its clients.
 
     Processes are killed, stopped and paused, links are cut, disks are full, read-only, slow, hung or broken,
     files are cut, lost or have bits flipped, one disk at a time. A producer (acks=all, idempotent) and
