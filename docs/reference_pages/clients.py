@@ -27,15 +27,16 @@ _EVERYWHERE = {
 }
 _PRODUCER = {
     **_EVERYWHERE,
-    "acks": '`"all"`: every in-sync replica has the record; 1: the leader has it; 0: nobody is asked.',
+    "acks": '`"all"`: every in-sync replica has the record; 1: the leader has it; 0: the producer '
+    "waits for no answer.",
     "linger_ms": "How long a batch that is not full waits for more records when nothing is in flight.",
     "batch_bytes_max": "The size at which a batch is sent at once.",
-    "buffer_memory_bytes": "How much may wait for acknowledgement before `send()` blocks.",
-    "compression": 'Of whole batches: `"lz4"`, `"zstd"` or none.',
+    "buffer_memory_bytes": "How many bytes may wait for acknowledgement before `send()` blocks.",
+    "compression": 'How batches are compressed: `"lz4"`, `"zstd"`, or `None`.',
     "idempotent": "Whether batches carry sequences, so that a retry writes nothing twice.",
-    "delivery_timeout_ms": "A record is acknowledged or failed by then.",
+    "delivery_timeout_ms": "The time in which a record is acknowledged, or fails.",
     "max_block_ms": "How long `send()` blocks at most before it raises `BufferFullError`.",
-    "key": "A name for a writer that is the same again in another process: see `ProducerKey`.",
+    "key": "Names a writer that continues in another process: see `ProducerKey`.",
 }
 _CONSUMER = {
     **_EVERYWHERE,
@@ -43,25 +44,29 @@ _CONSUMER = {
     "group": "The consumer group to be a member of.",
     "pattern": "In a group, instead of `topics`: an RE2 expression for whole topic names.",
     "pattern_streams": "The number of streams for topics that match the pattern.",
-    "consumer_id": "This consumer's name, unique in its group; else the coordinator makes one up.",
-    "instance_id": "Keeps the partitions for this name while it is away for less than its session timeout.",
-    "auto_commit": "Whether positions are committed by themselves, at the latest when the consumer closes.",
-    "commit_interval_ms": "How old an automatic commit may be.",
-    "session_timeout_ms": "A member that is silent for so long is dead, and others get its partitions.",
-    "assignor": '`"sticky"`, `"range"` or `"roundrobin"`; a group takes what most of its members name.',
+    "consumer_id": "This consumer's name, unique in its group; by default the coordinator makes one.",
+    "instance_id": "A name that keeps its partitions over a restart within the session timeout.",
+    "auto_commit": "Whether the consumer commits its positions, at the latest when it closes.",
+    "commit_interval_ms": "The longest time between two such commits.",
+    "session_timeout_ms": "A member that does not answer for so long counts as dead, and others get its "
+    "partitions.",
+    "assignor": '`"sticky"`, `"range"` or `"roundrobin"`; a group uses the one that most of its members '
+    "name.",
     "on_assign": "Called with partitions before the first record of them.",
     "on_revoke": "Called with partitions before they are given back.",
-    "on_lost": "Called with partitions that were given to others without asking.",
-    "offset_reset": 'Where to go on when an offset does not exist: `"earliest"`, `"latest"`, or `"error"`.',
-    "fetch_max_bytes": "How much one fetch brings at most, unless one batch is larger.",
+    "on_lost": "Called with partitions that others got before this consumer had given them back.",
+    "offset_reset": 'Where to continue if an offset does not exist: `"earliest"`, `"latest"`, or `"error"`.',
+    "fetch_max_bytes": "The most bytes of one fetch, unless one batch is larger.",
     "fetch_max_wait_ms": "How long a broker holds a fetch while there is less than `fetch_min_bytes`.",
-    "fetch_min_bytes": "How much must be there before a broker answers at once.",
-    "prefetch_bytes": "How much is read ahead of the program at most.",
+    "fetch_min_bytes": "The bytes for which a broker waits before it answers.",
+    "prefetch_bytes": "The most bytes that are read ahead of the program.",
     "check_crcs": "Whether each batch's CRC-32C is checked.",
-    "on_corrupt_batch": 'At a batch that no reader can open: `"fail"`, or `"skip"` it and count it.',
-    "unavailable_timeout_ms": "How long brokers or leaders may not answer before an error is raised.",
+    "on_corrupt_batch": 'What to do with a batch that no reader can open: `"fail"`, or `"skip"` and count '
+    "it.",
+    "unavailable_timeout_ms": "How long brokers or leaders may not answer until the consumer raises an "
+    "error.",
 }
-_ADMIN = {**_EVERYWHERE, "timeout_ms": "How long an operation is tried altogether."}
+_ADMIN = {**_EVERYWHERE, "timeout_ms": "How long an operation is tried in all."}
 
 
 def sdk_sections() -> list[str]:

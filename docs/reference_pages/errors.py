@@ -19,7 +19,7 @@ def text() -> str:
         """A call that fails has a gRPC status, and with it a `google.rpc.ErrorInfo` of the domain `hightide`,
         whose `reason` is the code below, and whose metadata repeats the facts. What concerns one partition
         of a call that succeeded is a code in the answer. The SDK raises a class for each; all are in
-        `hightide.errors`. *Retriable*: the same request may succeed later. The SDK repeats it by itself
+        `hightide.errors`. *Retriable*: the same request may succeed later. The SDK repeats it
         within its timeouts.""",
         "## What servers answer",
         _server_errors(),
@@ -48,7 +48,7 @@ def _server_errors() -> str:
 
 
 def _next_step(cls: type[HightideError]) -> str:
-    by_itself = "Nothing: clients try again by themselves." if cls.retriable else "See the message."
+    by_itself = "Nothing: clients try again without your help." if cls.retriable else "See the message."
     return cls.next_step or by_itself
 
 

@@ -334,7 +334,7 @@ def still(cluster: LocalCluster) -> LocalCluster:
         (("elect", "preferred", "-t", "still", "-p", "7"), ["still", "7"]),
         (
             ("elect", "unclean", "-t", "still", "-p", "0", "--yes"),
-            ["broker 1 leads still-0", "shows who leads"],
+            ["broker 1 leads still-0", "shows the leader"],
         ),
     ],
     ids=lambda value: " ".join(value)[:60] if isinstance(value, tuple) else "",

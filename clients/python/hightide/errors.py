@@ -91,7 +91,7 @@ class ZookeeperUnavailableError(ServerError):
 
     code = errors_pb2.ERROR_CODE_ZOOKEEPER_UNAVAILABLE
     retriable = True
-    next_step = "Bring ZooKeeper back; the cluster carries on by itself."
+    next_step = "Start ZooKeeper again; the cluster then continues without help."
 
 
 class UnknownTopicError(ServerError):
@@ -169,14 +169,14 @@ class NoReassignmentError(ServerError):
     """The partition is not being moved."""
 
     code = errors_pb2.ERROR_CODE_NO_REASSIGNMENT
-    next_step = "`hightide reassign ls` shows what is on the move."
+    next_step = "`hightide reassign ls` lists the moves under way."
 
 
 class ReassignmentInProgressError(ServerError):
-    """The partition is being moved, so that the request has to wait until that is done or cancelled."""
+    """The partition is being moved, so the request is possible when that is done or cancelled."""
 
     code = errors_pb2.ERROR_CODE_REASSIGNMENT_IN_PROGRESS
-    next_step = "`hightide reassign ls` shows the move, `hightide reassign cancel` takes it back."
+    next_step = "`hightide reassign ls` shows the move, `hightide reassign cancel` cancels it."
 
 
 class EligibleLeadersNotAvailableError(ServerError):
@@ -190,7 +190,7 @@ class ElectionNotNeededError(ServerError):
     """The partition has a leader; an unclean election would only lose records."""
 
     code = errors_pb2.ERROR_CODE_ELECTION_NOT_NEEDED
-    next_step = "`hightide topic describe` shows who leads."
+    next_step = "`hightide topic describe` shows the leader."
 
 
 class NotLeaderError(ServerError):
@@ -362,7 +362,7 @@ class SequenceConflictError(ServerError):
     epoch."""
 
     code = errors_pb2.ERROR_CODE_SEQUENCE_CONFLICT
-    next_step = "Ask describe_producers what was written under this id, and go on behind it."
+    next_step = "Ask describe_producers for the next sequence of this id, and continue there."
 
 
 class TooManyProducersError(ServerError):
@@ -370,7 +370,7 @@ class TooManyProducersError(ServerError):
 
     code = errors_pb2.ERROR_CODE_TOO_MANY_PRODUCERS
     retriable = True
-    next_step = "Try again when some have been silent, or let fewer producers write for longer."
+    next_step = "Try again when some have been silent for an hour, or use fewer producers for longer."
 
 
 class StorageFailedError(ServerError):
@@ -395,7 +395,7 @@ class DivergingLogError(ServerError):
     it, or the partition was created anew."""
 
     code = errors_pb2.ERROR_CODE_DIVERGING_LOG
-    next_step = "What was read beyond it may exist nowhere else; seek to go on, or set offset_reset."
+    next_step = "Records read beyond it may exist nowhere else; seek() to continue, or set offset_reset."
 
     @property
     def diverging_end_offset(self) -> int:
@@ -511,7 +511,7 @@ class DeliveryTimeoutError(ClientError):
 
 
 class BufferFullError(ClientError):
-    """Records of buffer_memory_bytes are unfinished, and none of them finished within max_block_ms."""
+    """The unfinished records fill buffer_memory_bytes, and none of them was finished within max_block_ms."""
 
     retriable = True
     next_step = "Send more slowly, raise buffer_memory_bytes, or look why brokers are slow to acknowledge."
@@ -534,7 +534,7 @@ class UndeliveredError(ClientError):
 class TopicRecreatedError(ClientError):
     """The topic was deleted, and another one with its name was created."""
 
-    next_step = "What the old one held is gone; begin anew with the new one."
+    next_step = "The records of the old topic are gone; begin again with the new one."
 
 
 class RangeDeletedError(ClientError):
@@ -552,7 +552,9 @@ class RangeLostError(ClientError):
     """Committed records of a range that is being read are lost: after an unclean election, the log ends
     before them or holds others in their place."""
 
-    next_step = "Look for them on the replicas that led before (`hightide topic describe`), or do without."
+    next_step = (
+        "Look for them on the replicas that led before (`hightide topic describe`), or go on without them."
+    )
 
     @property
     def end_offset(self) -> int:
@@ -563,7 +565,7 @@ class RangeLostError(ClientError):
 class UnreadableBatchError(CorruptBatchError):
     """A batch arrived as it was written, but is no valid record batch: its producer made it wrong."""
 
-    next_step = 'Seek to next_offset, or set on_corrupt_batch="skip", to go on behind it.'
+    next_step = 'Seek to next_offset, or set on_corrupt_batch="skip", to continue behind it.'
 
     @property
     def next_offset(self) -> int:

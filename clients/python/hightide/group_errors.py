@@ -34,10 +34,10 @@ class InvalidGroupNameError(ServerError):
 
 
 class ConsumerIdTakenError(ServerError):
-    """Another consumer of the group, alive, has this consumer id."""
+    """Another live consumer of the group has this consumer id."""
 
     code = errors_pb2.ERROR_CODE_CONSUMER_ID_TAKEN
-    next_step = "Take another consumer_id, or leave it out; `hightide group describe` shows who has it."
+    next_step = "Take another consumer_id, or leave it out; `hightide group describe` shows the members."
 
 
 class InvalidSessionTimeoutError(ServerError):
@@ -65,7 +65,7 @@ class UnknownMemberError(ServerError):
     """No member of the group has this member id: it never existed, was declared dead, or has left."""
 
     code = errors_pb2.ERROR_CODE_UNKNOWN_MEMBER
-    next_step = "Register again; what was not committed is read again by whoever owns it now."
+    next_step = "Register again; the new owner reads again what was not committed."
 
 
 class FencedGenerationError(ServerError):

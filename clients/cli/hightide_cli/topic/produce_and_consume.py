@@ -133,7 +133,7 @@ def produce(
 @click.option(
     "--consumer-id",
     metavar="NAME",
-    help="The name of this consumer in the group; the default is a random name.",
+    help="The name of this consumer in the group; the coordinator makes one by default.",
 )
 @click.option(
     "--instance-id",
