@@ -130,11 +130,15 @@ class Producer:
                 size_bytes += batch.size_bytes
                 if size_bytes <= batch.granted_bytes and batch.headers is None:
                     index = batch.record_count
-                    batch.record_count = index + 1
+                    try:
+                        batch.keys.append(key)
+                        batch.values.append(value)
+                        batch.timestamps.append(time.time_ns() // 1000)
+                        batch.record_count = index + 1
+                    except BaseException:
+                        batch.cut(index)
+                        raise
                     batch.size_bytes = size_bytes
-                    batch.keys.append(key)
-                    batch.values.append(value)
-                    batch.timestamps.append(time.time_ns() // 1000)
                     return Delivery(batch, index)
         return await self._send_slowly(topic, value, key, partition, timestamp_us, headers)
 

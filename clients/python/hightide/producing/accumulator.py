@@ -130,13 +130,19 @@ class Accumulator:
         batch = queue.open
         assert batch is not None, "room was reserved in it"
         index = batch.record_count
-        batch.record_count = index + 1
+        try:
+            batch.keys.append(key)
+            batch.values.append(value)
+            batch.timestamps.append(timestamp_us)
+            batch.record_count = index + 1
+            if headers or batch.headers is not None:
+                batch.append_headers(headers)
+        except BaseException:
+            batch.cut(index)
+            if not index:
+                self._drop_open(queue)
+            raise
         batch.size_bytes += size_bytes
-        batch.keys.append(key)
-        batch.values.append(value)
-        batch.timestamps.append(timestamp_us)
-        if headers or batch.headers is not None:
-            batch.append_headers(headers)
         return self._delivery(batch, index)
 
     def reserve(self, queue: PartitionQueue, size_bytes: int, now_ms: float) -> bool:
@@ -185,6 +191,16 @@ class Accumulator:
         self.free_bytes -= more
         batch.granted_bytes = granted_bytes
         return True
+
+    def _drop_open(self, queue: PartitionQueue) -> None:
+        """Forget the queue's open batch, which has no records, and release its memory."""
+        batch = queue.open
+        assert batch is not None, "there is a batch to drop"
+        assert not batch.record_count, "no record is dropped"
+        queue.open = None
+        self.free_bytes += batch.granted_bytes
+        if queue.is_empty:
+            self.active.pop(queue, None)
 
     def close_open(self, queue: PartitionQueue) -> None:
         """Append no more records to the queue's open batch, and release the memory that it did not use."""

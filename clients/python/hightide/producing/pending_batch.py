@@ -130,6 +130,14 @@ class PendingBatch:
         """Whether the batch may be in some log."""
         return bool(self.in_doubt)
 
+    def cut(self, record_count: int) -> None:
+        """Take back what lies in the columns behind so many records: parts of a record whose sending was
+        interrupted."""
+        del self.keys[record_count:], self.values[record_count:], self.timestamps[record_count:]
+        if self.headers is not None:
+            del self.headers[record_count:]
+        self.record_count = record_count
+
     def append_headers(self, headers: Sequence[tuple[str, bytes]] | None) -> None:
         """Note the headers of the record that was just appended. A batch has the column only once a record
         has headers."""
