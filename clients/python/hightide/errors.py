@@ -4,8 +4,7 @@ one for each error that the client itself detects.
 Strategy: servers name a code, either in the `google.rpc.ErrorInfo` of a failed call or in a result inside of
 a call that succeeded. `from_code` and `from_reason` are the only places that turn a code into an exception.
 `retriable` says that the same request may succeed later. `refresh_metadata` says that the client should first
-look up the leader again. A message names the address, topic, partition and value that it is about, and ends
-with the next step.
+look up the leader again. A message names address, topic, partition and value, and ends with the next step.
 """
 
 from collections.abc import Mapping, Sequence
