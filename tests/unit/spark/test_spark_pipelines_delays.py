@@ -1,11 +1,13 @@
 """The statistics of delays say what they are defined to say, the same however often they are made."""
 
 import json
+import os
 from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+import pytest
 from hightide_spark.pipelines import nycflights
 from hightide_spark.pipelines.delay_chart import draw_chart, figure_of
 from hightide_spark.pipelines.delay_statistics import DelayWindow, by_week, dry_and_wet, updated, window_of
@@ -72,6 +74,20 @@ def test_an_update_replaces_windows_and_done_twice_is_one(tmp_path: Path) -> Non
     assert read_table(path) == [WINDOW, later]
     write_table(updated(read_table(path), [more]), path)
     assert read_table(path) == [more, later]
+
+
+def test_the_file_and_then_its_name_in_the_folder_are_made_safe(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "delays.parquet"
+    synced = []
+
+    def noted(handle: int) -> None:
+        synced.append((Path(os.readlink(f"/proc/self/fd/{handle}")), path.exists()))
+
+    monkeypatch.setattr(os, "fsync", noted)
+    write_table([WINDOW], path)
+    assert synced == [(tmp_path / ".delays.parquet", False), (tmp_path, True)]
 
 
 def test_weeks_are_those_of_the_calendar_and_weighted_by_departures() -> None:

@@ -24,6 +24,7 @@ from hightide_spark.pipelines.archive_layout import (
     plan_publication,
     tile,
 )
+from hightide_spark.pipelines.folder_sync import sync_folder
 
 #: The columns of a file. Topic, topic id and partition are in the folders' names.
 FILE_SCHEMA: Final = pa.schema(
@@ -241,7 +242,7 @@ def publish(directory: Path, written: Iterable[Any]) -> int:
             (folder / temporaries[each]).replace(folder / each.file_name)
         # Tasks make folders, whose names must survive a loss of power, too.
         for each_folder in (folder, *takewhile(directory.__ne__, folder.parents), directory):
-            _sync_folder(each_folder)
+            sync_folder(each_folder)
         for each in plan.remove:
             (folder / each.file_name).unlink()
         for each in plan.discard:
@@ -265,7 +266,7 @@ def merge(directory: Path, log: ArchivedLog, parts: Sequence[FileRange]) -> None
             raise
         assert written == whole, (log, written, parts)
         (folder / temporary).replace(folder / whole.file_name)
-        _sync_folder(folder)
+        sync_folder(folder)
     for each in parts:
         (folder / each.file_name).unlink(missing_ok=True)
 
@@ -280,12 +281,3 @@ def read_files(paths: Iterable[Path]) -> Iterator[pa.RecordBatch]:
                     batch_size=_READ_ROWS, row_groups=[group], columns=FILE_SCHEMA.names
                 ):
                     yield rows.cast(FILE_SCHEMA)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Sync the names in a folder, so that they survive a loss of power."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

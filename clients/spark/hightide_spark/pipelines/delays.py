@@ -28,6 +28,7 @@ from hightide_spark.pipelines.command import (
     stream_of,
     trigger_of,
 )
+from hightide_spark.pipelines.folder_sync import sync_folder
 from hightide_spark.pipelines.run_progress import NO_BARS_OF_SPARK, work_shown
 
 if TYPE_CHECKING:
@@ -179,7 +180,11 @@ def read_table(path: Path) -> "list[DelayWindow]":
 
 
 def write_table(table: "Iterable[DelayWindow]", path: Path) -> None:
-    """Replace a table atomically: readers see the old one or the new one."""
+    """Replace a table atomically: readers see the old one or the new one.
+
+    The new one survives a loss of power when this returns. Spark commits the micro-batch after that and does
+    not repeat it.
+    """
     from dataclasses import asdict
 
     import pyarrow as pa
@@ -191,6 +196,7 @@ def write_table(table: "Iterable[DelayWindow]", path: Path) -> None:
         file.flush()
         os.fsync(file.fileno())
     unfinished.replace(path)
+    sync_folder(path.parent)
 
 
 def _table_schema() -> "pa.Schema":
