@@ -8,7 +8,7 @@ from pathlib import Path
 
 from hightide import Admin
 from hightide_local import detached
-from hightide_local.processes.spark_java import short_lived, spark_java_home
+from hightide_local.processes.spark_java import SHORT_LIVED, spark_java_home
 
 _SHOWN = re.compile(r"\b(?:127\.0\.0\.1|localhost):(\d{4})\b")
 
@@ -19,7 +19,6 @@ class DocsCluster:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.directory = home / "state" / "hightide" / "dev"
-        self._java_home = spark_java_home()
 
     @property
     def bootstrap(self) -> str:
@@ -59,8 +58,8 @@ class DocsCluster:
             "HOME": str(self.home),
             "XDG_STATE_HOME": str(self.home / "state"),
             "XDG_CONFIG_HOME": str(self.home / "config"),
-            "JAVA_HOME": str(self._java_home),
-            "SPARK_SUBMIT_OPTS": short_lived(self._java_home),
+            "JAVA_HOME": str(spark_java_home()),
+            "SPARK_SUBMIT_OPTS": SHORT_LIVED,
             "COLUMNS": "120",
             "TERM": "dumb",
         }

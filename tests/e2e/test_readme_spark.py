@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from hightide import Admin, TopicPartition
-from hightide_local.processes.spark_java import short_lived, spark_java_home
+from hightide_local.processes.spark_java import SHORT_LIVED, spark_java_home
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
 
@@ -30,8 +30,7 @@ def environment(tmp_path: Path) -> dict[str, str]:
     """A user account without a cluster so far, in whose shell the virtual environment is active."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     others = {name: value for name, value in os.environ.items() if name != "HIGHTIDE_BOOTSTRAP"}
-    home = spark_java_home()
-    java = {"JAVA_HOME": str(home), "SPARK_SUBMIT_OPTS": short_lived(home)}
+    java = {"JAVA_HOME": str(spark_java_home()), "SPARK_SUBMIT_OPTS": SHORT_LIVED}
     return {**others, **java, "PATH": path, "XDG_STATE_HOME": str(tmp_path)}
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hightide import Admin
 from hightide_local.cluster import LocalCluster
-from hightide_local.processes.spark_java import short_lived, spark_java_home
+from hightide_local.processes.spark_java import SHORT_LIVED, spark_java_home
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,11 +27,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def java_home() -> Iterator[str]:
     """The Java that Spark runs on, as JAVA_HOME of this process and of those that it starts."""
-    home = spark_java_home()
+    home = str(spark_java_home())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JAVA_HOME", str(home))
-        patch.setenv("JDK_JAVA_OPTIONS", short_lived(home))
-        yield str(home)
+        patch.setenv("JAVA_HOME", home)
+        patch.setenv("JDK_JAVA_OPTIONS", SHORT_LIVED)
+        yield home
 
 
 @pytest.fixture(scope="session")

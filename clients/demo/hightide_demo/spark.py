@@ -11,7 +11,7 @@ from typing import Final
 
 from hightide_local.processes.guard import ProcessGuard
 from hightide_local.processes.managed_process import ManagedProcess
-from hightide_local.processes.spark_java import short_lived
+from hightide_local.processes.spark_java import SHORT_LIVED
 from hightide_runtime.process.environment import service_environment
 
 DELAYS_TOPIC: Final = "flight-delays"
@@ -70,7 +70,7 @@ def run_on_spark(settings: SparkSettings, log_directory: Path, java_home: Path) 
     directory.mkdir(parents=True)
     environment = {
         # Before the user's environment, which takes precedence.
-        "SPARK_SUBMIT_OPTS": short_lived(java_home),
+        "SPARK_SUBMIT_OPTS": SHORT_LIVED,
         **service_environment(os.environ),
         "JAVA_HOME": str(java_home),
         "SPARK_LOCAL_DIRS": str(directory / "local"),

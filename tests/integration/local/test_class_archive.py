@@ -1,5 +1,4 @@
-"""ZooKeeper maps its classes from an archive where a JVM has written one, and starts without any other. So
-does Spark."""
+"""ZooKeeper maps its classes from an archive where a JVM has written one, and starts without any other."""
 
 import os
 import subprocess
@@ -11,12 +10,6 @@ from hightide_local.processes import class_archive
 from hightide_local.processes.embedded_zookeeper import EmbeddedZooKeeper
 from hightide_local.processes.java import find_java, zookeeper_class_path
 from hightide_local.processes.making_class_archive import make_archive
-from hightide_local.processes.spark_java import (
-    SHORT_LIVED,
-    short_lived,
-    spark_class_path,
-    spark_java_home,
-)
 
 # The JVM says of each class that it loads where from.
 SAYS_WHERE_FROM = "-Xlog:class+load:stdout"
@@ -81,23 +74,3 @@ def test_what_a_jvm_does_not_accept_is_not_left_behind(tmp_path: Path) -> None:
     with pytest.raises(subprocess.CalledProcessError):
         make_archive(directory, java, zookeeper_class_path())
     assert os.listdir(directory) == []
-
-
-def test_spark_has_an_archive_beside_that_of_zookeeper(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its options go into a variable: nothing is left of them where there is none, or blanks part them."""
-    home, directory = spark_java_home(), tmp_path / "archives"
-    java, class_path = home / "bin" / "java", spark_class_path()
-    monkeypatch.setattr(class_archive, "archive_directory", lambda: directory)
-    assert short_lived(home) == SHORT_LIVED
-    directory.mkdir()
-    archive = class_archive.archive_path(directory, java, class_path, class_archive.SPARK)
-    assert archive != class_archive.archive_path(directory, java, class_path)
-    archive.touch()
-    assert f"-XX:SharedArchiveFile={archive}" in short_lived(home).split(" ")
-    directory.rename(tmp_path / "the archives")
-    monkeypatch.setattr(class_archive, "archive_directory", lambda: tmp_path / "the archives")
-    (moved,) = (tmp_path / "the archives").iterdir()
-    assert moved == class_archive.archive_path(moved.parent, java, class_path, class_archive.SPARK)
-    assert short_lived(home) == SHORT_LIVED

@@ -1,20 +1,15 @@
-"""The archives of ZooKeeper's and of Spark's classes in the format of the JVM's memory, files in the virtual
-environment.
+"""The archive of ZooKeeper's classes in the format of the JVM's memory, a file in the virtual environment.
 
-A third of the processor time of a ZooKeeper's start is spent on reading and checking classes, and half of a
-short Spark session's. With the archive (class data sharing) the JVM maps them instead. `make setup` writes
-both, by `python -m hightide_local.processes.making_class_archive`. ZooKeeper and Spark also start without
-one, or with one that the JVM does not accept.
+A third of the processor time of a ZooKeeper's start is spent on reading and checking classes. With the
+archive (class data sharing) the JVM maps them instead. `make setup` writes it, by `python -m
+hightide_local.processes.making_class_archive`. ZooKeeper also starts without one, or with one that the JVM
+does not accept.
 """
 
 import hashlib
 import os
 import sys
 from pathlib import Path
-from typing import Final
-
-ZOOKEEPER: Final = "zookeeper"
-SPARK: Final = "spark"
 
 
 def archive_directory() -> Path | None:
@@ -25,8 +20,8 @@ def archive_directory() -> Path | None:
     return None if sys.prefix == sys.base_prefix else Path(sys.prefix, "var", "hightide")
 
 
-def archive_path(directory: Path, java: Path, class_path: str, program: str = ZOOKEEPER) -> Path:
-    """The path of the archive of these classes of a program for this JVM. The file need not exist.
+def archive_path(directory: Path, java: Path, class_path: str) -> Path:
+    """The path of the archive of these classes for this JVM. The file need not exist.
 
     The name depends on each jar and on the JVM, since a JVM refuses the archive of another one. Raises
     OSError if one of them does not exist.
@@ -41,15 +36,15 @@ def archive_path(directory: Path, java: Path, class_path: str, program: str = ZO
     for part in parts:
         status = part.stat()
         digest.update(f"{part}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
-    return directory / f"{program}-{digest.hexdigest()[:16]}.jsa"
+    return directory / f"zookeeper-{digest.hexdigest()[:16]}.jsa"
 
 
-def options(directory: Path | None, java: Path, class_path: str, program: str = ZOOKEEPER) -> tuple[str, ...]:
-    """The options with which the program's JVM uses the archive; none if there is no archive."""
+def options(directory: Path | None, java: Path, class_path: str) -> tuple[str, ...]:
+    """The options with which ZooKeeper's JVM uses the archive; none if there is no archive."""
     if directory is None:
         return ()
     try:
-        path = archive_path(directory, java, class_path, program)
+        path = archive_path(directory, java, class_path)
         return ("-Xshare:auto", f"-XX:SharedArchiveFile={path}") if path.is_file() else ()
     except OSError:
         return ()

@@ -17,7 +17,7 @@ from hightide_local.errors import ClusterError
 from hightide_local.processes.guard import ProcessGuard
 from hightide_local.processes.managed_process import ManagedProcess
 from hightide_local.processes.ports import HOST, free_port
-from hightide_local.processes.spark_java import short_lived, spark_java_home
+from hightide_local.processes.spark_java import SHORT_LIVED, spark_java_home
 
 MASTER = "master"
 _DAEMON_MB = 256
@@ -210,14 +210,13 @@ def _spark_home() -> Path:
 
 
 def _environment(memory_mb: int) -> dict[str, str]:
-    home = spark_java_home()
     # Workers must run the Python of the driver, which has the packages of data sources and functions.
     return {
         **os.environ,
-        "JAVA_HOME": str(home),
+        "JAVA_HOME": str(spark_java_home()),
         "SPARK_HOME": str(_spark_home()),
         "SPARK_LOCAL_IP": HOST,
         "SPARK_DAEMON_MEMORY": f"{memory_mb}m",
-        "SPARK_DAEMON_JAVA_OPTS": short_lived(home),
+        "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED,
         "PYSPARK_PYTHON": sys.executable,
     }

@@ -4,11 +4,9 @@ import os
 import re
 import subprocess
 from collections.abc import Mapping
-from importlib.util import find_spec
 from pathlib import Path
 
 from hightide_local.errors import ClusterError
-from hightide_local.processes import class_archive
 from hightide_local.processes.java import SHORT_LIVED_JVM, java_of_environment
 
 SPARK_JAVA_MIN = 17
@@ -30,29 +28,6 @@ def spark_java_home(environment: Mapping[str, str] | None = None) -> Path:
     if java is None:
         raise ClusterError(f"no Java found, and Spark needs one: {_NEXT_STEP}")
     return home_able_to_run_spark(java, _properties_and_modules(java))
-
-
-def spark_class_path() -> str:
-    """All jars of pyspark. Raises ClusterError if it is not installed."""
-    spec = find_spec("pyspark")
-    if spec is None or not spec.submodule_search_locations:
-        raise ClusterError("Spark is not installed: `pip install 'hightide[spark]'`")
-    return os.pathsep.join(map(str, sorted(Path(spec.submodule_search_locations[0], "jars").glob("*.jar"))))
-
-
-def short_lived(home: Path) -> str:
-    """SHORT_LIVED for Spark on the Java of this home, with the archive of Spark's classes if there is one.
-
-    A JVM whose class path is another one, such as that of Spark's launcher, starts without the archive, and
-    does not print that. Raises ClusterError if pyspark is not installed.
-    """
-    found = class_archive.options(
-        class_archive.archive_directory(), home / "bin" / "java", spark_class_path(), class_archive.SPARK
-    )
-    # Blanks separate the options in the variable.
-    if not found or any(" " in option for option in found):
-        return SHORT_LIVED
-    return " ".join((SHORT_LIVED, *found, "-Xlog:disable"))
 
 
 def home_able_to_run_spark(java: Path, description: str) -> Path:
