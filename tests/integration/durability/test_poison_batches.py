@@ -146,7 +146,7 @@ def test_whoever_fetches_plain_records_has_the_same_choice(
     refused = fetch(3, ON_CORRUPT_BATCH_FAIL)
     assert refused.reason == "INVALID_BATCH"
     assert "offsets 3 to 4" in refused.message
-    assert "go on at 5" in refused.message
+    assert "fetch from 5" in refused.message
     behind = FetchRecordsResponse.FromString(fetch(0, ON_CORRUPT_BATCH_SKIP).body)
     assert [record.offset for record in behind.records] == [0, 1, 2, 5, 6, 7]
     assert (behind.skipped_batch_count, behind.skipped_record_count, behind.next_offset) == (1, 2, 8)
