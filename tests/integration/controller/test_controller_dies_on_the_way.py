@@ -52,10 +52,6 @@ class Stage(ZooKeeperOperator):
         running = self.cluster.running()
         return [name for name in self.cluster.names if name.startswith("controller") and name not in running]
 
-    def wait_until_done(self) -> None:
-        """Parents that a dead controller left empty ask for nothing."""
-        wait_until("nothing below /admin is left", lambda: self.asked_for_in_full() == [], HEALED_S)
-
 
 @pytest.fixture(scope="module")
 def shared_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
@@ -151,7 +147,7 @@ def test_b_a_topic_is_deleted_and_its_name_given_away_though_the_controller_dies
         producer.send(name, b"of the new topic", partition=0).result(30)
     assert stage.ends(name, 4) == [1, 0, 0, 0]
     wait_until("no broker keeps the old data", lambda: stage.holders(old) == {}, HEALED_S)
-    stage.wait_until_done()
+    stage.wait_until_nothing_is_asked_for()
 
 
 MOVE_POINTS = [
@@ -173,7 +169,7 @@ def test_f_partitions_move_though_the_controller_dies(stage: Stage, point: str) 
         moves = {each: [4, 2, 3] for each in drill.partitions}
         with stage.controller_dies(point):
             stage.admin.reassign_partitions(moves)
-            stage.wait_until_done()
+            stage.wait_until_nothing_is_asked_for()
         wait_until("AR is RAR", lambda: all(p.replicas == (4, 2, 3) for p in drill.describe()), HEALED_S)
         drill.wait_for_isr(3)
         drill.wait_for_progress()
@@ -197,7 +193,7 @@ def test_f_moves_are_taken_back_though_the_controller_dies(stage: Stage, point: 
             lambda: all(sorted(p.replicas) == [1, 2, 3] for p in drill.describe()),
             HEALED_S,
         )
-        stage.wait_until_done()
+        stage.wait_until_nothing_is_asked_for()
         drill.wait_for_isr(3)
         topic_id = stage.admin.describe_topics([drill.topic])[0].topic_id
         wait_until("broker 4 deletes its replica", lambda: 4 not in stage.holders(topic_id), HEALED_S)
@@ -208,7 +204,7 @@ def test_f_a_dead_old_replica_does_not_block_a_move(stage: Stage) -> None:
         drill.kill(1)
         drill.wait_for_other_leaders(1)
         stage.admin.reassign_partitions({each: [4, 2, 3] for each in drill.partitions})
-        stage.wait_until_done()
+        stage.wait_until_nothing_is_asked_for()
         drill.wait_for_isr(3)
         drill.restart(1)
         topic_id = stage.admin.describe_topics([drill.topic])[0].topic_id

@@ -113,7 +113,7 @@ def move(bed: Bed, drill: FaultDrill, replicas: bytes) -> None:
 
 def wait_until_moved(bed: Bed, drill: FaultDrill, replicas: tuple[int, ...]) -> None:
     wait_until("AR is RAR", lambda: all(p.replicas == replicas for p in drill.describe()), HEALED_S)
-    bed.operator.wait_until_done()
+    bed.operator.wait_until_nothing_is_asked_for()
     drill.wait_for_isr(3)
 
 
@@ -176,7 +176,7 @@ def test_one_that_wakes_up_after_a_deletion_spares_the_next_topic_of_the_name(be
     with bed.controller_sleeps(point):
         bed.operator.put(f"/admin/delete_topics/{name}")
     wait_until("it is gone", lambda: not bed.operator.exists(name), HEALED_S)
-    bed.operator.wait_until_done()
+    bed.operator.wait_until_nothing_is_asked_for()
     bed.operator.put(f"/brokers/topics/{name}", b'{"0": [1, 2, 3], "1": [2, 3, 4]}')
     bed.operator.wait_until_led(name, 2)
     assert bed.operator.ends(name, 2) == [0, 0]

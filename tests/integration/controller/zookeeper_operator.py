@@ -102,6 +102,10 @@ class ZooKeeperOperator:
     def wait_until_done(self) -> None:
         wait_until("nothing below /admin is left", lambda: self.asked_for() == [], HEALED_S)
 
+    def wait_until_nothing_is_asked_for(self) -> None:
+        """As `wait_until_done`, where a controller that dies or falls asleep may leave an empty parent."""
+        wait_until("nothing below /admin is asked for", lambda: self.asked_for_in_full() == [], HEALED_S)
+
     def exists(self, topic: str) -> bool:
         return any(each.name == topic for each in self.admin.describe_topics())
 
