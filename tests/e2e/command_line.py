@@ -10,6 +10,7 @@ import subprocess
 import sys
 from typing import Any
 
+from click import formatting
 from click.testing import CliRunner
 from hightide_cli.main import main
 from hightide_local.cluster import LocalCluster
@@ -31,6 +32,8 @@ def hightide(
     """Run it to its end: the exit code, and what it wrote to both streams."""
     runner = CliRunner(env={"HIGHTIDE_BOOTSTRAP": cluster.bootstrap})
     with runner.isolation(input=stdin) as (output, errors, _):
+        # Click's own tests print two columns more than a process does; `isolation` sets it back.
+        formatting.FORCED_WIDTH = None
         try:
             code = main(arguments)
         except SystemExit as ended:
