@@ -137,6 +137,84 @@ def a_leader_counts_on_a_member_that_left_for_its_lost_disk(world: World) -> Non
     heal(world)
 
 
+def the_best_of_the_lost_ends_has_cut_what_it_told_of(world: World) -> None:
+    """Who was elected among lost ends breaks its disk while it is alone in the ISR. Of the others it is known
+    what they had when they left: 1, which leads now, has cut that since, and 3 has fetched in its place what
+    was acknowledged. Every disk has lost that."""
+    up_to_the_second_election_among_lost_ends(world)
+    world.restart(2)
+    heal(world)
+
+
+def up_to_the_second_election_among_lost_ends(world: World) -> None:
+    """It comes when 2 starts: 1 and 3 cut two records that 2 never had, and got two others that were
+    acknowledged; a power cut turned that round, and 2 led."""
+    assert world.settings.min_insync_replicas == 2
+    world.produce(1)
+    world.settle()
+    world.hold(1, 2)
+    for _ in range(2):
+        world.produce(1)
+    world.settle()
+    for broker in (1, 2, 3):
+        world.fsync(broker)
+    world.expire(1)
+    world.settle_until(lambda: world.brokers[2].state.is_leader)
+    world.release(1, 2)
+    world.settle()
+    for _ in range(2):
+        world.produce(2)
+    world.settle()
+    world.fsync(2)
+    assert (world.leader, world.isr, len(world.acked)) == (2, (1, 2, 3), 3)
+    for broker, comes_undone in ((1, True), (2, False), (3, True)):
+        power = PowerCut(log_before_cut=comes_undone, epochs_before_cut=comes_undone)
+        world.crash(broker, power=power)
+        world.expire(broker)
+    for broker in (1, 3):
+        world.restart(broker)
+        world.settle()
+    world.hold(2, 1)
+    world.hold(2, 3)
+    world.restart(2)
+    world.settle()
+    assert (world.leader, world.isr, set(world.doubted)) == (2, (2,), {1, 3})
+    told, kept = world.brokers[1].disk.log, world.brokers[2].disk.log
+    assert told == world.brokers[3].disk.log
+    world.hold(2, ZOOKEEPER)
+    world.release(2, 1)
+    world.settle_until(lambda: world.brokers[1].disk.log == kept[:1])
+    world.hold(2, 1)
+    world.release(2, 3)
+    world.settle_until(lambda: world.brokers[3].disk.log == kept)
+    world.crash(2, loses_disk=True)
+    world.expire(2)
+    world.release(2, ZOOKEEPER)
+    world.settle()
+
+
+def the_best_of_the_lost_ends_breaks_its_disk_before_it_is_written_that_it_leads(world: World) -> None:
+    """1 and 2 have what was acknowledged. 1 is chosen, and has nothing any more when that is written: it says
+    so before it leads, and 2 is chosen."""
+    assert world.settings.min_insync_replicas == 2
+    world.produce(1)
+    world.settle()
+    world.fsync(1)
+    world.fsync(2)
+    for broker in (1, 2, 3):
+        world.crash(broker, lost_records=1 if broker == 3 else 0, loses_power=True)
+        world.expire(broker)
+    for broker in (1, 2):
+        world.restart(broker)
+        world.settle()
+    world.restart(3)
+    world.settle_until(lambda: bool(joins_of(world, 1)))
+    world.crash(1, loses_disk=True)
+    world.settle()
+    assert (world.leader, world.brokers[1].disk.log) == (1, [])
+    heal(world)
+
+
 def a_cut_comes_undone(world: World) -> None:
     """A follower has cut what its leader never had, and written down how much of what came instead is
     committed. Its power goes, and what it had cut is there again, in place of that."""

@@ -10,10 +10,13 @@ from sim.lost_power import (
     a_cut_comes_undone_below_the_log_start,
     a_follower_loses_its_power_while_it_is_being_taken_in,
     a_follower_loses_its_power_while_it_waits_to_be_taken_in,
+    the_best_of_the_lost_ends_breaks_its_disk_before_it_is_written_that_it_leads,
+    the_best_of_the_lost_ends_has_cut_what_it_told_of,
     the_last_fetch_of_a_life_arrives_after_the_next_has_begun,
+    up_to_the_second_election_among_lost_ends,
 )
 from sim.schedules import Schedule
-from sim.world import World
+from sim.world import Settings, World
 
 SCHEDULES = (
     a_follower_loses_its_power_while_it_is_being_taken_in,
@@ -23,8 +26,8 @@ SCHEDULES = (
 by_name = pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda schedule: schedule.__name__)
 
 
-def started() -> World:
-    world = World()
+def started(settings: Settings | None = None) -> World:
+    world = World(settings)
     world.start()
     return world
 
@@ -63,6 +66,30 @@ def test_a_log_start_over_what_the_cut_took_would_set_it_against_its_leader() ->
     with pytest.raises(Violation) as found:
         a_cut_comes_undone_below_the_log_start(world)
     assert found.value.invariant == "NoDivergence"
+
+
+def test_what_every_disk_lost_is_given_up_also_by_one_that_has_cut_since_it_told() -> None:
+    world = started(Settings(min_insync_replicas=2))
+    the_best_of_the_lost_ends_has_cut_what_it_told_of(world)
+    assert [record[1] for record in world.acked.values()] == [1, 6], "what 1 and 3 had all the time is kept"
+
+
+def test_one_that_has_cut_since_it_told_gives_up_nothing_that_fewer_disks_lost_than_promised() -> None:
+    world = started(Settings(min_insync_replicas=2))
+    up_to_the_second_election_among_lost_ends(world)
+    lost = world.acked[1]
+    assert world.losses[lost] == {1, 2, 3}
+    world.losses[lost] = set(range(1, world.promised_copies))  # As if one disk too few had.
+    world.restart(2)
+    with pytest.raises(Violation, match="is given up") as found:
+        world.settle()
+    assert found.value.invariant == "LostPower"
+
+
+def test_one_that_lost_its_disk_since_it_was_chosen_gives_up_nothing() -> None:
+    world = started(Settings(min_insync_replicas=2))
+    the_best_of_the_lost_ends_breaks_its_disk_before_it_is_written_that_it_leads(world)
+    assert [record[1] for record in world.acked.values()] == [1, 2]
 
 
 def test_a_member_that_lost_its_power_leaves_before_it_registers() -> None:

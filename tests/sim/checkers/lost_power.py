@@ -21,9 +21,11 @@ class LostPower(Checker):
         if before.trusted:
             self.violated(f"{sorted(before.trusted)} were to be waited for: {before} to {after}")
         kept = world.brokers[after.leader].disk
-        ends = {member: end for member, _, end in before.recovered}
-        if len(kept.log) < ends.get(after.leader, 0):
+        told = {member: (epoch, end) for member, epoch, end in before.recovered}
+        _, told_end = told.get(after.leader, (-1, 0))
+        if kept.is_doubtful and len(kept.log) < told_end:
             return  # It died since it was chosen, and says what it has left before it leads.
+        # One that is alive has less than it told of where it has since cut what another leader never had.
         # It fetches from nobody before it leads, so its log is what it was elected with.
         for offset, record in sorted(world.acked.items()):
             if kept.log[offset : offset + 1] == [record]:
@@ -33,7 +35,9 @@ class LostPower(Checker):
                 continue
             for member in sorted(before.doubted):
                 log = world.brokers[member].disk.log
-                if offset < ends[member] and log[offset : offset + 1] == [record]:
+                epoch, end = told[member]
+                # What it has of a later epoch than it told of, it has fetched since.
+                if record[0] <= epoch and offset < end and log[offset : offset + 1] == [record]:
                     self.violated(f"{member} told of {record} at {offset}; {after.leader} leads without it")
             lost_by = world.losses.get(record, set())
             if len(lost_by) < world.promised_copies:
