@@ -232,7 +232,7 @@ def test_each_reason_for_a_rebalance_that_a_new_coordinator_finds_in_zookeeper(
             generations = {name: after[name].generation - before[name].generation for name in names}
             # That nobody owns what is not there is written down without giving anybody anything; and once
             # more, where somebody came back while it was written.
-            assert generations.pop("one-too-many") <= 2
+            assert generations.pop("one-too-many") in (0, 1, 2)
             assert generations == {"same": 0, "unowned": 1, "one-missing": 1, "other-owner": 1}
             assert [set(each.owned) for each in members["same"]] == kept["same"]
             undisturbed = [*members["same"], *members["one-too-many"]]

@@ -19,7 +19,8 @@ pytestmark = pytest.mark.cluster
 
 PROGRAM = "hightide_bench.campaign.broker_on_faulty_disks"
 DISK_TIMEOUT_MS = 3_000
-SESSION_TIMEOUT_MS = 6_000
+SESSION_TIMEOUT_MS = 12_000
+"""Long enough for its half to outlast what a busy machine stands still."""
 
 
 def cluster_of(directory: Path, disks: int, disk_timeout_ms: int = DISK_TIMEOUT_MS) -> LocalCluster:
@@ -142,9 +143,8 @@ def test_others_lead_within_the_session_timeout_until_the_disk_answers(patient: 
         drill.admin.elect_leaders("preferred", drill.partitions)
         drill.wait_for_progress()
         assert drill.leader(min(gone)) == leader, "it may lead again"
-    # A dead process is noticed after the session timeout, too. The disk itself is given up after ten minutes;
-    # two sessions of the three are for a machine that stands still meanwhile.
-    assert took_s < 3 * SESSION_TIMEOUT_MS / 1000, f"{took_s:.1f} s"
+    # A dead process is noticed after the session timeout, too; half of it is for a busy machine.
+    assert took_s < 1.5 * SESSION_TIMEOUT_MS / 1000, f"{took_s:.1f} s"
 
 
 def test_a_disk_that_hangs_while_the_broker_starts_is_offline_and_the_other_serves(

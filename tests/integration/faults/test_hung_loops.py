@@ -18,7 +18,8 @@ from hightide_local.histories.waiting import wait_until
 pytestmark = pytest.mark.cluster
 
 HUNG_LOOP = Path(__file__).parents[2] / "hung_loop"
-SESSION_TIMEOUT_MS = 6_000
+SESSION_TIMEOUT_MS = 12_000
+"""Long enough for its half to outlast what a busy machine stands still."""
 
 
 class Hang:
@@ -69,9 +70,8 @@ def test_a_leader_whose_loop_hangs_is_replaced_within_the_session_timeout_and_fo
         drill.wait_for_progress()
         hang.end()
         drill.wait_for_isr(3)
-    # Without the watch over its loop nobody would replace it before it goes on. Two sessions of the three are
-    # for a machine that stands still meanwhile.
-    assert took_s < 3 * SESSION_TIMEOUT_MS / 1000, f"{took_s:.1f} s"
+    # A dead process is noticed after the session timeout, too; half of it is for a busy machine.
+    assert took_s < 1.5 * SESSION_TIMEOUT_MS / 1000, f"{took_s:.1f} s"
 
 
 def test_a_controller_whose_loop_hangs_is_replaced(cluster: LocalCluster, hang: Hang) -> None:
