@@ -50,6 +50,8 @@ class Disk:
     epochs: dict[int, int] = field(default_factory=dict)
     durable_end_offset: int = 0
     high_watermark_checkpoint: int = 0
+    checkpoint_epoch: int = -1
+    """The latest epoch of the log when that was written; a cut lowers neither."""
     first_offset: int = 0
     """Where the first segment begins: nothing before is there."""
     log_start: int = 0
@@ -69,6 +71,9 @@ class Disk:
     """What storage does: a cut is synced before records of an older epoch than it took are appended, and
     as long as it is not, neither a high watermark nor a log start is written down beyond what is durable. Off
     in tests that show why."""
+    compares_epochs: bool = True
+    """What storage does: a high watermark that was written down holds as far as the log has no epoch that is
+    newer than its latest one then, and has that. Off in tests that show why."""
 
     def open(self) -> None:
         """A process finds what is there; the log is durable to its end then."""
@@ -84,7 +89,15 @@ class Disk:
             self.cut_epoch = UNKNOWN_EPOCH
         self.durable_end_offset = len(self.log)
         self.synced_epochs |= self._epochs_of_records()
-        self.high_watermark_checkpoint = min(self.high_watermark_checkpoint, len(self.log))
+        self.checkpoint(min(self._kept_below(self.high_watermark_checkpoint), len(self.log)))
+
+    def _kept_below(self, offset: int) -> int:
+        latest = self.checkpoint_epoch
+        if not self.compares_epochs:
+            return offset
+        if latest not in self.epochs and latest != -1:
+            return 0
+        return min([offset, *(start for epoch, start in self.epochs.items() if epoch > latest)])
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         """Note where an epoch begins; not synced. One that has no record makes place."""
@@ -111,6 +124,7 @@ class Disk:
         if self.before_cut is not None and self.syncs_cuts:
             high_watermark = min(high_watermark, self.durable_end_offset)
         self.high_watermark_checkpoint = high_watermark
+        self.checkpoint_epoch = max(self.epochs, default=-1)
 
     def write_log_start(self) -> None:
         """Write down where the log begins. Where a cut may come undone, what lies before is put on disk
@@ -142,7 +156,6 @@ class Disk:
         del self.log[offset:]
         self.epochs = {epoch: start for epoch, start in self.epochs.items() if start < offset}
         self.durable_end_offset = min(self.durable_end_offset, offset)
-        self.high_watermark_checkpoint = min(self.high_watermark_checkpoint, offset)
 
     @property
     def is_untouched(self) -> bool:
@@ -153,6 +166,7 @@ class Disk:
         """Another disk is put in its place."""
         self.begin_at(0)
         self.log_start_written = self.high_watermark_checkpoint = 0
+        self.checkpoint_epoch = -1
 
     def lose(self, power: PowerCut) -> None:
         """The power goes. What is there afterwards is what recovery makes of the files."""
@@ -168,7 +182,6 @@ class Disk:
         newest = max(self.epochs, default=-1)
         if start_offset == len(self.log) and epoch > newest == epoch_before:
             self.epochs[epoch] = start_offset
-        self.high_watermark_checkpoint = min(self.high_watermark_checkpoint, len(self.log))
         self.durable_end_offset = len(self.log)
         self._sync_files()
 

@@ -151,3 +151,54 @@ def test_no_high_watermark_is_kept_for_records_that_a_cut_may_replace(tmp_path: 
         rig.directory.checkpoint_high_watermarks({KEY: 3})
         assert rig.cut_power(seed).high_watermark_checkpoint <= 1
         rig.close()
+
+
+def test_a_high_watermark_does_not_speak_for_what_came_in_place_of_what_was_cut(tmp_path: Path) -> None:
+    """An unclean leader had it cut below the high watermark; the broker goes before the next checkpoint."""
+    for how, (anew, epochs) in enumerate(
+        [(False, (2, 2)), (True, (2, 2)), (False, (0, 2)), (True, (0, 0)), (False, (0, 0))]
+    ):
+        rig = LogRig(tmp_path / str(how))
+        for _ in range(3):
+            rig.append(1, epoch=1)
+        rig.log.flush()
+        rig.directory.checkpoint_high_watermarks({KEY: 3})
+        if anew:
+            rig.log.truncate_and_start_at(0)
+        else:
+            rig.log.truncate_to(0)
+        for offset, epoch in enumerate((epochs[0], *epochs)):
+            rig.log.append_as_follower(as_sent_by_leader(make_batch(1, b"other"), offset, epoch))
+        rig.directory.checkpoint_high_watermarks({})
+        assert rig.crash().high_watermark_checkpoint == 0
+        rig.log.flush()
+        assert rig.cut_power(how).high_watermark_checkpoint == 0
+        rig.close()
+
+
+def test_a_high_watermark_that_was_read_before_a_cut_does_not_speak_for_what_came_before_it_was_written(
+    tmp_path: Path,
+) -> None:
+    rig = LogRig(tmp_path)
+    for _ in range(3):
+        rig.append(1, epoch=1)
+    rig.log.truncate_to(1)
+    for offset in (1, 2):
+        rig.log.append_as_follower(as_sent_by_leader(make_batch(1, b"other"), offset, 2))
+    rig.log.flush()
+    rig.directory.checkpoint_high_watermarks({KEY: 3}, {KEY: 1})
+    assert rig.crash().high_watermark_checkpoint == 1
+    rig.close()
+
+
+def test_a_high_watermark_is_found_again_in_a_log_that_has_grown_by_newer_epochs(tmp_path: Path) -> None:
+    rig = LogRig(tmp_path)
+    for _ in range(3):
+        rig.append(1, epoch=1)
+    rig.directory.checkpoint_high_watermarks({KEY: 2})
+    rig.append(1, epoch=2)
+    rig.log.assign_epoch(3, 4)
+    assert rig.crash().high_watermark_checkpoint == 2
+    rig.log.truncate_to(3)
+    assert rig.crash().high_watermark_checkpoint == 2
+    rig.close()

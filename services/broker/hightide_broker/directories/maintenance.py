@@ -17,6 +17,7 @@ from hightide_runtime.clock import Clock
 
 from hightide_broker.cluster.partition_decisions import PartitionKey
 from hightide_broker.core.events import LogStartMoved
+from hightide_broker.core.lineage import NO_EPOCH
 from hightide_broker.core.replica import Role
 from hightide_broker.directories.retention_report import RetentionReport
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
@@ -58,9 +59,9 @@ class Maintenance:
         self._data = data
         self._disk = disk
         self._on_failed = on_failed
-        # As last written, for each partition: high watermark, durable end, and whether its acknowledgements
-        # are synced.
-        self._written: dict[PartitionKey, tuple[int, int, bool]] = {}
+        # As last written, for each partition: high watermark, durable end, whether its acknowledgements are
+        # synced, and its latest epoch.
+        self._written: dict[PartitionKey, tuple[int, int, bool, int]] = {}
         loop = asyncio.get_running_loop()
         self._tasks = [
             loop.create_task(self._every(settings.checkpoint_interval_ms, self.checkpoint)),
@@ -87,10 +88,11 @@ class Maintenance:
                 replica.state.high_watermark,
                 replica.log.durable_end_offset,
                 replica.log.promises.acks_are_synced,
+                replica.log.epochs.latest,
             )
             for replica in self._replicas_here()
         }
-        nothing = (0, 0, False)
+        nothing = (0, 0, False, NO_EPOCH)
         moved = {
             key: each
             for key, each in now.items()
@@ -98,9 +100,12 @@ class Maintenance:
         }
         if not moved:
             return
-        high_watermarks = {key: high_watermark for key, (high_watermark, _, _) in moved.items()}
+        high_watermarks = {key: high_watermark for key, (high_watermark, *_) in moved.items()}
+        latest_epochs = {key: latest for key, (*_, latest) in moved.items()}
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(self._disk, self._data.checkpoint_high_watermarks, high_watermarks)
+        await loop.run_in_executor(
+            self._disk, self._data.checkpoint_high_watermarks, high_watermarks, latest_epochs
+        )
         self._written = now
 
     async def checkpoint_last(self) -> None:

@@ -223,6 +223,26 @@ def test_when_its_directory_is_offline_upkeep_says_so_and_ends(tmp_path: Path) -
     run(tmp_path, scenario, files=files)
 
 
+def test_an_epoch_that_goes_without_a_record_takes_no_high_watermark_along(tmp_path: Path) -> None:
+    """The checkpoint is written again, though neither the high watermark nor the log's end has moved."""
+
+    async def scenario(running: Running) -> None:
+        leader = running.replicas[0]
+        running.produce(leader)
+        running.shell.feed(leader, LeaderAndIsrDecided.dummy(1, 2, (1,), replicas=(1,)))
+        assert (leader.log.epochs.latest, leader.state.high_watermark) == (2, 1)
+        await running.upkeep.flush()
+        await running.upkeep.checkpoint()
+        leader.log.truncate_to(1)
+        assert (leader.log.epochs.latest, leader.log.log_end_offset) == (1, 1)
+        await running.upkeep.checkpoint()
+
+    run(tmp_path, scenario)
+    again = DataDirectory.open(tmp_path, "the-cluster", 1)
+    assert again.log(TOPIC_ID, 0, False, "flights", LogSettings()).high_watermark_checkpoint == 1
+    again.close(clean=False)
+
+
 def test_upkeep_leaves_the_logs_of_other_directories_alone(tmp_path: Path) -> None:
     async def scenario(running: Running) -> None:
         other = DataDirectory.open(tmp_path / "other", "the-cluster", 1)

@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from hightide.batch.checksum import crc32c
+from hightide.batch.header import NO_EPOCH
 
 from hightide_broker.storage.errors import CorruptFile, DiskFull
 from hightide_broker.storage.files.files import Files
@@ -91,6 +92,17 @@ class LeaderEpochs:
                 return EpochEnd(entry.epoch, end_offset)
             end_offset = entry.start_offset
         return EpochEnd(-1, log_start_offset)
+
+    def kept_below(self, offset: int, latest: int) -> int:
+        """Up to where, below `offset`, the log is as it was when `latest` was its latest epoch.
+
+        Records of a newer epoch may have replaced others. If that epoch is gone, so may older records, nobody
+        knows where: 0. Called about a high watermark that was read at that time.
+        """
+        if latest != NO_EPOCH and self.start_of(latest) is None:
+            return 0
+        newer = (entry.start_offset for entry in self._entries if entry.epoch > latest)
+        return min(offset, next(newer, offset))
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Note that `epoch` starts at `start_offset`, and persist it. An epoch that is not newer changes

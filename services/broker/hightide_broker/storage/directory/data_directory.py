@@ -51,6 +51,7 @@ _TOPIC_ID_SIZE_BYTES: Final = 16
 _PARTITION_MAX: Final = 2**31 - 1
 _CLOSING_THREADS: Final = 16
 _NEVER_WRITTEN_DOWN: Final = PartitionCheckpoint()
+_NOW: Final[Mapping[PartitionKey, int]] = {}
 
 Threads = Callable[[int, str], Executor]
 """Makes so many threads, whose names begin with the text."""
@@ -251,16 +252,23 @@ class DataDirectory:
             self._known.add(key)
         return made
 
-    def checkpoint_high_watermarks(self, high_watermarks: Mapping[PartitionKey, int]) -> None:
+    def checkpoint_high_watermarks(
+        self, high_watermarks: Mapping[PartitionKey, int], latest_epochs: Mapping[PartitionKey, int] = _NOW
+    ) -> None:
         """Store these high watermarks with every log's recovery point. Call it in a thread, every 5 s.
 
-        Partitions that are left out keep what they had. Raises StorageFailed, DiskFull.
+        `latest_epochs` are those of the logs when the high watermarks were read, for each log that may have
+        been truncated since. Partitions that are left out keep what they had. Raises StorageFailed, DiskFull.
         """
         with self._checkpoint_lock, self._volume.disk:
-            self._write_checkpoints(high_watermarks, clean=frozenset())
+            self._write_checkpoints(high_watermarks, latest_epochs, clean=frozenset())
 
     def _write_checkpoints(
-        self, high_watermarks: Mapping[PartitionKey, int], clean: frozenset[PartitionKey]
+        self,
+        high_watermarks: Mapping[PartitionKey, int],
+        latest_epochs: Mapping[PartitionKey, int] = _NOW,
+        *,
+        clean: frozenset[PartitionKey],
     ) -> bytes:
         """Write the file anew; give its bytes. Under the checkpoint lock."""
         with self._lock:
@@ -269,8 +277,10 @@ class DataDirectory:
             void = frozenset(self._void)
         for key, opened in logs.items():
             before = checkpoints.get(key, _NEVER_WRITTEN_DOWN)
-            high_watermark = high_watermarks.get(key, before.high_watermark)
-            checkpoints[key] = opened.promises.checkpoint(high_watermark, is_clean=key in clean)
+            high_watermark, latest = high_watermarks.get(key), latest_epochs.get(key)
+            if high_watermark is None:
+                high_watermark, latest = before.high_watermark, before.latest_epoch
+            checkpoints[key] = opened.promises.checkpoint(high_watermark, latest, is_clean=key in clean)
         data = encode_checkpoints(checkpoints)
         write_whole(self._volume.files, f"{self._path}/{_CHECKPOINTS_NAME}", data, durable=True)
         for key, opened in logs.items():

@@ -107,8 +107,11 @@ class LogPromises:
             self._acks_are_synced = True
         return self._acks_are_synced
 
-    def checkpoint(self, high_watermark: int, *, is_clean: bool) -> PartitionCheckpoint:
-        """What to write into the checkpoints. Called by the data directory, which then does."""
+    def checkpoint(self, high_watermark: int, latest: int | None, *, is_clean: bool) -> PartitionCheckpoint:
+        """What to write into the checkpoints. Called by the data directory, which then does.
+
+        `latest` is the log's latest epoch when the high watermark was read; None if that was just now.
+        """
         log = self._log
         with self._lock:
             # A cut comes before the promise, which then is lower, or after it: then it is synced.
@@ -116,6 +119,8 @@ class LogPromises:
             log.recovery_point_checkpoint = max(log.recovery_point_checkpoint, durable)
             # A power cut may bring back what was cut off: other records than those that are committed.
             known_end = durable if log.cuts.may_come_back else log.log_end_offset
+            if latest is not None:
+                known_end = log.epochs.kept_below(known_end, latest)
             return PartitionCheckpoint(
                 durable, min(high_watermark, known_end), self.start_file.offset, log.epochs.latest,
                 *log.sizes, is_clean=is_clean, is_synced=self.acks_are_synced,

@@ -102,9 +102,11 @@ class _Opening:
                 lost_data = True
                 self._tell_of_loss(start_file.offset, base_offset, end_offset, promised.end_offset)
             self.mark.is_held = lost_data
+            # A truncation lowers no checkpoint: other records may have come since.
+            committed = epochs.kept_below(checkpoint.high_watermark, checkpoint.latest_epoch)
             opened = OpenedLog(
                 files, segments, epochs, has_directory,
-                high_watermark=max(base_offset, min(checkpoint.high_watermark, end_offset)),
+                high_watermark=max(base_offset, min(committed, end_offset)),
                 recovery_point=checkpoint.recovery_point,
                 lost_data=lost_data,
                 start_file=start_file,
