@@ -69,8 +69,7 @@ class Disk:
     """The latest epoch that such a cut took something of."""
     syncs_cuts: bool = True
     """What storage does: a cut is synced before records of an older epoch than it took are appended, and
-    as long as it is not, neither a high watermark nor a log start is written down beyond what is durable. Off
-    in tests that show why."""
+    as long as it is not, no log start is written down beyond what is durable. Off in tests that show why."""
     compares_epochs: bool = True
     """What storage does: a high watermark that was written down holds as far as the log has no epoch that is
     newer than its latest one then, and has that. Off in tests that show why."""
@@ -119,10 +118,7 @@ class Disk:
             self._sync_files()
 
     def checkpoint(self, high_watermark: int) -> None:
-        """Write down the high watermark. Where a cut may come undone, other records than those that are
-        committed may lie behind what is durable."""
-        if self.before_cut is not None and self.syncs_cuts:
-            high_watermark = min(high_watermark, self.durable_end_offset)
+        """Write down the high watermark, and of which records it is."""
         self.high_watermark_checkpoint = high_watermark
         self.checkpoint_epoch = max(self.epochs, default=-1)
 

@@ -50,7 +50,6 @@ def test_a_follower_whose_cut_came_undone_cuts_again() -> None:
 
 def test_a_high_watermark_of_what_the_cut_took_would_set_it_against_its_leader() -> None:
     world = started()
-    world.brokers[1].disk.syncs_cuts = False
     world.brokers[1].disk.compares_epochs = False
     with pytest.raises(Violation) as found:
         a_cut_comes_undone(world)

@@ -169,6 +169,7 @@ def test_a_high_watermark_does_not_speak_for_what_came_in_place_of_what_was_cut(
             rig.log.truncate_to(0)
         for offset, epoch in enumerate((epochs[0], *epochs)):
             rig.log.append_as_follower(as_sent_by_leader(make_batch(1, b"other"), offset, epoch))
+        assert rig.crash().high_watermark_checkpoint == 0
         rig.directory.checkpoint_high_watermarks({})
         assert rig.crash().high_watermark_checkpoint == 0
         rig.log.flush()

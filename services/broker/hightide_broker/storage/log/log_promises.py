@@ -19,21 +19,11 @@ from hightide_broker.storage.volume.log_files import LogFiles
 __all__ = ["LogPromises"]
 
 
-class CutsOfLog(Protocol):
-    """What was cut off a log, as seen from here."""
-
-    @property
-    def may_come_back(self) -> bool:
-        """See `UnsyncedCuts`."""
-        ...
-
-
 class PromisedLog(Protocol):
     """A log, as seen from here."""
 
     settings: LogSettings
     epochs: LeaderEpochs
-    cuts: CutsOfLog
     recovery_point_checkpoint: int
 
     @property
@@ -117,8 +107,7 @@ class LogPromises:
             # A cut comes before the promise, which then is lower, or after it: then it is synced.
             durable = log.durable_end_offset
             log.recovery_point_checkpoint = max(log.recovery_point_checkpoint, durable)
-            # A power cut may bring back what was cut off: other records than those that are committed.
-            known_end = durable if log.cuts.may_come_back else log.log_end_offset
+            known_end = log.log_end_offset
             if latest is not None:
                 known_end = log.epochs.kept_below(known_end, latest)
             return PartitionCheckpoint(
