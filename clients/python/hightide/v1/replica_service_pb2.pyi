@@ -59,7 +59,9 @@ class ReplicaFetchRequest(_message.Message):
 
     @_builtins.property
     def forgotten(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReplicaFetchForgotten]:
-        """The partitions that leave the session."""
+        """The partitions that leave the session. One that is also in moved left and came back: the leader tells it
+        everything again.
+        """
 
     def __init__(
         self,

@@ -72,10 +72,11 @@ class FollowerSession(Generic[K]):
         """Fetch the partition from here next: after StartFetching and after each append.
 
         Also, with the same position, if answered batches could not be appended, so that they are sent again.
+        A partition that left since the last request is named as forgotten too. An answer that arrived in
+        between was not taken, and its leader counts it as told until it begins the partition anew.
         """
         self.positions[key] = position
         self._moved[key] = None
-        self._forgotten.pop(key, None)
 
     def forget(self, key: K) -> None:
         """Stop fetching the partition from this leader: after StopFetching. Unknown keys are ignored."""
