@@ -50,6 +50,8 @@ PRODUCERS = (21, 22)
 MOMENT_MS = 10
 """As long as brokers gather what they write of ISRs."""
 MOMENTS = 5
+SETTLED_WITHIN_MS = 10_000
+"""Producers ask every few moments while all brokers are down, which lasts until somebody starts one."""
 HEALED_WITHIN_MS = 120_000
 """Among what takes long: a partition that could not be copied is tried again after a minute at most."""
 
@@ -191,10 +193,14 @@ class Cluster(Network):
                 return None
 
     def settle(self, limit: int = 3_000) -> None:
-        """Deliver in order until nothing is under way that can arrive, nor is said within a moment."""
+        """Deliver in order until nothing is under way that can arrive, nor is said within a moment.
+
+        Who asks again and again, and finds nobody, is not waited for longer than `SETTLED_WITHIN_MS`.
+        """
+        give_up_ms = self.now_ms + SETTLED_WITHIN_MS
         for _ in range(limit):
             envelope = self.next_message()
-            if envelope is None:
+            if envelope is None or self.now_ms > give_up_ms:
                 return
             self.deliver(envelope)
         raise AssertionError("the cluster does not come to rest")
