@@ -1,5 +1,5 @@
 """All errors that the SDK raises. There is one class for each `ErrorCode` that a server can answer with, and
-one for each error that the client itself detects.
+one for each error that the client itself detects (`hightide.client_errors`).
 
 Strategy: servers name a code, either in the `google.rpc.ErrorInfo` of a failed call or in a result inside of
 a call that succeeded. `from_code` and `from_reason` are the only places that turn a code into an exception.
@@ -7,9 +7,28 @@ a call that succeeded. `from_code` and `from_reason` are the only places that tu
 look up the leader again. A message names address, topic, partition and value, and ends with the next step.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
+from hightide.client_errors import AddressUnreachableError as AddressUnreachableError
+from hightide.client_errors import BrokersUnavailableError as BrokersUnavailableError
+from hightide.client_errors import BufferFullError as BufferFullError
+from hightide.client_errors import ClientError as ClientError
+from hightide.client_errors import ClosedError as ClosedError
+from hightide.client_errors import ControllerUnavailableError as ControllerUnavailableError
+from hightide.client_errors import CoordinatorUnavailableError as CoordinatorUnavailableError
+from hightide.client_errors import DeliveryPendingError as DeliveryPendingError
+from hightide.client_errors import DeliveryTimeoutError as DeliveryTimeoutError
+from hightide.client_errors import InvalidArgumentError as InvalidArgumentError
+from hightide.client_errors import NoCommittedOffsetError as NoCommittedOffsetError
+from hightide.client_errors import NotAssignedError as NotAssignedError
+from hightide.client_errors import RangeDeletedError as RangeDeletedError
+from hightide.client_errors import RangeLostError as RangeLostError
+from hightide.client_errors import RecordTooLargeError as RecordTooLargeError
+from hightide.client_errors import RequestTimeoutError as RequestTimeoutError
+from hightide.client_errors import TopicRecreatedError as TopicRecreatedError
+from hightide.client_errors import UndeliveredError as UndeliveredError
+from hightide.client_errors import UnexpectedAnswerError as UnexpectedAnswerError
 from hightide.error_base import HightideError as HightideError
 from hightide.error_base import ServerError as ServerError
 from hightide.group_errors import AnswerOutOfTurnError as AnswerOutOfTurnError
@@ -444,123 +463,6 @@ def from_reason(
     return UnknownServerError(text, topic=topic, partition=number, address=address, metadata=details)
 
 
-# -- errors that the client detects itself
-# --------------------------------------------------------------------
-
-
-class ClientError(HightideError):
-    """An error that the client detected itself; no server has named a code."""
-
-
-class AddressUnreachableError(ClientError):
-    """One address does not answer: no process listens there, or the connection broke. The request may have
-    arrived."""
-
-    retriable = True
-    refresh_metadata = True
-
-
-class RequestTimeoutError(ClientError):
-    """One request was not answered in time. It may have arrived."""
-
-    retriable = True
-    refresh_metadata = True
-
-
-class UnexpectedAnswerError(ClientError):
-    """The process that answered does not use Hightide's protocol, or its answer cannot be read."""
-
-    next_step = "Check that the address belongs to a Hightide server of the same version."
-
-
-class BrokersUnavailableError(ClientError):
-    """No broker answered within the budget. `addresses` lists all that were tried."""
-
-    retriable = True
-    next_step = "Check that the cluster runs and the bootstrap addresses are right; try `hightide doctor`."
-
-    def __init__(self, message: str, *, addresses: Sequence[str] = (), topic: str | None = None) -> None:
-        super().__init__(message, topic=topic)
-        self.addresses = tuple(addresses)
-
-
-class ControllerUnavailableError(ClientError):
-    """Within the budget, the brokers named no active controller that answers."""
-
-    retriable = True
-    next_step = "Check that a controller runs and reaches ZooKeeper (`hightide cluster health`)."
-
-
-class CoordinatorUnavailableError(ClientError):
-    """Within the budget, the brokers named no active coordinator of the group that answers."""
-
-    retriable = True
-    next_step = "Check that a coordinator runs and reaches ZooKeeper (`hightide cluster health`)."
-
-
-class DeliveryTimeoutError(ClientError):
-    """A record was not acknowledged within delivery_timeout_ms. `maybe_appended` says whether it may have
-    been appended nevertheless: it was sent at least once, and no broker refused it."""
-
-    def __init__(
-        self, message: str, *, topic: str, partition: int, maybe_appended: bool, address: str | None = None
-    ) -> None:
-        super().__init__(message, topic=topic, partition=partition, address=address)
-        self.maybe_appended = maybe_appended
-
-
-class BufferFullError(ClientError):
-    """The unfinished records fill buffer_memory_bytes, and none of them was finished within max_block_ms."""
-
-    retriable = True
-    next_step = "Send more slowly, raise buffer_memory_bytes, or look why brokers are slow to acknowledge."
-
-
-class RecordTooLargeError(ClientError):
-    """One record alone is larger than the largest batch that the topic or the producer allows."""
-
-    next_step = "Send smaller records, or raise batch_bytes_max and the topic's max.message.bytes."
-
-
-class UndeliveredError(ClientError):
-    """The producer was closed, or the time of flush() ran out, before every record was acknowledged."""
-
-    def __init__(self, message: str, *, undelivered_count: int) -> None:
-        super().__init__(message)
-        self.undelivered_count = undelivered_count
-
-
-class TopicRecreatedError(ClientError):
-    """The topic was deleted, and another one with its name was created."""
-
-    next_step = "The records of the old topic are gone; begin again with the new one."
-
-
-class RangeDeletedError(ClientError):
-    """Records of a range that is being read were deleted: retention or an operator moved the log's start."""
-
-    next_step = "Begin at the log's start, or keep records for longer (retention.ms, retention.bytes)."
-
-    @property
-    def log_start_offset(self) -> int:
-        """The first offset that still exists."""
-        return int(self.metadata["log_start_offset"])
-
-
-class RangeLostError(ClientError):
-    """Committed records of a range that is being read are lost: after an unclean election, the log ends
-    before them or holds others in their place."""
-
-    next_step = (
-        "Look for them on the replicas that led before (`hightide topic describe`), or go on without them."
-    )
-
-    @property
-    def end_offset(self) -> int:
-        """The offset at which the log ends, or begins to differ from the records read before."""
-        return int(self.metadata["end_offset"])
-
-
 class UnreadableBatchError(CorruptBatchError):
     """A batch arrived as it was written, but is no valid record batch: its producer made it wrong."""
 
@@ -570,31 +472,3 @@ class UnreadableBatchError(CorruptBatchError):
     def next_offset(self) -> int:
         """The offset after the batch."""
         return int(self.metadata["next_offset"])
-
-
-class ClosedError(ClientError):
-    """The producer, consumer or admin is closed."""
-
-    next_step = "Make a new one."
-
-
-class DeliveryPendingError(ClientError, TimeoutError):
-    """The time given to `Delivery.result()` ran out; the record is still being delivered."""
-
-    retriable = True
-
-
-class InvalidArgumentError(ClientError, ValueError):
-    """A value given to the SDK cannot be used."""
-
-
-class NotAssignedError(ClientError):
-    """The partition is not assigned to this consumer."""
-
-    next_step = "assign() it first, or wait until its group gives it to this consumer."
-
-
-class NoCommittedOffsetError(ClientError):
-    """The group has committed nothing for the partition, and offset_reset="error" allows no default."""
-
-    next_step = "seek() to where it should begin, or set offset_reset."
