@@ -112,6 +112,14 @@ class ZookeeperUnavailableError(ServerError):
     next_step = "Start ZooKeeper again; the cluster then continues without help."
 
 
+class NotAuthorizedError(ServerError):
+    """The caller may not do this: the listener does not serve the method, or the caller's role may not call
+    it."""
+
+    code = errors_pb2.ERROR_CODE_NOT_AUTHORIZED
+    next_step = "Use another address or another certificate; docs/reference/access.md has the rules."
+
+
 class UnknownTopicError(ServerError):
     """No topic has this name or id, or the topic was deleted."""
 

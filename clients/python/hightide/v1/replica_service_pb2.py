@@ -22,38 +22,45 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from hightide.v1 import access_pb2 as hightide_dot_v1_dot_access__pb2
 from hightide.v1 import errors_pb2 as hightide_dot_v1_dot_errors__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!hightide/v1/replica_service.proto\x12\x0bhightide.v1\x1a\x18hightide/v1/errors.proto\"\x9d\x02\n\x13ReplicaFetchRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x12\n\nreplica_id\x18\x02 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x12\n\nsession_id\x18\x04 \x01(\x03\x12\r\n\x05round\x18\x05 \x01(\x03\x12\x13\n\x0bmax_wait_ms\x18\x06 \x01(\x05\x12\x11\n\tmax_bytes\x18\x07 \x01(\x05\x12\x31\n\x05moved\x18\x08 \x03(\x0b\x32\".hightide.v1.ReplicaFetchPartition\x12\x35\n\tforgotten\x18\t \x03(\x0b\x32\".hightide.v1.ReplicaFetchForgotten\x12\x13\n\x0bincarnation\x18\n \x01(\x05\"\x9b\x01\n\x15ReplicaFetchPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x14\n\x0c\x66\x65tch_offset\x18\x04 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x05 \x01(\x03\x12\x17\n\x0fpartition_epoch\x18\x06 \x01(\x05\"<\n\x15ReplicaFetchForgotten\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\"h\n\x14ReplicaFetchResponse\x12\x12\n\nsession_id\x18\x01 \x01(\x03\x12<\n\npartitions\x18\x02 \x03(\x0b\x32(.hightide.v1.ReplicaFetchPartitionResult\"\xc7\x01\n\x1bReplicaFetchPartitionResult\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12*\n\nerror_code\x18\x03 \x01(\x0e\x32\x16.hightide.v1.ErrorCode\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x16\n\x0ehigh_watermark\x18\x05 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x06 \x01(\x03\x12\x0f\n\x07\x62\x61tches\x18\x07 \x01(\x0c\"\x92\x01\n\x1e\x45ndOffsetForLeaderEpochRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x12\n\nreplica_id\x18\x02 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x32\n\npartitions\x18\x04 \x03(\x0b\x32\x1e.hightide.v1.EpochEndPartition\"e\n\x11\x45pochEndPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x03 \x01(\x05\x12\r\n\x05\x65poch\x18\x04 \x01(\x05\"[\n\x1f\x45ndOffsetForLeaderEpochResponse\x12\x38\n\npartitions\x18\x01 \x03(\x0b\x32$.hightide.v1.EpochEndPartitionResult\"\x8d\x01\n\x17\x45pochEndPartitionResult\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12*\n\nerror_code\x18\x03 \x01(\x0e\x32\x16.hightide.v1.ErrorCode\x12\r\n\x05\x65poch\x18\x04 \x01(\x05\x12\x12\n\nend_offset\x18\x05 \x01(\x03\"\xb8\x01\n\x14\x44igestBatchesRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x12\n\nreplica_id\x18\x02 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x10\n\x08topic_id\x18\x04 \x01(\x0c\x12\x11\n\tpartition\x18\x05 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x06 \x01(\x05\x12\x13\n\x0b\x62\x61se_offset\x18\x07 \x01(\x03\x12\x12\n\nend_offset\x18\x08 \x01(\x03\"\'\n\x15\x44igestBatchesResponse\x12\x0e\n\x06\x64igest\x18\x01 \x01(\x0c\x32\xb3\x02\n\x0eReplicaService\x12S\n\x0cReplicaFetch\x12 .hightide.v1.ReplicaFetchRequest\x1a!.hightide.v1.ReplicaFetchResponse\x12t\n\x17\x45ndOffsetForLeaderEpoch\x12+.hightide.v1.EndOffsetForLeaderEpochRequest\x1a,.hightide.v1.EndOffsetForLeaderEpochResponse\x12V\n\rDigestBatches\x12!.hightide.v1.DigestBatchesRequest\x1a\".hightide.v1.DigestBatchesResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n!hightide/v1/replica_service.proto\x12\x0bhightide.v1\x1a\x18hightide/v1/access.proto\x1a\x18hightide/v1/errors.proto\"\x9d\x02\n\x13ReplicaFetchRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x12\n\nreplica_id\x18\x02 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x12\n\nsession_id\x18\x04 \x01(\x03\x12\r\n\x05round\x18\x05 \x01(\x03\x12\x13\n\x0bmax_wait_ms\x18\x06 \x01(\x05\x12\x11\n\tmax_bytes\x18\x07 \x01(\x05\x12\x31\n\x05moved\x18\x08 \x03(\x0b\x32\".hightide.v1.ReplicaFetchPartition\x12\x35\n\tforgotten\x18\t \x03(\x0b\x32\".hightide.v1.ReplicaFetchForgotten\x12\x13\n\x0bincarnation\x18\n \x01(\x05\"\x9b\x01\n\x15ReplicaFetchPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x14\n\x0c\x66\x65tch_offset\x18\x04 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x05 \x01(\x03\x12\x17\n\x0fpartition_epoch\x18\x06 \x01(\x05\"<\n\x15ReplicaFetchForgotten\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\"h\n\x14ReplicaFetchResponse\x12\x12\n\nsession_id\x18\x01 \x01(\x03\x12<\n\npartitions\x18\x02 \x03(\x0b\x32(.hightide.v1.ReplicaFetchPartitionResult\"\xc7\x01\n\x1bReplicaFetchPartitionResult\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12*\n\nerror_code\x18\x03 \x01(\x0e\x32\x16.hightide.v1.ErrorCode\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x16\n\x0ehigh_watermark\x18\x05 \x01(\x03\x12\x18\n\x10log_start_offset\x18\x06 \x01(\x03\x12\x0f\n\x07\x62\x61tches\x18\x07 \x01(\x0c\"\x92\x01\n\x1e\x45ndOffsetForLeaderEpochRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x12\n\nreplica_id\x18\x02 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x32\n\npartitions\x18\x04 \x03(\x0b\x32\x1e.hightide.v1.EpochEndPartition\"e\n\x11\x45pochEndPartition\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12\x1c\n\x14\x63urrent_leader_epoch\x18\x03 \x01(\x05\x12\r\n\x05\x65poch\x18\x04 \x01(\x05\"[\n\x1f\x45ndOffsetForLeaderEpochResponse\x12\x38\n\npartitions\x18\x01 \x03(\x0b\x32$.hightide.v1.EpochEndPartitionResult\"\x8d\x01\n\x17\x45pochEndPartitionResult\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12*\n\nerror_code\x18\x03 \x01(\x0e\x32\x16.hightide.v1.ErrorCode\x12\r\n\x05\x65poch\x18\x04 \x01(\x05\x12\x12\n\nend_offset\x18\x05 \x01(\x03\"\xb8\x01\n\x14\x44igestBatchesRequest\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x12\n\nreplica_id\x18\x02 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x03 \x01(\x03\x12\x10\n\x08topic_id\x18\x04 \x01(\x0c\x12\x11\n\tpartition\x18\x05 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x06 \x01(\x05\x12\x13\n\x0b\x62\x61se_offset\x18\x07 \x01(\x03\x12\x12\n\nend_offset\x18\x08 \x01(\x03\"\'\n\x15\x44igestBatchesResponse\x12\x0e\n\x06\x64igest\x18\x01 \x01(\x0c\x32\xdb\x02\n\x0eReplicaService\x12`\n\x0cReplicaFetch\x12 .hightide.v1.ReplicaFetchRequest\x1a!.hightide.v1.ReplicaFetchResponse\"\x0b\xfa\xb5\x18\x07\n\x01\x01\x18\x07 \x03\x12\x81\x01\n\x17\x45ndOffsetForLeaderEpoch\x12+.hightide.v1.EndOffsetForLeaderEpochRequest\x1a,.hightide.v1.EndOffsetForLeaderEpochResponse\"\x0b\xfa\xb5\x18\x07\n\x01\x01\x18\x07 \x03\x12\x63\n\rDigestBatches\x12!.hightide.v1.DigestBatchesRequest\x1a\".hightide.v1.DigestBatchesResponse\"\x0b\xfa\xb5\x18\x07\n\x01\x01\x18\x07 \x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hightide.v1.replica_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_REPLICAFETCHREQUEST']._serialized_start=77
-  _globals['_REPLICAFETCHREQUEST']._serialized_end=362
-  _globals['_REPLICAFETCHPARTITION']._serialized_start=365
-  _globals['_REPLICAFETCHPARTITION']._serialized_end=520
-  _globals['_REPLICAFETCHFORGOTTEN']._serialized_start=522
-  _globals['_REPLICAFETCHFORGOTTEN']._serialized_end=582
-  _globals['_REPLICAFETCHRESPONSE']._serialized_start=584
-  _globals['_REPLICAFETCHRESPONSE']._serialized_end=688
-  _globals['_REPLICAFETCHPARTITIONRESULT']._serialized_start=691
-  _globals['_REPLICAFETCHPARTITIONRESULT']._serialized_end=890
-  _globals['_ENDOFFSETFORLEADEREPOCHREQUEST']._serialized_start=893
-  _globals['_ENDOFFSETFORLEADEREPOCHREQUEST']._serialized_end=1039
-  _globals['_EPOCHENDPARTITION']._serialized_start=1041
-  _globals['_EPOCHENDPARTITION']._serialized_end=1142
-  _globals['_ENDOFFSETFORLEADEREPOCHRESPONSE']._serialized_start=1144
-  _globals['_ENDOFFSETFORLEADEREPOCHRESPONSE']._serialized_end=1235
-  _globals['_EPOCHENDPARTITIONRESULT']._serialized_start=1238
-  _globals['_EPOCHENDPARTITIONRESULT']._serialized_end=1379
-  _globals['_DIGESTBATCHESREQUEST']._serialized_start=1382
-  _globals['_DIGESTBATCHESREQUEST']._serialized_end=1566
-  _globals['_DIGESTBATCHESRESPONSE']._serialized_start=1568
-  _globals['_DIGESTBATCHESRESPONSE']._serialized_end=1607
-  _globals['_REPLICASERVICE']._serialized_start=1610
-  _globals['_REPLICASERVICE']._serialized_end=1917
+  _globals['_REPLICASERVICE'].methods_by_name['ReplicaFetch']._loaded_options = None
+  _globals['_REPLICASERVICE'].methods_by_name['ReplicaFetch']._serialized_options = b'\372\265\030\007\n\001\001\030\007 \003'
+  _globals['_REPLICASERVICE'].methods_by_name['EndOffsetForLeaderEpoch']._loaded_options = None
+  _globals['_REPLICASERVICE'].methods_by_name['EndOffsetForLeaderEpoch']._serialized_options = b'\372\265\030\007\n\001\001\030\007 \003'
+  _globals['_REPLICASERVICE'].methods_by_name['DigestBatches']._loaded_options = None
+  _globals['_REPLICASERVICE'].methods_by_name['DigestBatches']._serialized_options = b'\372\265\030\007\n\001\001\030\007 \003'
+  _globals['_REPLICAFETCHREQUEST']._serialized_start=103
+  _globals['_REPLICAFETCHREQUEST']._serialized_end=388
+  _globals['_REPLICAFETCHPARTITION']._serialized_start=391
+  _globals['_REPLICAFETCHPARTITION']._serialized_end=546
+  _globals['_REPLICAFETCHFORGOTTEN']._serialized_start=548
+  _globals['_REPLICAFETCHFORGOTTEN']._serialized_end=608
+  _globals['_REPLICAFETCHRESPONSE']._serialized_start=610
+  _globals['_REPLICAFETCHRESPONSE']._serialized_end=714
+  _globals['_REPLICAFETCHPARTITIONRESULT']._serialized_start=717
+  _globals['_REPLICAFETCHPARTITIONRESULT']._serialized_end=916
+  _globals['_ENDOFFSETFORLEADEREPOCHREQUEST']._serialized_start=919
+  _globals['_ENDOFFSETFORLEADEREPOCHREQUEST']._serialized_end=1065
+  _globals['_EPOCHENDPARTITION']._serialized_start=1067
+  _globals['_EPOCHENDPARTITION']._serialized_end=1168
+  _globals['_ENDOFFSETFORLEADEREPOCHRESPONSE']._serialized_start=1170
+  _globals['_ENDOFFSETFORLEADEREPOCHRESPONSE']._serialized_end=1261
+  _globals['_EPOCHENDPARTITIONRESULT']._serialized_start=1264
+  _globals['_EPOCHENDPARTITIONRESULT']._serialized_end=1405
+  _globals['_DIGESTBATCHESREQUEST']._serialized_start=1408
+  _globals['_DIGESTBATCHESREQUEST']._serialized_end=1592
+  _globals['_DIGESTBATCHESRESPONSE']._serialized_start=1594
+  _globals['_DIGESTBATCHESRESPONSE']._serialized_end=1633
+  _globals['_REPLICASERVICE']._serialized_start=1636
+  _globals['_REPLICASERVICE']._serialized_end=1983
 # @@protoc_insertion_point(module_scope)

@@ -22,23 +22,26 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from hightide.v1 import access_pb2 as hightide_dot_v1_dot_access__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n hightide/v1/server_service.proto\x12\x0bhightide.v1\"\x17\n\x15\x44\x65scribeServerRequest\"\xfa\x01\n\x16\x44\x65scribeServerResponse\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\x15\n\rstarted_at_ms\x18\x04 \x01(\x03\x12\x10\n\x08\x63lock_ms\x18\x05 \x01(\x03\x12\x12\n\nadvertised\x18\x06 \x01(\t\x12\x1b\n\x13\x65xternal_advertised\x18\x07 \x01(\t\x12$\n\x1czookeeper_session_timeout_ms\x18\x08 \x01(\x05\x12,\n\x08settings\x18\t \x03(\x0b\x32\x1a.hightide.v1.ServerSetting\"\x98\x01\n\rServerSetting\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x15\n\rdefault_value\x18\x03 \x01(\t\x12\x30\n\x06origin\x18\x04 \x01(\x0e\x32 .hightide.v1.ServerSettingOrigin\x12\x10\n\x08variable\x18\x05 \x01(\t\x12\x0f\n\x07meaning\x18\x06 \x01(\t*\xaa\x01\n\x13ServerSettingOrigin\x12%\n!SERVER_SETTING_ORIGIN_UNSPECIFIED\x10\x00\x12!\n\x1dSERVER_SETTING_ORIGIN_DEFAULT\x10\x01\x12%\n!SERVER_SETTING_ORIGIN_ENVIRONMENT\x10\x02\x12\"\n\x1eSERVER_SETTING_ORIGIN_ARGUMENT\x10\x03\x32j\n\rServerService\x12Y\n\x0e\x44\x65scribeServer\x12\".hightide.v1.DescribeServerRequest\x1a#.hightide.v1.DescribeServerResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n hightide/v1/server_service.proto\x12\x0bhightide.v1\x1a\x18hightide/v1/access.proto\"\x17\n\x15\x44\x65scribeServerRequest\"\xfa\x01\n\x16\x44\x65scribeServerResponse\x12\x0f\n\x07service\x18\x01 \x01(\t\x12\x10\n\x08instance\x18\x02 \x01(\t\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\x15\n\rstarted_at_ms\x18\x04 \x01(\x03\x12\x10\n\x08\x63lock_ms\x18\x05 \x01(\x03\x12\x12\n\nadvertised\x18\x06 \x01(\t\x12\x1b\n\x13\x65xternal_advertised\x18\x07 \x01(\t\x12$\n\x1czookeeper_session_timeout_ms\x18\x08 \x01(\x05\x12,\n\x08settings\x18\t \x03(\x0b\x32\x1a.hightide.v1.ServerSetting\"\x98\x01\n\rServerSetting\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t\x12\x15\n\rdefault_value\x18\x03 \x01(\t\x12\x30\n\x06origin\x18\x04 \x01(\x0e\x32 .hightide.v1.ServerSettingOrigin\x12\x10\n\x08variable\x18\x05 \x01(\t\x12\x0f\n\x07meaning\x18\x06 \x01(\t*\xaa\x01\n\x13ServerSettingOrigin\x12%\n!SERVER_SETTING_ORIGIN_UNSPECIFIED\x10\x00\x12!\n\x1dSERVER_SETTING_ORIGIN_DEFAULT\x10\x01\x12%\n!SERVER_SETTING_ORIGIN_ENVIRONMENT\x10\x02\x12\"\n\x1eSERVER_SETTING_ORIGIN_ARGUMENT\x10\x03\x32y\n\rServerService\x12h\n\x0e\x44\x65scribeServer\x12\".hightide.v1.DescribeServerRequest\x1a#.hightide.v1.DescribeServerResponse\"\r\xfa\xb5\x18\t\n\x01\x04\x10\x01\x18\x06 \x03\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hightide.v1.server_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_SERVERSETTINGORIGIN']._serialized_start=483
-  _globals['_SERVERSETTINGORIGIN']._serialized_end=653
-  _globals['_DESCRIBESERVERREQUEST']._serialized_start=49
-  _globals['_DESCRIBESERVERREQUEST']._serialized_end=72
-  _globals['_DESCRIBESERVERRESPONSE']._serialized_start=75
-  _globals['_DESCRIBESERVERRESPONSE']._serialized_end=325
-  _globals['_SERVERSETTING']._serialized_start=328
-  _globals['_SERVERSETTING']._serialized_end=480
-  _globals['_SERVERSERVICE']._serialized_start=655
-  _globals['_SERVERSERVICE']._serialized_end=761
+  _globals['_SERVERSERVICE'].methods_by_name['DescribeServer']._loaded_options = None
+  _globals['_SERVERSERVICE'].methods_by_name['DescribeServer']._serialized_options = b'\372\265\030\t\n\001\004\020\001\030\006 \003'
+  _globals['_SERVERSETTINGORIGIN']._serialized_start=509
+  _globals['_SERVERSETTINGORIGIN']._serialized_end=679
+  _globals['_DESCRIBESERVERREQUEST']._serialized_start=75
+  _globals['_DESCRIBESERVERREQUEST']._serialized_end=98
+  _globals['_DESCRIBESERVERRESPONSE']._serialized_start=101
+  _globals['_DESCRIBESERVERRESPONSE']._serialized_end=351
+  _globals['_SERVERSETTING']._serialized_start=354
+  _globals['_SERVERSETTING']._serialized_end=506
+  _globals['_SERVERSERVICE']._serialized_start=681
+  _globals['_SERVERSERVICE']._serialized_end=802
 # @@protoc_insertion_point(module_scope)

@@ -54,6 +54,7 @@ def test_a_symbol_leads_to_its_file_with_all_that_it_imports() -> None:
     file = CommentedPool().FindFileContainingSymbol("hightide.v1.BrokerService.Fetch")
     assert file.name == "hightide/v1/broker_service.proto"
     assert {each.name for each in file.dependencies} == {
+        "hightide/v1/access.proto",
         "hightide/v1/errors.proto",
         "hightide/v1/metadata.proto",
     }
