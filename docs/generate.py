@@ -12,11 +12,23 @@ from pathlib import Path
 for name in [name for name in os.environ if name.startswith(("HIGHTIDE_", "OTEL_"))]:
     del os.environ[name]
 
-from reference_pages import cli, configuration, errors, json_output, metrics, states, terminal, traces, znodes  # noqa: E402
+from reference_pages import (  # noqa: E402
+    access,
+    cli,
+    configuration,
+    errors,
+    json_output,
+    metrics,
+    states,
+    terminal,
+    traces,
+    znodes,
+)
 
 REFERENCE = Path(__file__).resolve().parent / "reference"
 PICTURES: dict[str, Callable[[], str]] = {"../pictures/failover-terminal.svg": terminal.text}
 PAGES: dict[str, Callable[[], str]] = {
+    "access.md": access.text,
     "configuration.md": configuration.text,
     "errors.md": errors.text,
     "cli.md": cli.text,

@@ -105,7 +105,10 @@ class Broker:
         settings, session = self._settings, process.session
         identity = identity_service("broker", settings.broker_id, settings, session, SystemClock())
         server = await serve(
-            settings.listen, [*services(*parts.rpcs()), identity], external=settings.external_listen
+            settings.listen,
+            [*services(*parts.rpcs()), identity],
+            external=settings.external_listen,
+            external_introspection=settings.external_introspection,
         )
         report_rpcs(process.metrics, server.timings)
         patience_s = _patience_s(settings)

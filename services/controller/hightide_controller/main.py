@@ -57,6 +57,7 @@ async def _serve(settings: ControllerSettings, process: ServiceProcess) -> None:
             identity_service("controller", settings.controller_id, settings, process.session, SystemClock()),
         ],
         external=settings.external_listen,
+        external_introspection=settings.external_introspection,
     )
     report_rpcs(process.metrics, server.timings)
     try:

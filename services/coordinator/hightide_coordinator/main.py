@@ -58,6 +58,7 @@ async def _serve(settings: CoordinatorSettings, process: ServiceProcess) -> None
             identity_service("coordinator", settings.coordinator_id, settings, session, SystemClock()),
         ],
         external=settings.external_listen,
+        external_introspection=settings.external_introspection,
         small_messages=True,
     )
     report_rpcs(process.metrics, server.timings)

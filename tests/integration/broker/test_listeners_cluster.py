@@ -12,12 +12,16 @@ import pytest
 from google.protobuf.message import Message
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
+from hightide.v1 import broker_control_service_pb2 as control_pb2
 from hightide.v1 import broker_service_pb2 as broker_pb2
 from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1 import coordinator_service_pb2 as coordinator_pb2
+from hightide.v1 import replica_service_pb2 as replica_pb2
+from hightide.v1.broker_control_service_pb2_grpc import BrokerControlServiceStub
 from hightide.v1.broker_service_pb2_grpc import BrokerServiceStub
 from hightide.v1.controller_service_pb2_grpc import ControllerServiceStub
 from hightide.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
+from hightide.v1.replica_service_pb2_grpc import ReplicaServiceStub
 from hightide_local.cluster import LocalCluster
 from hightide_local.histories.waiting import wait_until
 from integration.sdk import outside_client, outside_listener
@@ -118,6 +122,42 @@ def test_those_who_stand_by_name_who_is_active_as_the_caller_reaches_it(
         with pytest.raises(grpc.RpcError) as refused:
             next(stream)
     assert facts_of(refused.value)["coordinator_address"] == seen_from(side, active)
+
+
+@pytest.mark.parametrize(
+    ("stub", "method", "request_type"),
+    [
+        (ReplicaServiceStub, "ReplicaFetch", replica_pb2.ReplicaFetchRequest),
+        (ReplicaServiceStub, "EndOffsetForLeaderEpoch", replica_pb2.EndOffsetForLeaderEpochRequest),
+        (ReplicaServiceStub, "DigestBatches", replica_pb2.DigestBatchesRequest),
+        (BrokerControlServiceStub, "LeaderAndISR", control_pb2.LeaderAndISRRequest),
+        (BrokerControlServiceStub, "StopReplica", control_pb2.StopReplicaRequest),
+        (BrokerControlServiceStub, "UpdateMetadata", control_pb2.UpdateMetadataRequest),
+        (ControllerServiceStub, "ControlledShutdown", controller_pb2.ControlledShutdownRequest),
+        (ControllerServiceStub, "ReportFailedReplicas", controller_pb2.ReportFailedReplicasRequest),
+    ],
+)
+def test_nobody_outside_speaks_for_a_broker_or_for_the_controller(
+    cluster: LocalCluster, stub: Any, method: str, request_type: type[Message]
+) -> None:
+    """Whatever ids and epochs a request names: it is refused before it is read."""
+    address = cluster.brokers[1] if stub is not ControllerServiceStub else cluster.controllers[1]
+    facts = refusal_of(stub, seen_from(OUTSIDE, address), method, request_type())
+    assert facts["listener"] == "external"
+    assert facts["method"].endswith(f"/{method}")
+
+
+def test_the_command_says_why_a_server_does_not_describe_itself_outside(cluster: LocalCluster) -> None:
+    outside = seen_from(OUTSIDE, cluster.brokers[1])
+    told = subprocess.run(
+        [Path(sys.executable).parent / "hightide", "rpc", "ls", outside],
+        capture_output=True,
+        text=True,
+        timeout=100,
+    )
+    assert told.returncode == 1
+    assert f"{outside} serves no reflection" in told.stderr
+    assert "--external-introspection" in told.stderr
 
 
 def by_role(processes: dict[int, str], active: str) -> tuple[str, str]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc
 import pytest
+from declared_services import declare
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 from hightide.v1 import coordinator_service_pb2 as pb
@@ -23,6 +24,8 @@ FENCED = ServiceError(ErrorCode.ERROR_CODE_FENCED_INSTANCE, "another process is 
 PATIENCE_S = 60
 HELLO = pb.RegisterConsumerRequest(registration=pb.ConsumerRegistration(group="g")).SerializeToString()
 GOODBYE = pb.RegisterConsumerRequest(goodbye=pb.ConsumerGoodbye()).SerializeToString()
+
+declare("test.Consumers", "Register")
 
 
 class Rig:

@@ -1,21 +1,34 @@
-"""One process, two listeners: each call knows through which one it came; and every server says who it is."""
+"""One process, two listeners: each call knows through which one it came, what is for the processes of the
+cluster is refused outside, and every server says who it is."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
 import grpc
 import pytest
+from google.rpc import error_details_pb2
+from grpc_channelz.v1 import channelz_pb2, channelz_pb2_grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from grpc_status import rpc_status
 from hightide.v1 import replica_service_pb2 as pb
-from hightide.v1.replica_service_pb2_grpc import ReplicaServiceStub, add_ReplicaServiceServicer_to_server
-from hightide.v1.server_service_pb2 import DescribeServerRequest
-from hightide.v1.server_service_pb2_grpc import ServerServiceStub
+from hightide.v1.replica_service_pb2_grpc import (
+    ReplicaServiceServicer,
+    ReplicaServiceStub,
+    add_ReplicaServiceServicer_to_server,
+)
+from hightide.v1.server_service_pb2 import DescribeServerRequest, DescribeServerResponse
+from hightide.v1.server_service_pb2_grpc import (
+    ServerServiceServicer,
+    ServerServiceStub,
+    add_ServerServiceServicer_to_server,
+)
 from hightide_local.processes.embedded_zookeeper import EmbeddedZooKeeper
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import StartupError
-from hightide_runtime.process.server_identity import identity_service, installed_version
+from hightide_runtime.process.server_identity import SERVER_SERVICE, identity_service, installed_version
 from hightide_runtime.process.settings import ServiceSettings
 from hightide_runtime.serving.channels import open_channel
 from hightide_runtime.serving.listeners import Listener, current_listener
@@ -24,9 +37,10 @@ from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.zookeeper.session import ZooKeeperSession
 
 INSIDE, OUTSIDE = HostPort("127.0.0.1", 0), HostPort("127.0.0.2", 0)
+FETCH = "/hightide.v1.ReplicaService/ReplicaFetch"
 
 
-class Replica:
+class Described(ServerServiceServicer):
     """Notes down through which listener each call came; answers once it is released."""
 
     def __init__(self) -> None:
@@ -35,59 +49,147 @@ class Replica:
         self.let_go = asyncio.Event()
         self.let_go.set()
 
-    async def ReplicaFetch(  # noqa: N802
-        self, request: pb.ReplicaFetchRequest, context: Any
-    ) -> pb.ReplicaFetchResponse:
+    async def DescribeServer(  # noqa: N802
+        self, request: DescribeServerRequest, context: Any
+    ) -> DescribeServerResponse:
         self.came_through.append(current_listener())
         self.arrived.set()
         await self.let_go.wait()
+        return DescribeServerResponse()
+
+
+class Replica(ReplicaServiceServicer):
+    """Notes down who fetched."""
+
+    def __init__(self) -> None:
+        self.fetched: list[int] = []
+
+    async def ReplicaFetch(  # noqa: N802
+        self, request: pb.ReplicaFetchRequest, context: Any
+    ) -> pb.ReplicaFetchResponse:
+        self.fetched.append(request.replica_id)
         return pb.ReplicaFetchResponse()
 
-    async def EndOffsetForLeaderEpoch(self, request: Any, context: Any) -> Any:  # noqa: N802
-        return pb.EndOffsetForLeaderEpochResponse()
 
-    async def DigestBatches(self, request: Any, context: Any) -> Any:  # noqa: N802
-        return pb.DigestBatchesResponse()
+class Both:
+    """A server with two listeners, and a channel to each of them."""
+
+    def __init__(self) -> None:
+        self.described = Described()
+        self.replica = Replica()  # type: ignore[abstract]  # nobody calls the rest
+        self.server: Server
+        self.inside: grpc.aio.Channel
+        self.outside: grpc.aio.Channel
+
+    @asynccontextmanager
+    async def served(self, **options: Any) -> AsyncIterator[None]:
+        services = [
+            Service(SERVER_SERVICE, self.described, add_ServerServiceServicer_to_server),
+            Service("hightide.v1.ReplicaService", self.replica, add_ReplicaServiceServicer_to_server),
+        ]
+        self.server = await serve(INSIDE, services, external=OUTSIDE, **options)
+        assert self.server.external_address is not None
+        try:
+            async with (
+                open_channel(self.server.address) as self.inside,
+                open_channel(self.server.external_address) as self.outside,
+            ):
+                yield
+        finally:
+            await self.server.stop(0)
 
 
-@asynccontextmanager
-async def served(replica: Replica, **options: Any) -> Any:
-    service = Service("hightide.v1.ReplicaService", replica, add_ReplicaServiceServicer_to_server)
-    server = await serve(INSIDE, [service], external=OUTSIDE, **options)
-    assert server.external_address is not None
-    try:
-        async with open_channel(server.address) as inside, open_channel(server.external_address) as outside:
-            yield server, inside, outside
-    finally:
-        await server.stop(0)
-
-
-def with_both(
-    test: Callable[[Server, Replica, grpc.aio.Channel, grpc.aio.Channel], Awaitable[None]], **options: Any
-) -> None:
+def with_both(test: Callable[[Both], Awaitable[None]], **options: Any) -> None:
     async def run() -> None:
-        replica = Replica()
-        async with served(replica, **options) as (server, inside, outside):
-            await test(server, replica, inside, outside)
+        both = Both()
+        async with both.served(**options):
+            await test(both)
 
     asyncio.run(run())
 
 
 def test_a_call_knows_through_which_listener_it_came() -> None:
-    async def test(server: Server, replica: Replica, inside: Any, outside: Any) -> None:
-        for channel in (inside, outside, inside):
-            await ReplicaServiceStub(channel).ReplicaFetch(pb.ReplicaFetchRequest(), timeout=30)
-        assert replica.came_through == [Listener.INTERNAL, Listener.EXTERNAL, Listener.INTERNAL]
-        assert server.timings["/hightide.v1.ReplicaService/ReplicaFetch"].calls == 3
+    async def test(both: Both) -> None:
+        for channel in (both.inside, both.outside, both.inside):
+            await ServerServiceStub(channel).DescribeServer(DescribeServerRequest(), timeout=30)
+        assert both.described.came_through == [Listener.INTERNAL, Listener.EXTERNAL, Listener.INTERNAL]
+        assert both.server.timings["/hightide.v1.ServerService/DescribeServer"].calls == 3
 
     with_both(test)
 
 
+def test_what_is_for_the_processes_of_the_cluster_is_refused_outside_and_told_where_it_is_served() -> None:
+    """A forged replica id is the first row of the attacks: it comes in where clients come in."""
+
+    async def test(both: Both) -> None:
+        with pytest.raises(grpc.aio.AioRpcError) as refused:
+            await ReplicaServiceStub(both.outside).ReplicaFetch(
+                pb.ReplicaFetchRequest(replica_id=2), timeout=30
+            )
+        assert refused.value.code() is grpc.StatusCode.PERMISSION_DENIED
+        assert "the internal listener alone serves it" in (refused.value.details() or "")
+        status = rpc_status.from_call(refused.value)
+        assert status is not None
+        info = error_details_pb2.ErrorInfo()
+        assert status.details[0].Unpack(info)
+        assert info.reason == "NOT_AUTHORIZED"
+        assert info.metadata["method"] == FETCH
+        assert both.replica.fetched == []
+        assert both.server.timings[FETCH].failures == {"NOT_AUTHORIZED": 1}
+        await ReplicaServiceStub(both.inside).ReplicaFetch(pb.ReplicaFetchRequest(replica_id=1), timeout=30)
+        assert both.replica.fetched == [1]
+        # Beside them a client from outside is served.
+        await ServerServiceStub(both.outside).DescribeServer(DescribeServerRequest(), timeout=30)
+
+    with_both(test)
+
+
+async def services_told(channel: grpc.aio.Channel) -> set[str]:
+    listing = reflection_pb2.ServerReflectionRequest(list_services="")
+    reflecting = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(
+        iter([listing]), timeout=30
+    )
+    answer = await reflecting.read()
+    reflecting.cancel()
+    return {service.name for service in answer.list_services_response.service}
+
+
+async def servers_told(channel: grpc.aio.Channel) -> str:
+    stub = channelz_pb2_grpc.ChannelzStub(channel)
+    try:
+        await stub.GetServers(channelz_pb2.GetServersRequest(), timeout=30)
+    except grpc.aio.AioRpcError as error:
+        return error.code().name
+    return "OK"
+
+
+def test_reflection_and_channelz_are_for_those_inside() -> None:
+    async def test(both: Both) -> None:
+        assert {"hightide.v1.ServerService", "hightide.v1.ReplicaService"} < await services_told(both.inside)
+        assert await servers_told(both.inside) == "OK"
+        with pytest.raises(grpc.aio.AioRpcError) as unknown:
+            await services_told(both.outside)
+        assert unknown.value.code() is grpc.StatusCode.UNIMPLEMENTED
+        assert await servers_told(both.outside) == "UNIMPLEMENTED"
+
+    with_both(test)
+
+
+def test_a_setting_opens_reflection_and_channelz_to_those_outside_who_are_told_what_they_may_call() -> None:
+    async def test(both: Both) -> None:
+        told = await services_told(both.outside)
+        assert "hightide.v1.ServerService" in told
+        assert "hightide.v1.ReplicaService" not in told
+        assert await servers_told(both.outside) == "OK"
+
+    with_both(test, external_introspection=True)
+
+
 def test_both_listeners_tell_the_same_health() -> None:
-    async def test(server: Server, replica: Replica, inside: Any, outside: Any) -> None:
+    async def test(both: Both) -> None:
         for serving, status in ((False, "NOT_SERVING"), (True, "SERVING")):
-            await server.set_serving(serving)
-            for channel in (inside, outside):
+            await both.server.set_serving(serving)
+            for channel in (both.inside, both.outside):
                 stub = health_pb2_grpc.HealthStub(channel)
                 answer = await stub.Check(health_pb2.HealthCheckRequest(), timeout=30)
                 assert health_pb2.HealthCheckResponse.ServingStatus.Name(answer.status) == status
@@ -96,24 +198,24 @@ def test_both_listeners_tell_the_same_health() -> None:
 
 
 def test_the_limit_of_calls_in_hand_is_one_for_both_listeners() -> None:
-    async def test(server: Server, replica: Replica, inside: Any, outside: Any) -> None:
-        replica.let_go.clear()
-        request = pb.ReplicaFetchRequest()
-        parked = asyncio.ensure_future(ReplicaServiceStub(inside).ReplicaFetch(request, timeout=60))
-        await replica.arrived.wait()
+    async def test(both: Both) -> None:
+        both.described.let_go.clear()
+        request = DescribeServerRequest()
+        parked = asyncio.ensure_future(ServerServiceStub(both.inside).DescribeServer(request, timeout=60))
+        await both.described.arrived.wait()
         with pytest.raises(grpc.aio.AioRpcError) as refused:
-            await ReplicaServiceStub(outside).ReplicaFetch(request, timeout=30)
+            await ServerServiceStub(both.outside).DescribeServer(request, timeout=30)
         assert refused.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        replica.let_go.set()
+        both.described.let_go.set()
         await parked
 
     with_both(test, limits=ServerLimits(max_concurrent_rpcs=1))
 
 
 def test_an_external_port_in_use_is_a_sentence_that_names_its_flag_and_nothing_listens() -> None:
-    async def test(server: Server, replica: Replica, inside: Any, outside: Any) -> None:
+    async def test(both: Both) -> None:
         with pytest.raises(StartupError, match=r"in use .* use --external-listen"):
-            await serve(INSIDE, [], external=server.external_address)
+            await serve(INSIDE, [], external=both.server.external_address)
 
     with_both(test)
 

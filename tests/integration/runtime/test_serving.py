@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 import pytest
+from declared_services import declare
 from google.rpc import error_details_pb2
 from grpc_channelz.v1 import channelz_pb2, channelz_pb2_grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -33,6 +34,9 @@ LOOPBACK = HostPort("127.0.0.1", 0)
 NOT_LEADER = ServiceError(
     ErrorCode.ERROR_CODE_NOT_LEADER, "broker 1 does not lead ä-0", {"leader_epoch": "7"}
 )
+
+declare("test.Streaming", "Stream")
+declare("test.Echo", "Talk")
 
 
 class Replica(ReplicaServiceServicer):

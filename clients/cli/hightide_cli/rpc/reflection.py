@@ -5,7 +5,7 @@ together are an error of the server, reported as one sentence.
 """
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any, Final
 
 import click
 import grpc
@@ -83,7 +83,7 @@ class ReflectedServer:
     def _ask(
         self, request: reflection_pb2.ServerReflectionRequest
     ) -> reflection_pb2.ServerReflectionResponse:
-        for answer in self._stub.ServerReflectionInfo(iter([request]), timeout=self._timeout_s):
+        for answer in self._answers(request):
             if answer.WhichOneof("message_response") == "error_response":
                 asked = request.file_containing_symbol or request.file_by_filename or "its services"
                 step = f"`hightide rpc ls {self._address}` lists its services"
@@ -91,7 +91,24 @@ class ReflectedServer:
             return answer
         raise ReflectionError(f"{self._address} ended the reflection call without an answer")
 
+    def _answers(
+        self, request: reflection_pb2.ServerReflectionRequest
+    ) -> Iterator[reflection_pb2.ServerReflectionResponse]:
+        try:
+            yield from self._stub.ServerReflectionInfo(iter([request]), timeout=self._timeout_s)
+        except grpc.RpcError as error:
+            if _status_of(error) is grpc.StatusCode.UNIMPLEMENTED:
+                raise ReflectionError(
+                    f"{self._address} serves no reflection, as external listeners do not by default; name an "
+                    "internal listener, or start the server with --external-introspection"
+                ) from error
+            raise
+
     def _unreadable(self, error: Exception) -> ReflectionError:
         return ReflectionError(
             f"the description that {self._address} gives of its services cannot be read: {error}"
         )
+
+
+def _status_of(error: Any) -> grpc.StatusCode | None:
+    return error.code() if isinstance(error, grpc.Call) else None

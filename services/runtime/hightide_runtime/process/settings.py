@@ -19,6 +19,7 @@ from pydantic import (
 from pydantic_settings import (
     BaseSettings,
     CliApp,
+    CliImplicitFlag,
     CliSettingsSource,
     NoDecode,
     SettingsConfigDict,
@@ -77,6 +78,11 @@ class ServiceSettings(BaseSettings):
         None,
         description="the host:port that clients of the second listener get to reach this process; default: "
         "--external-listen",
+    )
+    external_introspection: CliImplicitFlag[bool] = Field(
+        False,
+        description="whether the second listener, too, serves reflection and channelz, which tell callers "
+        "what methods, connections and calls there are",
     )
     prometheus_listen: Address | None = Field(
         None,

@@ -16,9 +16,11 @@ from grpc_channelz.v1 import channelz
 from grpc_health.v1 import health_pb2_grpc
 from hightide.v1.errors_pb2 import ErrorCode
 
+from hightide_runtime.access.rules import rule_of
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import ServiceError, StartupError
 from hightide_runtime.serving import health, reflection
+from hightide_runtime.serving.interceptors.access import AccessInterceptor
 from hightide_runtime.serving.interceptors.errors import ErrorInterceptor
 from hightide_runtime.serving.interceptors.interceptor import (
     Context,
@@ -137,17 +139,19 @@ async def serve(
     services: Sequence[Service],
     *,
     external: HostPort | None = None,
+    external_introspection: bool = False,
     limits: ServerLimits | None = None,
     credentials: grpc.ServerCredentials | None = None,
     small_messages: bool = False,
 ) -> Server:
     """Build and start the server of a service. Mains call it once.
 
-    Around each method, outermost first: listener, trace context, timing, limits, errors. Besides the services
-    there are health, reflection and channelz. `external`: the listener for clients from outside, with the
-    same services under the same limits. `small_messages`: no connection ever carries much at a time, so
-    probing its bandwidth is not worth a third of the CPU of a Ping and its answer, if each consumer has a
-    connection of its own. Raises StartupError that names the port if it is in use.
+    Around each method, outermost first: listener, trace context, timing, limits, access, errors. Besides the
+    services there are health, reflection and channelz. `external`: the listener for clients from outside,
+    under the same limits. It serves the methods whose rules say so, and health; reflection and channelz only
+    if `external_introspection`. `small_messages`: no connection ever carries much at a time, so probing its
+    bandwidth is not worth a third of the CPU of a Ping and its answer, if each consumer has a connection of
+    its own. Raises StartupError that names the port if it is in use.
     """
     limits = limits or ServerLimits()
     options = _server_options(limits)
@@ -157,14 +161,19 @@ async def serve(
     limiting = LimitsInterceptor(
         limits.max_concurrent_rpcs, limits.max_deadline_ms, limits.default_deadline_ms
     )
-    # The order is part of the contract: the time includes refusals, a refusal is answered before the request
-    # is parsed, and no exception of a servicer gets past the error interceptor.
-    interceptors: list[Interceptor] = [
-        TraceContextInterceptor(),
-        timing,
-        limiting,
-        ErrorInterceptor(),
-    ]
+
+    def around(listener: Listener) -> list[Interceptor]:
+        # The order is part of the contract: the time includes refusals, a refusal is answered before the
+        # request is parsed, and no exception of a servicer gets past the error interceptor.
+        return [
+            ListenerInterceptor(listener),
+            TraceContextInterceptor(),
+            timing,
+            limiting,
+            AccessInterceptor(listener),
+            ErrorInterceptor(),
+        ]
+
     health_servicer = health.HealthServicer([service.name for service in services])
     wanted = [(Listener.INTERNAL, listen)]
     if external is not None:
@@ -174,7 +183,11 @@ async def serve(
         for listener, address in wanted:
             server = grpc.aio.server(options=options)
             servers.append(server)
-            _register_all(server, services, [ListenerInterceptor(listener), *interceptors], health_servicer)
+            _register_all(server, services, around(listener), health_servicer)
+            if listener is Listener.INTERNAL:
+                _introspect(server, [service.name for service in services])
+            elif external_introspection:
+                _introspect(server, _reached_from_outside(services))
             port = _bind(server, address, credentials, _FLAGS[listener])
             addresses.append(HostPort(address.host, port))
     except StartupError:
@@ -193,13 +206,25 @@ def _register_all(
     interceptors: Sequence[Interceptor],
     health_servicer: health.HealthServicer,
 ) -> None:
-    """Register the services, and those that every server has."""
+    """Register the services, and health, which every listener has."""
     for service in services:
         _register(server, service, interceptors)
     health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
+
+
+def _introspect(server: grpc.aio.Server, names: Sequence[str]) -> None:
+    """Serve reflection of these services, and channelz, which tells of connections and calls."""
     channelz.add_channelz_servicer(server)
-    names = [service.name for service in services]
     reflection.enable([*names, health.SERVICE_NAME, CHANNELZ_SERVICE_NAME, reflection.SERVICE_NAME], server)
+
+
+def _reached_from_outside(services: Sequence[Service]) -> list[str]:
+    """The services of which the external listener serves a method."""
+    return [
+        service.name
+        for service in services
+        if any(rule_of(service.name, name).is_external for name in _handlers(service))
+    ]
 
 
 def _server_options(limits: ServerLimits) -> list[tuple[str, int]]:
@@ -263,13 +288,19 @@ class _Collector:
         self.handlers.update(handlers)
 
 
-def _register(server: grpc.aio.Server, service: Service, interceptors: Sequence[Interceptor]) -> None:
+def _handlers(service: Service) -> dict[str, Any]:
+    """The generated handlers of a service, by the names of its methods."""
     collector = _Collector()
     service.add_to_server(service.servicer, collector)  # type: ignore[arg-type]
+    return collector.handlers
+
+
+def _register(server: grpc.aio.Server, service: Service, interceptors: Sequence[Interceptor]) -> None:
+    handlers = _handlers(service)
     for named in (*service.codecs, *service.without_deadline):
-        assert named in collector.handlers, f"{service.name} has no method {named}"
+        assert named in handlers, f"{service.name} has no method {named}"
     wrapped = {}
-    for name, handler in collector.handlers.items():
+    for name, handler in handlers.items():
         is_endless = name in service.without_deadline
         method = Method(service.name, name, needs_deadline=not is_endless, is_counted=not is_endless)
         codec = service.codecs.get(name)

@@ -44,6 +44,7 @@ def test_each_setting_in_use_tells_who_said_so(monkeypatch: pytest.MonkeyPatch) 
     assert {name: (each.value, each.default, each.origin) for name, each in used.items()} == {
         "advertise": ("", "", SettingOrigin.DEFAULT),
         "external-advertise": ("", "", SettingOrigin.DEFAULT),
+        "external-introspection": ("false", "false", SettingOrigin.DEFAULT),
         "external-listen": ("", "", SettingOrigin.DEFAULT),
         "listen": ("kite:7", "127.0.0.1:9092", SettingOrigin.ARGUMENT),
         "log-level": ("INFO", "INFO", SettingOrigin.DEFAULT),

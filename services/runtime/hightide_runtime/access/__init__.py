@@ -1,0 +1,1 @@
+"""Who may call which method, and through which listener."""

@@ -1,0 +1,85 @@
+"""Each method of the contract says who may call it and at which listener; what says nothing is not served."""
+
+import importlib
+import pkgutil
+
+import hightide.v1
+import pytest
+from declared_services import declare
+from google.protobuf.descriptor import MethodDescriptor
+from hightide.v1 import access_pb2
+from hightide_runtime.access.principals import Role
+from hightide_runtime.access.rules import AccessRule, rule_of
+from hightide_runtime.serving.interceptors.access import AccessInterceptor
+from hightide_runtime.serving.interceptors.interceptor import Method
+from hightide_runtime.serving.listeners import Listener
+
+MODULES = [
+    importlib.import_module(f"hightide.v1.{each.name}")
+    for each in pkgutil.iter_modules(hightide.v1.__path__)
+    if each.name.endswith("_pb2")
+]
+METHODS: list[MethodDescriptor] = [
+    method
+    for module in MODULES
+    for service in module.DESCRIPTOR.services_by_name.values()
+    for method in service.methods
+]
+FOR_THE_CLUSTER = {
+    "BrokerControlService/LeaderAndISR",
+    "BrokerControlService/StopReplica",
+    "BrokerControlService/UpdateMetadata",
+    "ControllerService/ControlledShutdown",
+    "ControllerService/ReportFailedReplicas",
+    "ReplicaService/DigestBatches",
+    "ReplicaService/EndOffsetForLeaderEpoch",
+    "ReplicaService/ReplicaFetch",
+}
+
+
+def rule_for(method: MethodDescriptor) -> AccessRule:
+    return rule_of(method.containing_service.full_name, method.name)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.full_name)
+def test_each_method_of_the_contract_has_a_whole_rule(method: MethodDescriptor) -> None:
+    rule = rule_for(method)
+    assert rule.roles
+    assert rule.operation != "unspecified"
+    assert rule.resource_type != "unspecified"
+
+
+def test_the_external_listener_serves_all_but_what_processes_of_the_cluster_do_for_each_other() -> None:
+    internal = {
+        f"{each.containing_service.name}/{each.name}" for each in METHODS if not rule_for(each).is_external
+    }
+    assert internal == FOR_THE_CLUSTER
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.full_name)
+def test_clients_may_call_what_the_external_listener_serves_and_nothing_else(
+    method: MethodDescriptor,
+) -> None:
+    rule = rule_for(method)
+    assert (Role.CLIENT in rule.roles) is rule.is_external
+    assert (rule.operation == "cluster_action") is not rule.is_external
+
+
+@pytest.mark.parametrize("listener", Listener)
+def test_a_method_without_a_rule_is_not_served(listener: Listener) -> None:
+    async def call(request: object, context: object) -> None:
+        raise AssertionError("not called")
+
+    with pytest.raises(AssertionError, match=r"test\.Unheard/Of is of no \.proto file"):
+        AccessInterceptor(listener).around_unary(Method("test.Unheard", "Of"), call)
+
+
+def test_a_method_whose_rule_was_forgotten_is_not_served() -> None:
+    declare("test.Forgotten", "Rule", rule=None)
+    with pytest.raises(AssertionError, match=r"test\.Forgotten/Rule has no rule; give it the option"):
+        rule_of("test.Forgotten", "Rule")
+
+
+def test_a_rule_that_names_nobody_lets_nobody_in() -> None:
+    declare("test.Nobody", "May", access_pb2.AccessRule())
+    assert rule_of("test.Nobody", "May") == AccessRule(frozenset(), False, "unspecified", "unspecified")
