@@ -18,6 +18,7 @@ from hightide.v1.broker_control_service_pb2_grpc import (
 )
 from hightide.v1.broker_service_pb2_grpc import BrokerServiceServicer, add_BrokerServiceServicer_to_server
 from hightide.v1.replica_service_pb2_grpc import ReplicaServiceServicer, add_ReplicaServiceServicer_to_server
+from hightide_runtime.serving.interceptors.interceptor import Plane
 from hightide_runtime.serving.server import Service
 
 from hightide_broker.cluster.metadata import MetadataCache
@@ -258,6 +259,9 @@ def services(client: ClientRpcs, replica: ReplicaRpcs, control: ControlRpcs) -> 
                     replica_pb2.ReplicaFetchRequest.FromString, wire.serialise_replica_fetch_response
                 )
             },
+            plane=Plane.CONTROL,
         ),
-        Service(BROKER_CONTROL_SERVICE, control, add_BrokerControlServiceServicer_to_server),
+        Service(
+            BROKER_CONTROL_SERVICE, control, add_BrokerControlServiceServicer_to_server, plane=Plane.CONTROL
+        ),
     ]

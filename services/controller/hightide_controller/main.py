@@ -10,6 +10,7 @@ from hightide.v1 import controller_service_pb2_grpc as controller_grpc
 from hightide_runtime.errors import StartupError
 from hightide_runtime.process.server_identity import identity_service
 from hightide_runtime.process.service_process import ServiceProcess, run_process
+from hightide_runtime.serving.interceptors.interceptor import Plane
 from hightide_runtime.serving.rpc_metrics import report_rpcs
 from hightide_runtime.serving.server import Service, serve
 from hightide_runtime.system_clock import SystemClock
@@ -53,6 +54,7 @@ async def _serve(settings: ControllerSettings, process: ServiceProcess) -> None:
                 CONTROLLER_SERVICE,
                 ControllerServicer(shell),
                 controller_grpc.add_ControllerServiceServicer_to_server,
+                plane=Plane.CONTROL,
             ),
             identity_service("controller", settings.controller_id, settings, process.session, SystemClock()),
         ],

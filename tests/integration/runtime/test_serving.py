@@ -274,22 +274,6 @@ def test_a_deadline_beyond_the_limit_is_refused() -> None:
     with_server(test, limits=ServerLimits(max_deadline_ms=1000))
 
 
-def test_more_calls_at_a_time_than_the_limit_are_refused_as_overload() -> None:
-    async def test(server: Server, channel: grpc.aio.Channel, replica: Replica) -> None:
-        stub = ReplicaServiceStub(channel)
-        parked = [stub.ReplicaFetch(pb.ReplicaFetchRequest(max_wait_ms=1), timeout=30) for _ in range(2)]
-        refused = [asyncio.ensure_future(failure_of(call)) for call in parked]
-        third = stub.ReplicaFetch(pb.ReplicaFetchRequest(max_wait_ms=1), timeout=30)
-        finished, _ = await asyncio.wait(
-            [*refused, asyncio.ensure_future(failure_of(third))], return_when=asyncio.FIRST_COMPLETED
-        )
-        assert {task.result()[2].reason for task in finished} == {"OVERLOADED"}
-        for task in refused:
-            task.cancel()
-
-    with_server(test, limits=ServerLimits(max_concurrent_rpcs=2))
-
-
 class Echo:
     """A stream that reads and writes bytes by itself."""
 

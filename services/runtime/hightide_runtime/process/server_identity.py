@@ -10,6 +10,7 @@ from hightide.v1.server_service_pb2_grpc import ServerServiceServicer, add_Serve
 from hightide_runtime.clock import Clock
 from hightide_runtime.process.effective_settings import EffectiveSetting, SettingOrigin
 from hightide_runtime.process.settings import ServiceSettings
+from hightide_runtime.serving.interceptors.interceptor import Plane
 from hightide_runtime.serving.server import Service
 
 SERVER_SERVICE: str = server_pb2.DESCRIPTOR.services_by_name["ServerService"].full_name
@@ -81,7 +82,7 @@ def identity_service(
 ) -> Service:
     """ServerService as `serve` takes it. Called by mains shortly before they serve."""
     servicer = ServerServicer(service, instance, settings, session, clock)
-    return Service(SERVER_SERVICE, servicer, add_ServerServiceServicer_to_server)
+    return Service(SERVER_SERVICE, servicer, add_ServerServiceServicer_to_server, plane=Plane.CONTROL)
 
 
 def installed_version() -> str:

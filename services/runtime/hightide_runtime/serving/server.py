@@ -26,6 +26,7 @@ from hightide_runtime.serving.interceptors.interceptor import (
     Context,
     Interceptor,
     Method,
+    Plane,
     StreamCall,
     UnaryCall,
 )
@@ -72,6 +73,8 @@ class Service:
     #: Methods that may run without a deadline: long-lived streams. They do not count as calls under way
     #: either, so that ten thousand idle streams leave room for calls. Their servicer limits them.
     without_deadline: frozenset[str] = frozenset()
+    #: Which limit of unfinished calls its methods count against.
+    plane: Plane = Plane.DATA
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,7 @@ class ServerLimits:
     max_deadline_ms: int = 3_600_000
     #: The deadline of a unary call that comes without one.
     default_deadline_ms: int = 30_000
+    #: Unfinished calls of each plane.
     max_concurrent_rpcs: int = 10_000
 
 
@@ -302,7 +306,9 @@ def _register(server: grpc.aio.Server, service: Service, interceptors: Sequence[
     wrapped = {}
     for name, handler in handlers.items():
         is_endless = name in service.without_deadline
-        method = Method(service.name, name, needs_deadline=not is_endless, is_counted=not is_endless)
+        method = Method(
+            service.name, name, service.plane, needs_deadline=not is_endless, is_counted=not is_endless
+        )
         codec = service.codecs.get(name)
         parse = codec.parse if codec else handler.request_deserializer
         serialise = codec.serialise if codec else handler.response_serializer

@@ -1,5 +1,6 @@
 """The interface of an interceptor."""
 
+import enum
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
@@ -13,14 +14,25 @@ UnaryCall: TypeAlias = Callable[[Any, Context], Awaitable[Any]]
 StreamCall: TypeAlias = Callable[[Any, Context], AsyncIterator[Any]]
 
 
+class Plane(enum.StrEnum):
+    """What a method is for. Calls of each plane have a limit of their own, so that neither takes the places
+    of the other."""
+
+    #: What clients do with records and groups. Such calls may wait, and there may be very many.
+    DATA = "data"
+    #: What the cluster needs to go on, and operators to see it: replication, decisions, administration.
+    CONTROL = "control"
+
+
 @dataclass(frozen=True, slots=True)
 class Method:
     """The method that is wrapped."""
 
     service: str
     name: str
+    plane: Plane = Plane.DATA
     needs_deadline: bool = True
-    #: Whether it counts against the server's limit of unfinished calls.
+    #: Whether it counts against the limit of unfinished calls of its plane.
     is_counted: bool = True
 
     def __str__(self) -> str:

@@ -11,17 +11,28 @@ from typing import Any, cast
 from hightide.v1.errors_pb2 import ErrorCode
 
 from hightide_runtime.errors import ServiceError, abort
-from hightide_runtime.serving.interceptors.interceptor import Context, Method, StreamCall, UnaryCall
+from hightide_runtime.serving.fair_limit import PART, FairLimit
+from hightide_runtime.serving.interceptors.interceptor import (
+    Context,
+    Method,
+    Plane,
+    StreamCall,
+    UnaryCall,
+)
 
 
 class LimitsInterceptor:
-    """Counts what is in flight over all methods of a server. A parked call is one of them.
+    """Counts the unfinished calls of each plane of a server, over all its methods and listeners. A parked
+    call is one of them, and so is one whose answer has not left yet, because its client does not read.
+
+    Each connection has a share of a plane's limit. So a client that parks calls without end stops neither
+    other clients nor what the cluster needs to go on.
 
     It stands outside of the error interceptor, so that a refusal costs next to nothing: it answers by itself.
     """
 
     def __init__(self, max_concurrent_rpcs: int, max_deadline_ms: int, default_deadline_ms: int) -> None:
-        self._max_concurrent_rpcs = max_concurrent_rpcs
+        self._unfinished = {plane: FairLimit(max_concurrent_rpcs) for plane in Plane}
         self._max_deadline_ms = max_deadline_ms
         self._default_deadline_ms = default_deadline_ms
         self._in_flight = 0
@@ -46,7 +57,7 @@ class LimitsInterceptor:
         """Wrap a method with one response."""
 
         async def limited(request: Any, context: Context) -> Any:
-            if (refusal := self._refusal(method, context)) is not None:
+            if (refusal := self._refusal(method, context) or self._take(method, context)) is not None:
                 await abort(context, refusal)
             if not method.is_counted:
                 return await call(request, context)
@@ -81,7 +92,11 @@ class LimitsInterceptor:
         """Wrap a method with a stream of responses."""
 
         async def limited(request: Any, context: Context) -> AsyncIterator[Any]:
-            refusal = self._refusal(method, context) or self._endless(method, context)
+            refusal = (
+                self._refusal(method, context)
+                or self._endless(method, context)
+                or self._take(method, context)
+            )
             if refusal is not None:
                 await abort(context, refusal)
             self._in_flight += method.is_counted
@@ -99,13 +114,6 @@ class LimitsInterceptor:
             return ServiceError(
                 ErrorCode.ERROR_CODE_SHUTTING_DOWN, "the server is shutting down; ask another one"
             )
-        if method.is_counted and self._in_flight >= self._max_concurrent_rpcs:
-            return ServiceError(
-                ErrorCode.ERROR_CODE_OVERLOADED,
-                f"the server has {self._in_flight} unfinished calls, the most that it accepts; try again "
-                "after a pause",
-                {"max_concurrent_rpcs": str(self._max_concurrent_rpcs)},
-            )
         if not method.needs_deadline:
             return None
         remaining_s = _remaining_s(context)
@@ -117,6 +125,29 @@ class LimitsInterceptor:
                 {"max_deadline_ms": str(self._max_deadline_ms)},
             )
         return None
+
+    def _take(self, method: Method, context: Context) -> ServiceError | None:
+        """Count the call until gRPC is done with it, its answer included, or say why there is no place."""
+        if not method.is_counted:
+            return None
+        limit = self._unfinished[method.plane]
+        peer = context.peer()
+        if limit.take(peer):
+            context.add_done_callback(lambda _: limit.give_back(peer))  # type: ignore[arg-type]
+            return None
+        return ServiceError(
+            ErrorCode.ERROR_CODE_OVERLOADED,
+            f"the server has {limit.taken} unfinished calls of the {method.plane} plane, "
+            f"{limit.held(peer)} of them of this connection; it accepts {limit.limit}, and of each "
+            f"connection one in {PART} of those that are free. Read the answers that you wait for, and try "
+            "again after a pause",
+            {
+                "plane": method.plane.value,
+                "max_concurrent_rpcs": str(limit.limit),
+                "unfinished_calls": str(limit.taken),
+                "unfinished_calls_of_connection": str(limit.held(peer)),
+            },
+        )
 
     def _endless(self, method: Method, context: Context) -> ServiceError | None:
         """A stream that has no end and is not meant to have none."""

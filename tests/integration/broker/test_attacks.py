@@ -1,0 +1,117 @@
+"""Clients that take all they can get from a broker: they are refused, and the cluster and a normal client go
+on beside them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import grpc
+import pytest
+from adversary.control import ControlPlane
+from adversary.target import BROKER, Target
+from google.rpc import error_details_pb2
+from grpc_status import rpc_status
+from hightide.v1 import broker_service_pb2 as broker_pb2
+from hightide.v1 import server_service_pb2 as server_pb2
+from hightide_local.cluster import LocalCluster
+
+pytestmark = pytest.mark.cluster
+
+DESCRIBE_SERVER = "/hightide.v1.ServerService/DescribeServer"
+CONNECTION_OF_ITS_OWN = [("grpc.use_local_subchannel_pool", 1)]
+CONNECTIONS = 4
+AT_A_TIME = 250
+LOOK_S = 0.05
+PARKED_MS = 30_000
+CALL_S = 60.0
+
+
+@pytest.fixture
+def control(hightide_cluster: LocalCluster) -> Iterator[ControlPlane]:
+    control = ControlPlane(hightide_cluster.bootstrap)
+    yield control
+    control.close()
+
+
+@pytest.fixture
+def target(
+    hightide_cluster: LocalCluster, control: ControlPlane, request: pytest.FixtureRequest
+) -> Iterator[Target]:
+    """A partition on three brokers, of which two must have each record before it is acknowledged."""
+    topic = f"attacked-{abs(hash(request.node.nodeid))}"
+    control.create_topic(topic, min_insync_replicas="2")
+    target = Target(hightide_cluster.bootstrap, topic)
+    yield target
+    target.close()
+
+
+class ParkingClients:
+    """Clients that park fetches at a broker, each until it is refused."""
+
+    def __init__(self, target: Target) -> None:
+        self._address = target.leader.address
+        asked = broker_pb2.FetchPartition(
+            topic_id=target.topic_id, leader_epoch=-1, fetch_offset=target.next_offset, max_bytes=1
+        )
+        self._request = broker_pb2.FetchRequest(
+            max_wait_ms=PARKED_MS, min_bytes=1, max_bytes=1, partitions=[asked]
+        ).SerializeToString()
+        self._open = AsyncExitStack()
+        self._calls: set[asyncio.Task[None]] = set()
+        self.refusals: set[str] = set()
+        self.sentences: set[str] = set()
+
+    async def __aenter__(self) -> ParkingClients:
+        for _ in range(CONNECTIONS):
+            channel = grpc.aio.insecure_channel(self._address, options=CONNECTION_OF_ITS_OWN)
+            await self._open.enter_async_context(channel)
+            await self._park_until_refused(channel.unary_unary(f"{BROKER}/Fetch"))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for call in self._calls:
+            call.cancel()
+        await asyncio.gather(*self._calls, return_exceptions=True)
+        await self._open.aclose()
+
+    async def _park_until_refused(self, fetch: Any) -> None:
+        done: set[asyncio.Task[None]] = set()
+        parked: set[asyncio.Task[None]] = set()
+        while not done:
+            parked |= {asyncio.create_task(self._park(fetch)) for _ in range(AT_A_TIME)}
+            done, _ = await asyncio.wait(parked, timeout=LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+        self._calls |= parked
+
+    async def _park(self, fetch: Any) -> None:
+        try:
+            await fetch(self._request, timeout=CALL_S)
+        except grpc.aio.AioRpcError as error:
+            self.sentences.add(error.details() or "")
+            for detail in getattr(rpc_status.from_call(error), "details", ()):
+                info = error_details_pb2.ErrorInfo()
+                detail.Unpack(info)
+                self.refusals.add(info.reason)
+
+
+def test_parked_fetches_take_no_place_of_replication_of_decisions_and_of_other_clients(
+    target: Target, control: ControlPlane
+) -> None:
+    def a_normal_day() -> None:
+        beside = Target(target.leader.address, f"beside-{target.topic}")
+        beside.assert_unharmed()
+        beside.close()
+        described = target.leader.send(DESCRIBE_SERVER, server_pb2.DescribeServerRequest())
+        assert described.ok, described
+
+    async def story() -> None:
+        async with ParkingClients(target) as attack:
+            assert attack.refusals == {"OVERLOADED"}, attack.sentences
+            # LeaderAndISR and UpdateMetadata come to the broker, and with acks=all its followers fetch.
+            await asyncio.to_thread(control.create_topic, f"beside-{target.topic}", min_insync_replicas="2")
+            await asyncio.to_thread(a_normal_day)
+
+    asyncio.run(story())
+    target.assert_unharmed()
