@@ -267,8 +267,9 @@ class Producer:
         groups = [(partition, rows)] if partition is not None else by_partition(rows, home.partition_count)
         for number, group in groups:
             for part, size_bytes in cut(group, home.batch_limit_bytes):
-                queue = self._core.next_sticky(home) if number is None else home.queue_for(None, number)
-                batches.append(self._take_rows(queue or home.sticky, part, size_bytes))
+                with self._lock:
+                    queue = home.queue_for(None, number) or self._core.next_sticky(home)
+                batches.append(self._take_rows(queue, part, size_bytes))
         return BulkDelivery(tuple(batches))
 
     def _take_rows(self, queue: PartitionQueue, rows: "pa.RecordBatch", size_bytes: int) -> PendingBatch:

@@ -5,11 +5,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hightide.errors import InvalidArgumentError
+from hightide import Producer
+from hightide.cluster.metadata import Leader
+from hightide.errors import InvalidArgumentError, UndeliveredError
 from hightide.producing.arrow_rows import by_partition, cut, rows_of
 from hightide.producing.partitioner import partition_for_key
 from hypothesis import given
 from hypothesis import strategies as st
+from unit.sdk.producer_bench import TOPIC, metadata
 
 KEYS = st.lists(st.one_of(st.none(), st.binary(max_size=3)), max_size=60)
 
@@ -80,3 +83,24 @@ def test_a_table_a_little_over_a_batch_is_cut_into_equal_parts_not_into_a_batch_
     rows = rows_of(pa.table({"value": pa.array([b"v" * 100] * 10_000, pa.binary())}), now_us=1)
     parts = [part.num_rows for part, _ in cut(rows, 1 << 20)]
     assert parts == [5_000, 5_000]
+
+
+def test_the_partition_of_rows_without_a_key_is_chosen_with_the_lock_that_every_send_holds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without it, two threads took the same partition, or one without a leader that the other was passing."""
+    producer = Producer("127.0.0.1:1", linger_ms=60_000)
+    cluster = producer._core.cluster
+    cluster.update(metadata([1, 1]))
+    leader_of, held = cluster.leader_of, []
+
+    def watched(topic: str, partition: int) -> Leader | None:
+        held.append(producer._lock.locked())
+        return leader_of(topic, partition)
+
+    monkeypatch.setattr(cluster, "leader_of", watched)
+    producer.send_arrow(TOPIC, pa.table({"value": [b"v"]}))
+    assert held
+    assert all(held)
+    with pytest.raises(UndeliveredError):
+        producer.close(0)
