@@ -15,16 +15,16 @@ FIRST_PORTS = FirstPorts(zookeeper=2181, broker=9092, controller=9192, coordinat
 
 @dataclass(frozen=True, slots=True)
 class ProcessStatus:
-    """One process of a detached cluster. `pid` is 0 if it does not run."""
+    """One process of a detached cluster. `pid` is None if it does not run."""
 
     name: str
     address: str
-    pid: int
+    pid: int | None
 
     @property
     def running(self) -> bool:
         """Whether it runs."""
-        return self.pid != 0
+        return self.pid is not None
 
 
 def default_directory() -> Path:
@@ -87,7 +87,7 @@ def status(directory: Path) -> list[ProcessStatus]:
     """The states of the processes of a directory's cluster. Raises ClusterError if there is none."""
     cluster = find(directory)
     pids = cluster.running()
-    return [ProcessStatus(name, cluster.address_of(name), pids.get(name, 0)) for name in cluster.names]
+    return [ProcessStatus(name, cluster.address_of(name), pids.get(name)) for name in cluster.names]
 
 
 def down(directory: Path, *, delete: bool = False) -> list[str]:

@@ -107,7 +107,7 @@ def status(ctx: click.Context, directory: Path | None) -> None:
         emit(ctx, {"processes": [view(LocalProcessDocument, each) for each in processes]})
     else:
         cells = [
-            (each.name, each.address, each.pid or None, "running" if each.running else "stopped")
+            (each.name, each.address, each.pid, "running" if each.running else "stopped")
             for each in processes
         ]
         click.echo(table(["process", "address", "pid", "state"], cells))
