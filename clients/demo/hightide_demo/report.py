@@ -176,9 +176,9 @@ def _cells(measured: MeasuredFailover) -> list[Cell]:
 
 def _elected_ms(trace: FailoverSummary) -> float | None:
     """Return the milliseconds from the kill until the new leaders were in ZooKeeper; None if not known."""
-    if trace.detect_ms is None:
+    if trace.detect_ms is None or trace.elect_ms is None:
         return None
-    return trace.detect_ms + (trace.elect_ms or 0.0)
+    return trace.detect_ms + trace.elect_ms
 
 
 def _ms(value: float | None) -> str | None:

@@ -99,6 +99,13 @@ def test_the_table_has_a_row_for_each_kill() -> None:
     assert "4600" in controller
 
 
+def test_an_election_that_left_no_span_has_no_time_in_the_table() -> None:
+    """It had the time of the detection, as if the election had taken no time."""
+    lost = replace(BROKER, trace=replace(TRACE, elect_ms=None))
+    _, broker = replace(REPORT, failovers=(lost,)).table().splitlines()
+    assert broker.split()[5:8] == ["12", "-", "140"]
+
+
 def test_what_was_killed_of_the_group_has_a_table_of_its_own() -> None:
     _, consumer, coordinator = REPORT.group_table().splitlines()
     assert consumer.split() == ["consumer-3", "40", "2", "consumer-1,", "consumer-2", "2100"]
