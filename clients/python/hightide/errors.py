@@ -61,10 +61,10 @@ class UnknownServerError(ServerError):
 
 
 class InternalError(ServerError):
-    """The server failed in a way that has no code of its own."""
+    """The server failed in a way that has no code of its own. Without an address: this client itself did."""
 
     code = errors_pb2.ERROR_CODE_INTERNAL
-    next_step = "Look into the log of the server that is named here."
+    next_step = "Look into the log of the server; if none is named here, close this client for a new one."
 
 
 class InvalidRequestError(ServerError):
