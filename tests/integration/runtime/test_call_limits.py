@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import grpc
+from declared_services import declare
 from hightide.v1 import replica_service_pb2 as pb
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.serving.interceptors.interceptor import Plane
@@ -18,6 +19,9 @@ from integration.runtime.test_serving import failure_of, raw_stream, raw_unary
 CALL_S = 60.0
 CONNECTION_OF_ITS_OWN = [("grpc.use_local_subchannel_pool", 1)]
 MORE_THAN_A_WINDOW_BYTES = 8 << 20
+
+for each_plane in Plane:
+    declare(f"test.{each_plane}", "Wait")
 
 
 class Parking:
