@@ -3,3 +3,7 @@
 
 class ClusterError(Exception):
     """The local cluster cannot carry out a request. The command prints the message as it is."""
+
+
+class CertificateError(ClusterError):
+    """A certificate cannot be issued or read. The message names the file or the value."""
