@@ -244,8 +244,8 @@ class SimBroker:
         match effect:
             case fx.PersistEpoch(epoch, start):
                 disk.assign_epoch(epoch, start)
-            case fx.TruncateTo(offset, _):
-                disk.cut(offset)
+            case fx.TruncateTo(offset, lost_committed):
+                disk.cut(offset, durable=lost_committed)
                 self.world.log_changed()
             case fx.Append(base_offset, leader_epoch, end_offset):
                 disk.append([(leader_epoch, value) for _, value in records])

@@ -68,8 +68,9 @@ class Disk:
     cut_epoch: int = -1
     """The latest epoch that such a cut took something of."""
     syncs_cuts: bool = True
-    """What storage does: a cut is synced before records of an older epoch than it took are appended, and
-    as long as it is not, no log start is written down beyond what is durable. Off in tests that show why."""
+    """What storage does: a cut of committed records is synced, and any other before records of an older epoch
+    than it took are appended. As long as it is not, no log start is written down beyond what is durable. Off
+    in tests that show why."""
     compares_epochs: bool = True
     """What storage does: a high watermark that was written down holds as far as the log has no epoch that is
     newer than its latest one then, and has that. Off in tests that show why."""
@@ -142,8 +143,8 @@ class Disk:
         self.has_directory = self.has_directory or offset > 0
         self._sync_files()
 
-    def cut(self, offset: int) -> None:
-        """The log ends there; not synced."""
+    def cut(self, offset: int, *, durable: bool = False) -> None:
+        """The log ends there; synced where committed records go."""
         latest = max(self.epochs, default=-1)
         if self.has_directory and (offset < len(self.log) or self.epochs.get(latest, -1) >= offset):
             if self.before_cut is None:
@@ -152,6 +153,8 @@ class Disk:
         del self.log[offset:]
         self.epochs = {epoch: start for epoch, start in self.epochs.items() if start < offset}
         self.durable_end_offset = min(self.durable_end_offset, offset)
+        if durable and self.syncs_cuts:
+            self._sync_files()
 
     @property
     def is_untouched(self) -> bool:

@@ -280,6 +280,42 @@ def a_cut_comes_undone_below_the_log_start(world: World) -> None:
     heal(world)
 
 
+def committed_records_that_were_given_up_come_back(world: World) -> None:
+    """Of those that live, 2 alone has three committed records, and it is in no ISR: 1 lost its disk and leads
+    without them. 2 cuts them, and 1 takes it into the ISR. Then the power of all goes, and no controller sees
+    it. 1 may not go on in its epoch, so 2 leads."""
+    for _ in range(3):
+        world.produce(1)
+    world.converge(4)
+    world.brokers[2].checkpoint_high_watermark()
+    assert world.brokers[2].disk.high_watermark_checkpoint == 3
+    for follower in (2, 3):
+        world.crash(follower)
+        world.expire(follower)
+        world.settle()
+    assert world.isr == (1,)
+    world.crash(1, loses_disk=True)
+    world.expire(1)
+    world.restart(1)
+    world.settle()
+    assert (world.leader, world.unclean_epoch) == (1, world.brokers[1].state.leader_epoch)
+    world.restart(3)
+    world.settle()
+    world.hold(3, 1)
+    world.produce(1)
+    world.settle()
+    world.fsync(3)
+    world.restart(2)
+    world.settle_until(lambda: set(world.isr) == {1, 2, 3})
+    world.crash(2, power=PowerCut(log_before_cut=True, epochs_before_cut=True))
+    for broker_id in (1, 3):
+        world.crash(broker_id, loses_power=True)
+    for controller_id in CONTROLLERS:
+        world.crash(controller_id)
+    world.release(3, 1)
+    heal(world)
+
+
 def out_of_the_isr_with_everything(world: World, follower: int) -> None:
     """The follower has every record, none synced, and says so in a fetch that is held on its way; the ISR is
     without it."""

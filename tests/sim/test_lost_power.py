@@ -10,6 +10,7 @@ from sim.lost_power import (
     a_cut_comes_undone_below_the_log_start,
     a_follower_loses_its_power_while_it_is_being_taken_in,
     a_follower_loses_its_power_while_it_waits_to_be_taken_in,
+    committed_records_that_were_given_up_come_back,
     the_best_of_the_lost_ends_breaks_its_disk_before_it_is_written_that_it_leads,
     the_best_of_the_lost_ends_has_cut_what_it_told_of,
     the_last_fetch_of_a_life_arrives_after_the_next_has_begun,
@@ -66,6 +67,18 @@ def test_a_log_start_over_what_the_cut_took_would_set_it_against_its_leader() ->
     with pytest.raises(Violation) as found:
         a_cut_comes_undone_below_the_log_start(world)
     assert found.value.invariant == "NoDivergence"
+
+
+def test_a_cut_of_committed_records_is_synced_before_the_replica_joins_an_isr() -> None:
+    committed_records_that_were_given_up_come_back(started(Settings(flush_on_disk=True)))
+
+
+def test_else_records_that_were_given_up_are_committed_again() -> None:
+    world = started(Settings(flush_on_disk=True))
+    world.brokers[2].disk.syncs_cuts = False
+    with pytest.raises(Violation) as found:
+        committed_records_that_were_given_up_come_back(world)
+    assert found.value.invariant == "StrongIsr"
 
 
 def test_what_every_disk_lost_is_given_up_also_by_one_that_has_cut_since_it_told() -> None:

@@ -302,6 +302,23 @@ def test_a_segment_that_was_cut_off_does_not_come_back_once_the_cut_is_flushed(
 
 
 @pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("kept", [0, 3, 8])
+def test_no_power_cut_brings_back_what_a_durable_truncation_took(rig: LogRig, kept: int, seed: int) -> None:
+    rig.log.flush()
+    end_offset = rig.log.truncate_to(kept, durable=True)
+    assert offsets(rig.cut_power(seed)) == list(range(end_offset))
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("start", [0, 3, 20])
+def test_nor_what_was_there_before_the_log_began_anew(rig: LogRig, start: int, seed: int) -> None:
+    rig.log.flush()
+    rig.log.truncate_and_start_at(start, durable=True)
+    rig.cut_power(seed)
+    assert (rig.log.log_start_offset, rig.log.log_end_offset) == (start, start)
+
+
+@pytest.mark.parametrize("seed", range(5))
 def test_what_recovery_calls_durable_outlives_a_power_cut(rig: LogRig, seed: int) -> None:
     # The process that wrote it was killed, and had synced nothing.
     killed = rig.files

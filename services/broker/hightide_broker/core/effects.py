@@ -14,11 +14,11 @@ What is synced, and when. The log's flush (FsyncDone tells of it) puts records o
 epochs in which they were written. Two things may go wrong at a power cut, and change no answer. An epoch
 without a record may be lost: its leader does not lead in it after a restart, and the next epoch would take
 its place. A truncation may come undone: the follower then asks its leader again, and cuts again. Where that
-would not do, the storage syncs a truncation by itself: below the recovery point, which recovery trusts
-without reading; and before it appends records of an older epoch than was cut off, since with that epoch at
-its end again the log would seem newer than those that have the records. While a truncation may come undone
-it writes down no high watermark beyond what is on disk, and syncs the log before it writes down a log start
-beyond that. TruncateAndStartAt is a truncation in all
+would not do, the truncation is synced: of committed records, since this replica may be in the ISR by then,
+and would show them as committed again; below the recovery point, which recovery trusts without reading; and
+before records of an older epoch than was cut off are appended, since with that epoch at its end again the
+log would seem newer than those that have the records. While a truncation may come undone, the storage syncs
+the log before it writes down a log start beyond what is on disk. TruncateAndStartAt is a truncation in all
 of this.
 
 If an effect of the first kind fails, the step has not happened: the shell keeps the replica that it had
@@ -86,7 +86,7 @@ class TruncateTo(Matchable):
     (see the top of this file).
 
     `lost_committed` is True if that is below the high watermark known here, which happens only after an
-    unclean election. The shell logs a warning with both offsets.
+    unclean election. Then it is synced, and the shell logs an error with both offsets.
     """
 
     offset: int
@@ -98,7 +98,7 @@ class TruncateAndStartAt(Matchable):
     """Delete the whole log and begin again, empty, at `offset`: the leader has nothing older, or nothing of
     this log.
 
-    `lost_committed` as in TruncateTo.
+    `lost_committed` as in TruncateTo, and synced then, too.
     """
 
     offset: int

@@ -275,13 +275,13 @@ class ReplicaShell:
         else:
             log.info("%s: cutting the log from %d to %d", replica, end_offset, effect.offset)
         if not replica.traceparent:
-            replica.log.truncate_to(effect.offset)
+            replica.log.truncate_to(effect.offset, durable=effect.lost_committed)
             return
         attributes: dict[str, Attribute] = {
             "partition": str(replica), "from_offset": end_offset, "to_offset": effect.offset,
         }  # fmt: skip
         with self._telemetry.span(TRUNCATE_LOG, parent=replica.traceparent, attributes=attributes):
-            replica.log.truncate_to(effect.offset)
+            replica.log.truncate_to(effect.offset, durable=effect.lost_committed)
 
     def _truncate_and_start_at(
         self, replica: HostedReplica, effect: fx.TruncateAndStartAt, _: Payload | None
@@ -292,7 +292,7 @@ class ReplicaShell:
             )
         else:
             log.warning("%s: the leader has nothing before %d: starting again there", replica, effect.offset)
-        replica.log.truncate_and_start_at(effect.offset)
+        replica.log.truncate_and_start_at(effect.offset, durable=effect.lost_committed)
 
     def _append(self, replica: HostedReplica, effect: fx.Append, payload: Payload | None) -> None:
         assert payload is not None

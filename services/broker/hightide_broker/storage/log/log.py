@@ -351,8 +351,10 @@ class Log:
 
     # --- cutting off ---------------------------------------------------------------------------------------
 
-    def truncate_to(self, offset: int) -> int:
+    def truncate_to(self, offset: int, *, durable: bool = False) -> int:
         """Truncate everything from `offset` on; return the new log end. Called by a follower.
+
+        `durable` waits for the disk: no power cut brings the records back.
 
         If `offset` is inside a batch, the whole batch goes; below the log start offset, everything goes and
         the start stays. At or above the log end no record goes, only epochs that begin there.
@@ -363,7 +365,7 @@ class Log:
             if (
                 offset <= self._start_offset < self._end_offset and self._start_offset > base_offset
             ) or self._start_offset <= offset < base_offset:
-                self.truncate_and_start_at(max(offset, self._start_offset))
+                self.truncate_and_start_at(max(offset, self._start_offset), durable=durable)
                 return self._end_offset
             try:
                 with self._files:
@@ -373,6 +375,8 @@ class Log:
                     else:
                         self.promises.cutting()
                         self._cut(offset)
+                        if durable and self.cuts.may_come_back:
+                            self.cuts.sync()
             finally:
                 self.promises.note()
             return self._end_offset
@@ -383,11 +387,14 @@ class Log:
         self._durable_end_offset = min(self._durable_end_offset, self._end_offset)
         self._tail.truncate_to(self._end_offset)
         self.epochs.truncate_to(self._end_offset)
-        self._sync_below_recovery_point()
+        self.cuts.sync_below(self.recovery_point_checkpoint, self._durable_end_offset)
         self._snapshots.prune(self._row.base_offsets(), self._end_offset)
 
-    def truncate_and_start_at(self, offset: int) -> None:
-        """Drop everything and go on at `offset`; called by a follower that ends below its leader's start."""
+    def truncate_and_start_at(self, offset: int, *, durable: bool = False) -> None:
+        """Drop everything and go on at `offset`; called by a follower that ends below its leader's start.
+
+        `durable` as for `truncate_to`.
+        """
         assert offset >= 0
         with self._lock, self._start_file.lock:
             self._check_writable()
@@ -396,13 +403,15 @@ class Log:
                 self._make_directory()
                 self.promises.cutting(offset)
                 self.cuts.note()
-                self._start_file.begin_at(offset)
+                self._start_file.begin_at(offset, durable=durable)
                 self._row.begin_anew(offset)
                 self._start_offset = self._end_offset = self._durable_end_offset = offset
                 self._tail.clear()
                 self.epochs.rebuild(())
                 self._snapshots.prune((), -1)
                 self._producers = ProducerStates(self._volume.settings.producers_per_log_max)
+                if durable:
+                    self.cuts.sync()
             self.promises.note()
 
     def move_start(self, offset: int) -> None:
@@ -421,16 +430,6 @@ class Log:
         with self._files:
             self._start_file.write()
         self.promises.renew()
-
-    def _sync_below_recovery_point(self) -> None:
-        """After a cut below the recovery point of the checkpoint, recovery would trust what is not on disk
-        yet.
-
-        So the cut itself is synced, and so is what was appended since before its segment is closed, until the
-        next checkpoint knows. Seldom: a tail that is cut off is younger than a checkpoint, as a rule.
-        """
-        if self._durable_end_offset < self.recovery_point_checkpoint:
-            self.cuts.sync()
 
     def _note_cut(self) -> None:
         self._changed = True
@@ -546,7 +545,7 @@ class Log:
         if active.size_bytes == 0:
             return
         # If any of this fails for want of space, the log stays as it was.
-        self._sync_below_recovery_point()
+        self.cuts.sync_below(self.recovery_point_checkpoint, self._durable_end_offset)
         active.write_indexes()
         self._snapshots.write(active.next_offset, self.producers)
         self._row.begin_segment()

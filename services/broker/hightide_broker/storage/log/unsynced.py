@@ -111,6 +111,16 @@ class UnsyncedCuts:
         """Take note that something is about to be truncated."""
         self.latest_epoch = max(self.latest_epoch, self._epochs.latest)
 
+    def sync_below(self, recovery_point: int, durable_end_offset: int) -> None:
+        """Sync where the log has been truncated below the recovery point of the checkpoint: recovery trusts
+        what lies before it without reading. Raises OSError.
+
+        Called for the truncation, and before a segment is closed, for what was appended since, until the next
+        checkpoint knows. It is rare: as a rule, what is truncated is younger than a checkpoint.
+        """
+        if durable_end_offset < recovery_point:
+            self.sync()
+
     def sync(self) -> None:
         """Sync, so that no truncation can come undone. Waits for the disk. Raises OSError."""
         if not self._row.has_directory:
