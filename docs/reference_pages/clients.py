@@ -22,6 +22,10 @@ _ROW = re.compile(r"^\| ((?:`[\w.]+`(?:, )?)+) \|\s*([^|]*?)\s*\|\s*([^|]*?)\s*\
 _EVERYWHERE = {
     "bootstrap": "host:port of brokers, text with commas or a list; else `HIGHTIDE_BOOTSTRAP`, else "
     "`127.0.0.1:9092`.",
+    "tls_ca": "The path of the certificates (PEM) of the CAs that may sign those of servers; it turns TLS "
+    "on. Else `HIGHTIDE_TLS_CA`.",
+    "tls_certificate": "The path of this client's certificate (PEM); else `HIGHTIDE_TLS_CERTIFICATE`.",
+    "tls_key": "The path of its key (PEM, without a password); else `HIGHTIDE_TLS_KEY`.",
     "client_id": "Names this client to the servers: it is in the user agent of its calls.",
     "request_timeout_ms": "How long one request may take.",
 }

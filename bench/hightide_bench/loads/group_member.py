@@ -19,7 +19,8 @@ from google.rpc import error_details_pb2, status_pb2
 from hightide.batch.checksum import crc32c
 from hightide.calls.backoff import Backoff
 from hightide.calls.call import Method
-from hightide.transport.transport import channel_options
+from hightide.calls.tls_files import chosen_tls_files
+from hightide.transport.opening import aio_channel_opener
 from hightide.v1 import broker_service_pb2 as broker_pb
 from hightide.v1 import coordinator_service_pb2 as pb
 
@@ -35,6 +36,7 @@ class MemberChannels:
 
     def __init__(self, streams_per_connection: int) -> None:
         self._streams_per_connection = streams_per_connection
+        self._opened = aio_channel_opener(chosen_tls_files())
         self._channels: dict[tuple[str, int], grpc.aio.Channel] = {}
 
     def to(self, address: str, place: int) -> grpc.aio.Channel:
@@ -42,7 +44,7 @@ class MemberChannels:
         key = (address, place // self._streams_per_connection)
         channel = self._channels.get(key)
         if channel is None:
-            channel = self._channels[key] = grpc.aio.insecure_channel(address, channel_options())
+            channel = self._channels[key] = self._opened(address)
         return channel
 
     def drop(self, address: str, place: int) -> None:
@@ -84,7 +86,7 @@ class CoordinatorFinder:
     """Look-ups of the coordinator at a broker: once for each consumer that asks."""
 
     def __init__(self, bootstrap: str) -> None:
-        self._channel = grpc.aio.insecure_channel(bootstrap, channel_options())
+        self._channel = aio_channel_opener(chosen_tls_files())(bootstrap)
         self._ask: Any = self._channel.unary_unary(Method.GET_METADATA.value)
         self._request = broker_pb.GetMetadataRequest().SerializeToString()
 

@@ -5,6 +5,8 @@ from types import TracebackType
 from typing import Self
 
 import grpc
+from hightide.calls.tls_files import chosen_tls_files
+from hightide.transport.opening import channel_opener
 from hightide.v1 import coordinator_service_pb2 as pb
 from hightide.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 from hightide_local.cluster import LocalCluster
@@ -25,9 +27,8 @@ class GroupWatch:
     """A channel to each coordinator of the cluster. Use it in a with-block, which closes the channels."""
 
     def __init__(self, cluster: LocalCluster) -> None:
-        self._channels = {
-            address: grpc.insecure_channel(address) for address in cluster.coordinators.values()
-        }
+        opened = channel_opener(chosen_tls_files())
+        self._channels = {address: opened(address) for address in cluster.coordinators.values()}
 
     def listings(self) -> dict[str, WatchedGroup]:
         """All groups by name, from the active coordinator. Empty while no coordinator is active."""

@@ -2,6 +2,7 @@
 a code for them."""
 
 from collections.abc import Sequence
+from enum import StrEnum
 
 from hightide.error_base import HightideError
 
@@ -16,6 +17,39 @@ class AddressUnreachableError(ClientError):
 
     retriable = True
     refresh_metadata = True
+
+
+class TlsFault(StrEnum):
+    """What keeps a client and a server from a TLS connection."""
+
+    SERVER_CERTIFICATE = "server certificate"
+    """This client refuses the certificate of the server."""
+    CLIENT_CERTIFICATE = "client certificate"
+    """The server refuses the certificate of this client, or misses one."""
+    PLAINTEXT_PORT = "plaintext port"
+    """This client uses TLS, and the port does not."""
+    TLS_PORT = "TLS port"
+    """The port uses TLS, and this client does not."""
+    PROTOCOL = "protocol"
+    """Both use TLS, and agree on no version or cipher of it."""
+    FILES = "files"
+    """The files of this client cannot be used at the moment."""
+
+
+class TlsHandshakeError(AddressUnreachableError):
+    """This client and one address cannot use TLS with each other: a certificate is refused, or only one side
+    uses TLS. `has_been_reached` says whether a server had answered this client before. Then the client keeps
+    trying, since certificates may be being renewed."""
+
+    def __init__(self, message: str, *, address: str, fault: TlsFault, has_been_reached: bool) -> None:
+        super().__init__(message, address=address)
+        self.fault = fault
+        self.has_been_reached = has_been_reached
+
+    @property
+    def is_final(self) -> bool:
+        """Whether trying again is of no use until somebody changes files or settings."""
+        return not self.has_been_reached and self.fault is not TlsFault.FILES
 
 
 class RequestTimeoutError(ClientError):
@@ -40,6 +74,14 @@ class BrokersUnavailableError(ClientError):
     def __init__(self, message: str, *, addresses: Sequence[str] = (), topic: str | None = None) -> None:
         super().__init__(message, topic=topic)
         self.addresses = tuple(addresses)
+
+
+class TlsRefusedError(BrokersUnavailableError):
+    """No bootstrap address and this client can use TLS with each other, and none ever answered this client.
+    Raised at once, since waiting is of no use."""
+
+    retriable = False
+    next_step = ""
 
 
 class ControllerUnavailableError(ClientError):

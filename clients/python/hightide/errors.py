@@ -26,6 +26,9 @@ from hightide.client_errors import RangeDeletedError as RangeDeletedError
 from hightide.client_errors import RangeLostError as RangeLostError
 from hightide.client_errors import RecordTooLargeError as RecordTooLargeError
 from hightide.client_errors import RequestTimeoutError as RequestTimeoutError
+from hightide.client_errors import TlsFault as TlsFault
+from hightide.client_errors import TlsHandshakeError as TlsHandshakeError
+from hightide.client_errors import TlsRefusedError as TlsRefusedError
 from hightide.client_errors import TopicRecreatedError as TopicRecreatedError
 from hightide.client_errors import UndeliveredError as UndeliveredError
 from hightide.client_errors import UnexpectedAnswerError as UnexpectedAnswerError

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Self
 from hightide import tracing
 from hightide.argument_checks import checked_name
 from hightide.calls.addresses import bootstrap_addresses
+from hightide.calls.tls_files import FilePath, chosen_tls_files
 from hightide.cluster.metadata import UNKNOWN_TOPIC_PATIENCE_MS, ClusterMetadata
 from hightide.errors import (
     BufferFullError,
@@ -62,6 +63,9 @@ class Producer:
         request_timeout_ms: int = 30_000,
         max_block_ms: int = 60_000,
         client_id: str | None = None,
+        tls_ca: FilePath | None = None,
+        tls_certificate: FilePath | None = None,
+        tls_key: FilePath | None = None,
         key: ProducerKey | None = None,
     ) -> None:
         self._settings = ProducerSettings(
@@ -84,7 +88,7 @@ class Producer:
         )
         # The fast path reads topics from here; closing replaces it with an empty one.
         self._topics: dict[str, TopicQueues] = self._core.topics
-        self._transport = Transport(client_id)
+        self._transport = Transport(client_id, chosen_tls_files(tls_ca, tls_certificate, tls_key))
         reporter = tracing.Reporter("send", client_id)
         self._driver = Driver(
             self._core, self._transport, self._changed, "hightide-producer", reporter, self._fail
@@ -204,6 +208,9 @@ class Producer:
                 if home is not None:
                     seeker.topics.add(topic)
                     return home
+                refusal = seeker.tls_refusal()
+                if refusal is not None:
+                    raise refusal
                 now = now_ms()
                 waited_ms = now - started_ms
                 patience_ms = 0 if waited_ms >= self._settings.max_block_ms else UNKNOWN_TOPIC_PATIENCE_MS

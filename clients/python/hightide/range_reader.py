@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Self
 from hightide.batch.header import BatchHeader
 from hightide.calls.addresses import bootstrap_addresses
 from hightide.calls.call import Call
+from hightide.calls.tls_files import FilePath, chosen_tls_files
 from hightide.cluster.metadata import ClusterMetadata
 from hightide.cluster.operations import Pause
 from hightide.consuming.corrupt_batches import CorruptBatches, OnCorruptBatch, SkippedBatches, check_policy
 from hightide.consuming.fetch_position import FetchedBatch
 from hightide.consuming.range_core import RangeCore, RangeReadSettings, WantedRange
-from hightide.errors import ClosedError, HightideError
+from hightide.errors import AddressUnreachableError, ClosedError, HightideError
 from hightide.records import TopicPartition
 from hightide.transport.driver import decoded as decoded_outcome
 from hightide.transport.driver import now_ms
@@ -54,6 +55,9 @@ class RangeReader:
         bootstrap: str | Sequence[str] | None = None,
         *,
         client_id: str | None = None,
+        tls_ca: FilePath | None = None,
+        tls_certificate: FilePath | None = None,
+        tls_key: FilePath | None = None,
         fetch_max_bytes: int = 4 << 20,
         prefetch_bytes: int = 16 << 20,
         request_timeout_ms: int = 30_000,
@@ -71,7 +75,7 @@ class RangeReader:
         )
         self._cluster = ClusterMetadata(bootstrap_addresses(bootstrap))
         self._lock = threading.Lock()
-        self._transport = Transport(client_id)
+        self._transport = Transport(client_id, chosen_tls_files(tls_ca, tls_certificate, tls_key))
         self._corrupt = CorruptBatches(on_corrupt_batch, log_notice)
         self._closed = False
 
@@ -176,7 +180,10 @@ class _FetchAhead:
             else:
                 self._step = self._operation.send(outcome)
         if isinstance(self._step, Call):
-            self._future = self._transport.start(self._step, self._step.encode(), self._done)
+            try:
+                self._future = self._transport.start(self._step, self._step.encode(), self._done)
+            except AddressUnreachableError as error:
+                self._outcomes.put(error)
 
     def _done(self, call: Call[Any], outcome: bytes | HightideError) -> None:
         self._outcomes.put(outcome)

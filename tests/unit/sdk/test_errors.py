@@ -12,6 +12,7 @@ from hightide.errors import (
     HightideError,
     InvalidArgumentError,
     NotLeaderError,
+    TlsFault,
     UnknownServerError,
     from_code,
     from_reason,
@@ -86,7 +87,14 @@ def every_class(root: type[HightideError] = HightideError) -> list[type[Hightide
 
 
 def made(cls: type[HightideError], message: str, fields: dict[str, Any]) -> HightideError:
-    given = {"addresses": ("h:1", "h:2"), "maybe_appended": True, "undelivered_count": 3, **fields}
+    given = {
+        "addresses": ("h:1", "h:2"),
+        "maybe_appended": True,
+        "undelivered_count": 3,
+        "fault": TlsFault.SERVER_CERTIFICATE,
+        "has_been_reached": True,
+        **fields,
+    }
     return cls(message, **{name: given[name] for name in signature(cls).parameters if name in given})
 
 

@@ -7,7 +7,8 @@ from typing import Self
 
 from hightide import BrokerDescription, ClusterDescription
 from hightide.calls.call import MessageCall, Method
-from hightide.errors import BrokersUnavailableError, HightideError
+from hightide.calls.tls_files import chosen_tls_files
+from hightide.errors import AddressUnreachableError, BrokersUnavailableError, HightideError
 from hightide.transport.transport import Transport
 from hightide.v1.broker_service_pb2 import GetMetadataRequest, GetMetadataResponse
 from hightide.v1.metadata_pb2 import Endpoint
@@ -20,14 +21,17 @@ class MetadataProbe:
     """Connections to the addresses that are probed; use it as a with-block."""
 
     def __init__(self, timeout_ms: int) -> None:
-        self._transport = Transport("hightide-cli")
+        self._transport = Transport("hightide-cli", chosen_tls_files())
         self._timeout_ms = timeout_ms
 
     def ask(self, address: str, *, all_topics: bool = False) -> GetMetadataResponse:
         """The knowledge of the broker at this address. Raises HightideError."""
         request = GetMetadataRequest(all_topics=all_topics)
         call = MessageCall(address, Method.GET_METADATA, self._timeout_ms, request, GetMetadataResponse)
-        return self._transport.run(call)
+        try:
+            return self._transport.run(call)
+        except AddressUnreachableError as error:
+            raise self._transport.looked_into(error, address) from error
 
     def ask_any(self, addresses: Iterable[str], *, all_topics: bool = False) -> GetMetadataResponse:
         """The knowledge of the first of these brokers that answers. Raises BrokersUnavailableError."""

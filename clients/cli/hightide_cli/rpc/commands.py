@@ -65,7 +65,7 @@ common_options(rpc)
 def list_services(ctx: click.Context, words: tuple[str, ...], timeout_s: float) -> None:
     """List the services of a server, or the methods of one service."""
     address, service = _address_and_name(ctx, words, needs_name=False)
-    with _server(ctx, address, service, timeout_s) as (server, _, _):
+    with _server(ctx, address, service, timeout_s) as (server, _):
         if service is None:
             names = server.services()
             if wants_document(ctx):
@@ -97,7 +97,7 @@ def describe(ctx: click.Context, words: tuple[str, ...], timeout_s: float) -> No
     address, name = _address_and_name(ctx, words, needs_name=True)
     assert name is not None, "a name was asked for"
     symbol = name.replace("/", ".")
-    with _server(ctx, address, symbol, timeout_s) as (server, _, _):
+    with _server(ctx, address, symbol, timeout_s) as (server, _):
         pool = server.pool_with(symbol)
         comments = text.comments_of(server.files())
     found = _found(pool, symbol)
@@ -159,9 +159,6 @@ def call(
     \b
     hightide rpc call BrokerService/GetMetadata -d '{"topics": ["flights"]}'
     """
-    import grpc
-
-    from hightide_cli.rpc.failures import failure_of_rpc_error
     from hightide_cli.rpc.message_json import document_of
 
     address, name = _address_and_name(ctx, words, needs_name=True)
@@ -169,7 +166,7 @@ def call(
     service, slash, method_name = name.rpartition("/")
     if not slash or not method_name:
         raise click.UsageError(f"{name!r} is not SERVICE/METHOD, as in BrokerService/GetMetadata", ctx)
-    with _server(ctx, address, service, timeout_s) as (server, channel, where):
+    with _server(ctx, address, service, timeout_s) as (server, channel):
         pool = server.pool_with(service)
         methods = pool.FindServiceByName(service).methods_by_name
         if method_name not in methods:
@@ -177,15 +174,12 @@ def call(
             raise click.ClickException(f"{service} has no method {method_name}; it has: {known}")
         method = methods[method_name]
         request = _request(ctx, method, data, is_text)
-        try:
-            for answer in _answers(channel, method, request, timeout_s):
-                document = document_of(answer, bytes_are_text=is_text, with_defaults=with_defaults)
-                if wants_document(ctx):
-                    emit(ctx, document)
-                else:
-                    click.echo(printable_json(json.dumps(document, indent=2, ensure_ascii=False)))
-        except grpc.RpcError as error:
-            raise failure_of_rpc_error(error, where) from error
+        for answer in _answers(channel, method, request, timeout_s):
+            document = document_of(answer, bytes_are_text=is_text, with_defaults=with_defaults)
+            if wants_document(ctx):
+                emit(ctx, document)
+            else:
+                click.echo(printable_json(json.dumps(document, indent=2, ensure_ascii=False)))
 
 
 def _request(ctx: click.Context, method: "MethodDescriptor", data: str, is_text: bool) -> Any:
@@ -268,20 +262,23 @@ def _address_and_name(
 @contextmanager
 def _server(
     ctx: click.Context, address: str | None, name: str | None, timeout_s: float
-) -> "Iterator[tuple[ReflectedServer, grpc.Channel, str]]":
-    """The server to ask, its channel and its address, for as long as the block."""
+) -> "Iterator[tuple[ReflectedServer, grpc.Channel]]":
+    """The server to ask, and its channel, for as long as the block. Raises click.ClickException for what gRPC
+    raises in the block."""
     import grpc
-    from hightide.transport.transport import channel_options
+    from hightide.calls.tls_files import chosen_tls_files
+    from hightide.transport.opening import channel_opener
 
     from hightide_cli.rpc.failures import failure_of_rpc_error
     from hightide_cli.rpc.reflection import ReflectedServer
 
     where = address or _usual_address(ctx, name, timeout_s)
-    channel = grpc.insecure_channel(where, options=channel_options("hightide-cli"))
+    tls = chosen_tls_files()
+    channel = channel_opener(tls, "hightide-cli")(where)
     try:
-        yield ReflectedServer(channel, where, timeout_s), channel, where
+        yield ReflectedServer(channel, where, timeout_s), channel
     except grpc.RpcError as error:
-        raise failure_of_rpc_error(error, where) from error
+        raise failure_of_rpc_error(error, where, tls) from error
     finally:
         channel.close()
 

@@ -4,7 +4,10 @@ from typing import Any
 
 import click
 import grpc
-from hightide.calls.connection_failures import connection_failure
+from hightide.calls.connection_failures import connection_failure, is_of_a_handshake
+from hightide.calls.tls_files import TlsFiles
+from hightide.transport.tls_diagnosis import diagnose
+from hightide.transport.tls_failures import LOOK_TIMEOUT_S
 
 from hightide_cli.command_line.exit_codes import EXIT_UNREACHABLE
 from hightide_cli.printing.rendering import printable
@@ -18,10 +21,16 @@ class NobodyAnswersError(click.ClickException):
     exit_code = EXIT_UNREACHABLE
 
 
-def failure_of_rpc_error(error: Any, address: str) -> click.ClickException:
-    """The error that `hightide rpc` raises for every grpc.RpcError."""
-    is_nobody = isinstance(error, grpc.Call) and _is_nobody(error)
-    return (NobodyAnswersError if is_nobody else click.ClickException)(sentence_of_rpc_error(error, address))
+def failure_of_rpc_error(error: Any, address: str, tls: TlsFiles | None) -> click.ClickException:
+    """The error that `hightide rpc` raises for every grpc.RpcError of a channel with these files of TLS. It
+    looks into a connection that failed, for a few seconds at most."""
+    if not isinstance(error, grpc.Call) or not _is_nobody(error):
+        return click.ClickException(sentence_of_rpc_error(error, address))
+    if is_of_a_handshake(error.details() or ""):
+        finding = diagnose(address, tls, LOOK_TIMEOUT_S)
+        if finding is not None:
+            return NobodyAnswersError(finding.text)
+    return NobodyAnswersError(sentence_of_rpc_error(error, address))
 
 
 def _is_nobody(error: Any) -> bool:

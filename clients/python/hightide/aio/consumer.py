@@ -12,6 +12,7 @@ from hightide.aio.group_consumer import GroupConsumer
 from hightide.aio.loop_condition import LoopCondition
 from hightide.aio.running import run
 from hightide.calls.addresses import bootstrap_addresses
+from hightide.calls.tls_files import FilePath, chosen_tls_files
 from hightide.cluster.leaders_seen import LeadersSeen
 from hightide.cluster.metadata import ClusterMetadata
 from hightide.cluster.offset_at import EARLIEST, LATEST, OffsetAt, offset_at_time
@@ -81,8 +82,11 @@ class Consumer:
         request_timeout_ms: int = 30_000,
         unavailable_timeout_ms: int = 60_000,
         client_id: str | None = None,
+        tls_ca: FilePath | None = None,
+        tls_certificate: FilePath | None = None,
+        tls_key: FilePath | None = None,
     ) -> None:
-        self._settings = ConsumerSettings(
+        self._settings = settings = ConsumerSettings(
             offset_reset=offset_reset,
             fetch_max_bytes=fetch_max_bytes,
             fetch_max_wait_ms=fetch_max_wait_ms,
@@ -109,13 +113,11 @@ class Consumer:
             unavailable_timeout_ms=unavailable_timeout_ms,
         )
         calls = GroupCallbacks(on_assign, on_revoke, on_lost)
-        self._changed = LoopCondition()
-        self._seen = LeadersSeen()
+        self._changed, self._seen = LoopCondition(), LeadersSeen()
         names = () if group_settings is not None else topic_streams(topics)
-        cluster = ClusterMetadata(self._bootstrap, self._seen)
-        self._core = ConsumerCore(self._settings, cluster, names, Random())
+        self._core = ConsumerCore(settings, ClusterMetadata(self._bootstrap, self._seen), names, Random())
         self._in_delivery = RecordsInDelivery(self._core, log_notice)
-        self._transport = AioTransport(client_id)
+        self._transport = AioTransport(client_id, chosen_tls_files(tls_ca, tls_certificate, tls_key))
         self._member: GroupConsumer | None = None
         if group_settings is not None:
             self._member = GroupConsumer(group_settings, calls, self._core, self._in_delivery, self._changed)

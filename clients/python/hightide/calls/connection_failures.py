@@ -10,6 +10,8 @@ from typing import Final
 
 _LAST_ERROR: Final = re.compile(r"^.*\blast error: (?:[A-Z_]+: )?", re.DOTALL)
 _RESOLVED: Final = re.compile(r"^(?:ipv4|ipv6):(?P<address>(?:\S+):\d+): ")
+_NOT_CONNECTED: Final = "failed to connect to all addresses"
+_NOBODY_LISTENS: Final = "Failed to connect to remote host"
 _LAYERS: Final = re.compile(r"^(?:Failed to connect to remote host: |connect: )+")
 _NOT_RESOLVED: Final = re.compile(r"^DNS resolution failed for .*?: (?P<reason>.*)$", re.DOTALL)
 
@@ -27,3 +29,9 @@ def connection_failure(details: str, address: str) -> str:
     reason = _LAYERS.sub("", text[resolved.end() :])
     where = resolved["address"].replace("%5B", "[").replace("%5D", "]")
     return reason if where == address else f"{reason}, at {where}"
+
+
+def is_of_a_handshake(details: str) -> bool:
+    """Whether somebody listens at the address, and no connection was made nevertheless. Then TLS may be the
+    reason: it is refused, or only one side uses it."""
+    return _NOT_CONNECTED in details and _NOBODY_LISTENS not in details

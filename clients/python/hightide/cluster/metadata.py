@@ -13,7 +13,7 @@ from hightide.batch.checksum import crc32c
 from hightide.calls.backoff import Backoff
 from hightide.calls.call import Call, MessageCall, Method
 from hightide.cluster.leaders_seen import LeadersSeen
-from hightide.errors import BrokersUnavailableError, HightideError
+from hightide.errors import BrokersUnavailableError, HightideError, TlsHandshakeError, TlsRefusedError
 from hightide.records import PartitionDescription, TopicDescription, TopicPartition
 from hightide.v1 import errors_pb2
 from hightide.v1.broker_service_pb2 import GetMetadataRequest, GetMetadataResponse
@@ -251,9 +251,25 @@ class MetadataSeeker:
         else:
             self.want()
 
+    def tls_refusal(self) -> TlsRefusedError | None:
+        """The error that needs no waiting, see the function of this name."""
+        return tls_refusal(self.cluster, self.failures) if self.failures else None
+
     def unavailable(self, budget_ms: float) -> BrokersUnavailableError:
         """The error for no answer at all, with every address and its failure."""
         return brokers_unavailable(self.cluster, self.failures, budget_ms)
+
+
+def tls_refusal(cluster: ClusterMetadata, failures: Mapping[str, HightideError]) -> TlsRefusedError | None:
+    """The error to raise at once: no server ever answered this client, and at each bootstrap address TLS
+    fails for a reason that does not pass. None as long as waiting may help."""
+    said = []
+    for address in cluster.bootstrap:
+        error = failures.get(address)
+        if not isinstance(error, TlsHandshakeError) or not error.is_final:
+            return None
+        said.append(error.message)
+    return TlsRefusedError("\n".join(said), addresses=cluster.bootstrap)
 
 
 def brokers_unavailable(

@@ -19,6 +19,7 @@ from hightide.cluster.metadata import (
     UNKNOWN_TOPIC_PATIENCE_MS,
     ClusterMetadata,
     brokers_unavailable,
+    tls_refusal,
 )
 from hightide.cluster.offset_at import OffsetAt
 from hightide.errors import (
@@ -98,7 +99,7 @@ class Operations:
     def metadata(
         self, topics: Iterable[str] = (), *, all_topics: bool = False
     ) -> Operation[GetMetadataResponse]:
-        """Ask one broker after the other. Raises BrokersUnavailableError."""
+        """Ask one broker after the other. Raises BrokersUnavailableError, of which TlsRefusedError is one."""
         request = GetMetadataRequest(topics=list(topics), all_topics=all_topics)
         failures: dict[str, HightideError] = {}
         while True:
@@ -119,6 +120,9 @@ class Operations:
                     # The caller gets all topics; the cache keeps those asked for by name.
                     self.cluster.update(answer, address)
                 return answer
+            refusal = tls_refusal(self.cluster, failures)
+            if refusal is not None:
+                raise refusal
             if self._is_over():
                 raise brokers_unavailable(self.cluster, failures, self._budget_ms)
             yield Pause(RETRY_PAUSE_MS)

@@ -153,6 +153,9 @@ class ConsumerCore(ReadAhead, TracedCore):
         """Raise errors that are permanent, or have lasted for the whole budget."""
         budget_ms = self.settings.unavailable_timeout_ms
         since = self.seeker.failing_since_ms
+        refusal = self.seeker.tls_refusal()
+        if refusal is not None:
+            raise refusal
         if since is not None and now_ms - since >= budget_ms:
             raise self.seeker.unavailable(budget_ms)
         if self.is_in_group:

@@ -55,25 +55,35 @@ class PooledChannel(Generic[ChannelT]):
 
 
 class ChannelPool(Generic[ChannelT]):
-    """All channels of one client. Thread-safe. `connect` opens a channel."""
+    """All channels of one client. Thread-safe. `connect` opens a channel. Without `keeps_failed`, a channel
+    on which a call failed as unreachable takes no more calls, even while others are under way on it: it may
+    have been opened with a certificate that was renewed meanwhile."""
 
-    def __init__(self, connect: Callable[[str], ChannelT]) -> None:
+    def __init__(self, connect: Callable[[str], ChannelT], *, keeps_failed: bool = True) -> None:
         self._connect = connect
+        self._keeps_failed = keeps_failed
+        self.has_been_reached = False
+        """Whether any address ever answered."""
         self._lines: dict[str, PooledChannel[ChannelT]] = {}
+        self._replaced: set[PooledChannel[ChannelT]] = set()
         self._lock = threading.Lock()
         self._is_closed = False
 
     def begin(self, address: str, method: Method) -> PooledChannel[ChannelT]:
-        """The channel for a call, with this method among its `methods`. `end` follows. Raises ClosedError."""
+        """The channel for a call, with this method among its `methods`. `end` follows. Raises ClosedError,
+        and what `connect` raises."""
         with self._lock:
             if self._is_closed:
                 raise ClosedError("this client is closed")
             line = self._lines.get(address)
-            if line is None:
-                line = self._lines[address] = PooledChannel(address, self._connect(address))
+            if line is None or (line.is_unreachable and not self._keeps_failed):
+                channel = self._connect(address)
+                if line is not None:
+                    self._replaced.add(line)
+                line = self._lines[address] = PooledChannel(address, channel)
             if method not in line.methods:
-                channel: Any = line.channel
-                kind = channel.stream_stream if method in STREAMS else channel.unary_unary
+                opened: Any = line.channel
+                kind = opened.stream_stream if method in STREAMS else opened.unary_unary
                 line.methods[method] = kind(method.value, request_serializer=None, response_deserializer=None)
             line.under_way += 1
             return line
@@ -83,9 +93,15 @@ class ChannelPool(Generic[ChannelT]):
         with self._lock:
             line.under_way -= 1
             assert line.under_way >= 0, f"more calls to {line.address} ended than began"
-            if line.under_way or not line.is_unreachable or self._lines.get(line.address) is not line:
+            self.has_been_reached = self.has_been_reached or line.is_reached
+            if line.under_way:
                 return
-            del self._lines[line.address]
+            if line in self._replaced:
+                self._replaced.remove(line)
+            elif line.is_unreachable and self._lines.get(line.address) is line:
+                del self._lines[line.address]
+            else:
+                return
             held = (line.channel, line.methods)
             line.channel, line.methods = None, {}
         # The last reference closes it; outside of the lock. The `close` of grpc.aio would look at all tasks
@@ -96,6 +112,8 @@ class ChannelPool(Generic[ChannelT]):
         """Refuse calls from now on. Returns the channels, which the caller closes."""
         with self._lock:
             self._is_closed = True
-            channels = [line.channel for line in self._lines.values() if line.channel is not None]
+            lines = [*self._lines.values(), *self._replaced]
+            channels = [line.channel for line in lines if line.channel is not None]
             self._lines.clear()
+            self._replaced.clear()
         return channels

@@ -1,8 +1,7 @@
-"""The one place of the SDK that opens channels and makes RPCs: sync for threads, aio for asyncio.
+"""The one place of the SDK that makes RPCs: sync for threads, aio for asyncio.
 
 Bytes go in and bytes come out; every failure comes out as a typed error. Each address that can be reached has
-one channel (`hightide.transport.channels`), with the options below. Credentials, when they come, are set here
-and nowhere else.
+one channel (`hightide.transport.channels`), opened by `hightide.transport.opening`.
 """
 
 from collections.abc import Callable
@@ -16,7 +15,8 @@ from grpc_status import rpc_status
 
 from hightide import tracing
 from hightide.calls.call import AnswerT, Call, Method, StreamCall, StreamEnded
-from hightide.calls.connection_failures import connection_failure
+from hightide.calls.connection_failures import connection_failure, is_of_a_handshake
+from hightide.calls.tls_files import TlsFiles
 from hightide.errors import (
     ERROR_DOMAIN,
     AddressUnreachableError,
@@ -26,48 +26,20 @@ from hightide.errors import (
     from_reason,
 )
 from hightide.transport.channels import ChannelPool, PooledChannel
+from hightide.transport.opening import aio_channel_opener, channel_opener
 from hightide.transport.streams import AioStream, Heard, Stream
-
-MESSAGE_BYTES_MAX: Final = 64 << 20
-
-_OPTIONS: Final[tuple[tuple[str, int], ...]] = (
-    # A fetch may answer with a larger batch than asked for, so the limit is far above any setting.
-    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
-    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
-    # A peer whose machine vanished is noticed within 15 s, even if no call reaches its deadline.
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
-    ("grpc.keepalive_permit_without_calls", 1),
-    ("grpc.http2.max_pings_without_data", 0),
-    # A broker that is back should be reached at once, not after gRPC's default of up to two minutes.
-    ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 1_000),
-    ("grpc.max_reconnect_backoff_ms", 200),
-    # The connections of a client are shared with no other client: closing the client ends them.
-    ("grpc.use_local_subchannel_pool", 1),
-    # A proxy from the environment never applies to brokers.
-    ("grpc.enable_http_proxy", 0),
-)
+from hightide.transport.tls_failures import TlsFailures
 
 _RECORDS: Final = frozenset({Method.PRODUCE, Method.FETCH})
 
 Done = Callable[[Call[Any], bytes | HightideError], None]
 
 
-def channel_options(client_id: str | None = None) -> list[tuple[str, int | str]]:
-    """The options of every channel of the SDK, and of other programs that use the protocol as its clients
-    do."""
-    options: list[tuple[str, int | str]] = list(_OPTIONS)
-    if client_id:
-        options.append(("grpc.primary_user_agent", client_id))
-    return options
-
-
 def error_of(rpc_error: grpc.RpcError, call: Call[Any]) -> HightideError:
     """The typed error for a failed RPC: the server's own if it names one, otherwise one for the status."""
     if not isinstance(rpc_error, grpc.Call | grpc.aio.AioRpcError):
         return AddressUnreachableError(f"the call failed: {rpc_error!r}", address=call.address)
-    details = rpc_error.details() or ""
+    details = _details(rpc_error)
     status = _rich_status(rpc_error)
     for detail in status.details if status is not None else ():
         info = error_details_pb2.ErrorInfo()
@@ -95,6 +67,11 @@ def error_of(rpc_error: grpc.RpcError, call: Call[Any]) -> HightideError:
             )
 
 
+def _details(rpc_error: grpc.RpcError) -> str:
+    """gRPC's text of a failure; empty if it has none."""
+    return rpc_error.details() or "" if isinstance(rpc_error, grpc.Call | grpc.aio.AioRpcError) else ""
+
+
 def _rich_status(rpc_error: Any) -> Any:
     """The google.rpc.Status of the error, or None if there is none or it cannot be read."""
     if isinstance(rpc_error, grpc.aio.AioRpcError):
@@ -120,9 +97,11 @@ def _parse_status(rich: bytes | str) -> Any:
 class Transport:
     """The channels of one client, for threads. Thread-safe."""
 
-    def __init__(self, client_id: str | None = None) -> None:
-        options = channel_options(client_id)
-        self._lines = ChannelPool(lambda address: grpc.insecure_channel(address, options=options))
+    def __init__(self, client_id: str | None = None, tls: TlsFiles | None = None) -> None:
+        """`tls`: use TLS, with these files. Raises InvalidArgumentError if they cannot be used."""
+        opener = channel_opener(tls, client_id)
+        self._lines = ChannelPool(opener, keeps_failed=tls is None)
+        self._tls_failures = TlsFailures(tls)
 
     def start(self, call: Call[Any], request: bytes, done: Done) -> Any:
         """Begin a call; returns its grpc.Future, for cancelling. `done` is called once, on one of gRPC's
@@ -130,7 +109,7 @@ class Transport:
         line = self._lines.begin(call.address, call.method)
 
         def ended(future: Any) -> None:
-            outcome = _outcome(future, call, line)
+            outcome = self._outcome(future, call, line)
             self._lines.end(line)
             done(call, outcome)
 
@@ -150,7 +129,7 @@ class Transport:
                 self._lines.end(line)
             heard(call, said)
 
-        stream = Stream(line.methods[call.method], call, hear, partial(_failed, line))
+        stream = Stream(line.methods[call.method], call, hear, partial(self._failed, line))
         stream.send(request)
         return stream
 
@@ -164,10 +143,28 @@ class Transport:
             )
             line.answered()
         except grpc.RpcError as error:
-            raise _failed(line, error, call) from error
+            raise self._failed(line, error, call) from error
         finally:
             self._lines.end(line)
         return call.decode(answer)
+
+    def _outcome(self, ended: Any, call: Call[Any], line: PooledChannel[Any]) -> bytes | HightideError:
+        try:
+            answer: bytes = ended.result()
+        except grpc.FutureCancelledError:
+            return AddressUnreachableError(f"the call to {call.address} was given up", address=call.address)
+        except grpc.RpcError as error:
+            return self._failed(line, error, call)
+        line.answered()
+        return answer
+
+    def _failed(self, line: PooledChannel[Any], rpc_error: grpc.RpcError, call: Call[Any]) -> HightideError:
+        return _failed(self._lines, self._tls_failures, line, rpc_error, call)
+
+    def looked_into(self, error: AddressUnreachableError, address: str) -> AddressUnreachableError:
+        """The error of a call to this address, with its reason if that is TLS. Waits for it, a few seconds at
+        most. For who makes one call: who tries again is told without waiting."""
+        return self._tls_failures.awaited(error, address, has_been_reached=self._lines.has_been_reached)
 
     def close(self) -> None:
         """End all connections; calls under way fail."""
@@ -180,32 +177,31 @@ def _metadata_of(call: Call[Any]) -> tuple[tuple[str, str], ...] | None:
     return None if call.method in _RECORDS else tracing.call_metadata()
 
 
-def _failed(line: PooledChannel[Any], rpc_error: grpc.RpcError, call: Call[Any]) -> HightideError:
+def _failed(
+    lines: ChannelPool[Any],
+    tls_failures: TlsFailures,
+    line: PooledChannel[Any],
+    rpc_error: grpc.RpcError,
+    call: Call[Any],
+) -> HightideError:
     """The typed error, which is also noted on the channel."""
     error = error_of(rpc_error, call)
     line.failed(rpc_error, error)
     # gRPC's frames hold the call, and the call holds its channel, as long as the error is referenced.
     rpc_error.__traceback__ = None
+    if isinstance(error, AddressUnreachableError) and is_of_a_handshake(_details(rpc_error)):
+        return tls_failures.explained(error, call.address, has_been_reached=lines.has_been_reached)
     return error
-
-
-def _outcome(ended: Any, call: Call[Any], line: PooledChannel[Any]) -> bytes | HightideError:
-    try:
-        answer: bytes = ended.result()
-    except grpc.FutureCancelledError:
-        return AddressUnreachableError(f"the call to {call.address} was given up", address=call.address)
-    except grpc.RpcError as error:
-        return _failed(line, error, call)
-    line.answered()
-    return answer
 
 
 class AioTransport:
     """The channels of one client, for one event loop."""
 
-    def __init__(self, client_id: str | None = None) -> None:
-        options = channel_options(client_id)
-        self._lines = ChannelPool(lambda address: grpc.aio.insecure_channel(address, options=options))
+    def __init__(self, client_id: str | None = None, tls: TlsFiles | None = None) -> None:
+        """`tls`: use TLS, with these files. Raises InvalidArgumentError if they cannot be used."""
+        opener = aio_channel_opener(tls, client_id)
+        self._lines = ChannelPool(opener, keeps_failed=tls is None)
+        self._tls_failures = TlsFailures(tls)
 
     async def exchange(
         self, call: Call[Any], request: bytes, metadata: tuple[tuple[str, str], ...] | None = None
@@ -218,7 +214,7 @@ class AioTransport:
             )
             line.answered()
         except grpc.RpcError as error:
-            raise _failed(line, error, call) from error
+            raise self._failed(line, error, call) from error
         finally:
             self._lines.end(line)
         return answer
@@ -227,13 +223,16 @@ class AioTransport:
         """Open a stream with its first message. Raises ClosedError."""
         line = self._lines.begin(call.address, call.method)
         method, ended = line.methods[call.method], partial(self._lines.end, line)
-        stream = AioStream(method, call, partial(_failed, line), line.answered, ended)
+        stream = AioStream(method, call, partial(self._failed, line), line.answered, ended)
         stream.send(request)
         return stream
 
     async def run(self, call: Call[AnswerT]) -> AnswerT:
         """Make a call and read its answer. Raises HightideError."""
         return call.decode(await self.exchange(call, call.encode(), _metadata_of(call)))
+
+    def _failed(self, line: PooledChannel[Any], rpc_error: grpc.RpcError, call: Call[Any]) -> HightideError:
+        return _failed(self._lines, self._tls_failures, line, rpc_error, call)
 
     async def close(self) -> None:
         """End all connections; calls under way fail."""

@@ -3,7 +3,8 @@
 import pytest
 from hightide.cluster import leaders_seen
 from hightide.cluster.leaders_seen import LeadersSeen
-from hightide.cluster.metadata import ClusterMetadata, Leader, MetadataSeeker
+from hightide.cluster.metadata import ClusterMetadata, Leader, MetadataSeeker, tls_refusal
+from hightide.errors import AddressUnreachableError, HightideError, TlsFault, TlsHandshakeError
 from hightide.records import PartitionDescription
 from unit.sdk.producer_bench import TOPIC, metadata
 
@@ -53,3 +54,51 @@ def test_no_more_topics_are_remembered_than_a_bound(monkeypatch: pytest.MonkeyPa
     for topic_id in (b"1", b"2", b"3"):
         seen.take_over(topic_id, [new])
     assert [seen.newest(topic_id, old) for topic_id in (b"1", b"2", b"3")] == [old, new, new]
+
+
+# -- what waiting does not help ------------------------------------------------------------------------------
+
+TWO = ("b1:1", "b2:2")
+
+
+def refused(
+    address: str, fault: TlsFault = TlsFault.SERVER_CERTIFICATE, *, has_been_reached: bool = False
+) -> HightideError:
+    text = f"{address}: refused"
+    return TlsHandshakeError(text, address=address, fault=fault, has_been_reached=has_been_reached)
+
+
+def test_a_client_that_no_bootstrap_address_can_use_tls_with_does_not_wait() -> None:
+    raised = tls_refusal(ClusterMetadata(TWO), {address: refused(address) for address in TWO})
+    assert raised is not None
+    assert raised.addresses == TWO
+    assert str(raised) == "b1:1: refused\nb2:2: refused"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        None,
+        AddressUnreachableError("b2:2 cannot be reached: Connection refused", address="b2:2"),
+        refused("b2:2", has_been_reached=True),
+        refused("b2:2", TlsFault.FILES),
+    ],
+    ids=["not asked yet", "not started yet", "refuses an old client", "files half written"],
+)
+def test_a_client_waits_while_one_bootstrap_address_may_still_answer(other: HightideError | None) -> None:
+    failures = {"b1:1": refused("b1:1")} | ({} if other is None else {"b2:2": other})
+    assert tls_refusal(ClusterMetadata(TWO), failures) is None
+
+
+def test_an_answer_ends_what_was_refused_before() -> None:
+    seeker = MetadataSeeker(ClusterMetadata(("b1:1",)))
+    for outcome in (refused("b1:1"), metadata([1])):
+        seeker.want()
+        call = seeker.poll(seeker.wake_at_ms or 0.0)
+        assert call is not None
+        if isinstance(outcome, HightideError):
+            seeker.failed(call, outcome, 0.0)
+            assert seeker.tls_refusal() is not None
+        else:
+            seeker.answered(call, outcome, 0.0)
+    assert seeker.tls_refusal() is None
