@@ -167,6 +167,19 @@ class ClosedError(ClientError):
     next_step = "Make a new one."
 
 
+class ForkedClientError(ClientError):
+    """The client was used in the parent process before fork(). Its threads and connections are not in this
+    process."""
+
+    next_step = "Fork before the first use of any client, and make each client in the process that uses it."
+
+
+class WrongEventLoopError(ClientError):
+    """A client of `hightide.aio` was used on another event loop than the first time."""
+
+    next_step = "Make and close the client inside of the coroutine that asyncio.run() runs."
+
+
 class DeliveryPendingError(ClientError, TimeoutError):
     """The time given to `Delivery.result()` ran out; the record is still being delivered."""
 

@@ -1,7 +1,7 @@
 # Generated from aio/consumer.py by `make blocking`: change that one, not this.
 """The blocking consumer: the shell of `ConsumerCore`, and in a group of `GroupCore`, for threads."""
 
-import threading
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from random import Random
@@ -29,6 +29,7 @@ from hightide.records import Record, TopicPartition
 from hightide.transport.driver import Driver, now_ms
 from hightide.transport.notices import log_notice
 from hightide.transport.running import run
+from hightide.transport.thread_condition import ThreadCondition
 from hightide.transport.transport import Transport
 
 if TYPE_CHECKING:
@@ -112,7 +113,7 @@ class Consumer:
             unavailable_timeout_ms=unavailable_timeout_ms,
         )
         calls = GroupCallbacks(on_assign, on_revoke, on_lost)
-        self._changed, self._seen = threading.Condition(threading.Lock()), LeadersSeen()
+        self._changed, self._seen = ThreadCondition(), LeadersSeen()
         names = () if group_settings is not None else topic_streams(topics)
         self._core = ConsumerCore(settings, ClusterMetadata(self._bootstrap, self._seen), names, Random())
         self._in_delivery = RecordsInDelivery(self._core, log_notice)
@@ -526,6 +527,8 @@ class Consumer:
         self._close(is_settled=True)
 
     def _close(self, *, is_settled: bool) -> None:
+        if self._changed.home.is_elsewhere:
+            return
         with self._changed:
             if self._closed or self._is_closing:
                 return
@@ -548,3 +551,10 @@ class Consumer:
     ) -> None:
         # A record whose processing raised is not settled: it is read again.
         self._close(is_settled=kind is None)
+
+    def __del__(self) -> None:
+        # A consumer that was refused its settings, or was never used, has left nothing behind.
+        if getattr(self, "_closed", True) or not self._driver.is_started or self._changed.home.is_elsewhere:
+            return
+        self._driver.let_go()
+        warnings.warn(f"unclosed {self!r}: call its close()", ResourceWarning, stacklevel=2, source=self)

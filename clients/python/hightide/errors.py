@@ -19,6 +19,7 @@ from hightide.client_errors import ControllerUnavailableError as ControllerUnava
 from hightide.client_errors import CoordinatorUnavailableError as CoordinatorUnavailableError
 from hightide.client_errors import DeliveryPendingError as DeliveryPendingError
 from hightide.client_errors import DeliveryTimeoutError as DeliveryTimeoutError
+from hightide.client_errors import ForkedClientError as ForkedClientError
 from hightide.client_errors import InvalidArgumentError as InvalidArgumentError
 from hightide.client_errors import NoCommittedOffsetError as NoCommittedOffsetError
 from hightide.client_errors import NotAssignedError as NotAssignedError
@@ -32,6 +33,7 @@ from hightide.client_errors import TlsRefusedError as TlsRefusedError
 from hightide.client_errors import TopicRecreatedError as TopicRecreatedError
 from hightide.client_errors import UndeliveredError as UndeliveredError
 from hightide.client_errors import UnexpectedAnswerError as UnexpectedAnswerError
+from hightide.client_errors import WrongEventLoopError as WrongEventLoopError
 from hightide.error_base import HightideError as HightideError
 from hightide.error_base import ServerError as ServerError
 from hightide.group_errors import AnswerOutOfTurnError as AnswerOutOfTurnError

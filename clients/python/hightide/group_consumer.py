@@ -1,7 +1,6 @@
 # Generated from aio/group_consumer.py by `make blocking`: change that one, not this.
 """A blocking consumer as a member of its group: what its user's thread does about it."""
 
-import threading
 from random import Random
 
 from hightide.consumer_group.callbacks import GroupCallbacks
@@ -13,6 +12,7 @@ from hightide.consuming.consumer_core import ConsumerCore
 from hightide.consuming.fetch_position import FetchedBatch
 from hightide.consuming.fetched_records import RecordsInDelivery
 from hightide.transport.driver import Driver, now_ms
+from hightide.transport.thread_condition import ThreadCondition
 
 # While the consumer leaves, it checks this often whether that has ended.
 _CHECK_S = 0.25
@@ -27,7 +27,7 @@ class GroupConsumer:
         callbacks: GroupCallbacks,
         consumer: ConsumerCore,
         in_delivery: RecordsInDelivery,
-        changed: threading.Condition,
+        changed: ThreadCondition,
     ) -> None:
         self._callbacks = callbacks
         self._changed = changed

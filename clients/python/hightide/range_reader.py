@@ -5,7 +5,6 @@ one fetch, gRPC carries out the next one.
 """
 
 import queue
-import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from hightide.records import TopicPartition
 from hightide.transport.driver import decoded as decoded_outcome
 from hightide.transport.driver import now_ms
 from hightide.transport.notices import log_notice
+from hightide.transport.thread_condition import ThreadCondition
 from hightide.transport.transport import Transport
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class RangeReader:
             on_corrupt_batch=on_corrupt_batch,
         )
         self._cluster = ClusterMetadata(bootstrap_addresses(bootstrap))
-        self._lock = threading.Lock()
+        self._lock = ThreadCondition()
         self._transport = Transport(client_id, chosen_tls_files(tls_ca, tls_certificate, tls_key))
         self._corrupt = CorruptBatches(on_corrupt_batch, log_notice)
         self._closed = False
@@ -162,7 +162,7 @@ class _FetchAhead:
     """A `RangeCore.fetch` whose first call is under way. The thread that waits for its result does the
     rest."""
 
-    def __init__(self, core: RangeCore, transport: Transport, lock: threading.Lock) -> None:
+    def __init__(self, core: RangeCore, transport: Transport, lock: ThreadCondition) -> None:
         self._operation = core.fetch()
         self._transport = transport
         self._lock = lock

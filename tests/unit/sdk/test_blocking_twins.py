@@ -16,7 +16,7 @@ from hightide.producing import delivery as blocking_delivery
 AT_ONCE = {
     "Admin": set(),
     "Consumer": {"consumer_id", "generations", "lag", "paused", "skipped_batches", "streams"},
-    "Producer": {"hurry", "undelivered_count"},
+    "Producer": {"undelivered_count"},
 }
 # A property cannot wait, so with asyncio it is a method.
 METHODS_FOR_PROPERTIES = {("Consumer", "assignment")}

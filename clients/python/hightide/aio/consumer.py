@@ -1,5 +1,6 @@
 """The asyncio consumer: the shell of `ConsumerCore`, and in a group of `GroupCore`, for one event loop."""
 
+import warnings
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from datetime import datetime
 from random import Random
@@ -529,6 +530,8 @@ class Consumer:
         await self._close(is_settled=True)
 
     async def _close(self, *, is_settled: bool) -> None:
+        if self._changed.home.is_elsewhere:
+            return
         with self._changed:
             if self._closed or self._is_closing:
                 return
@@ -551,3 +554,10 @@ class Consumer:
     ) -> None:
         # A record whose processing raised is not settled: it is read again.
         await self._close(is_settled=kind is None)
+
+    def __del__(self) -> None:
+        # A consumer that was refused its settings, or was never used, has left nothing behind.
+        if getattr(self, "_closed", True) or not self._driver.is_started or self._changed.home.is_elsewhere:
+            return
+        self._driver.let_go()
+        warnings.warn(f"unclosed {self!r}: call its close()", ResourceWarning, stacklevel=2, source=self)

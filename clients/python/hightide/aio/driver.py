@@ -6,14 +6,13 @@ of its own.
 
 import asyncio
 import logging
-from collections.abc import Callable
 from typing import Any, Final
 
 from hightide import tracing
 from hightide.aio.loop_condition import LoopCondition
 from hightide.calls.call import STREAM_ENDED, Call, StreamCall, StreamEnded
 from hightide.errors import AddressUnreachableError, HightideError
-from hightide.transport.driver import DrivenCore, now_ms, run_callbacks
+from hightide.transport.driver import DrivenCore, DriverOwner, now_ms, run_callbacks
 from hightide.transport.notices import log_notice
 from hightide.transport.streams import AioStream
 from hightide.transport.transport import AioTransport
@@ -24,8 +23,7 @@ _DEFECT: Final = "%s failed; this is a defect of the SDK"
 
 
 class Driver:
-    """The driver of one core, with one task. `changed` is notified whenever the core's state has changed.
-    `fail` is called once, under `changed`, if the driver itself fails."""
+    """The driver of one core, with one task. `changed` is notified whenever the core's state has changed."""
 
     def __init__(
         self,
@@ -34,7 +32,7 @@ class Driver:
         changed: LoopCondition,
         name: str,
         reporter: tracing.Reporter,
-        fail: Callable[[BaseException], None] = lambda failure: None,
+        owner: DriverOwner | None = None,
     ) -> None:
         self._core = core
         self._reporter = reporter
@@ -42,7 +40,9 @@ class Driver:
         self._transport = transport
         self._changed = changed
         self._name = name
-        self._fail_core = fail
+        self._owner = owner
+        self._is_let_go = False
+        self._is_over = False
         self._task: asyncio.Task[None] | None = None
         self._calls: dict[Call[Any], asyncio.Task[None]] = {}
         self._streams: dict[StreamCall[Any], AioStream] = {}
@@ -62,6 +62,11 @@ class Driver:
         self._poked.set()
 
     @property
+    def is_started(self) -> bool:
+        """Whether the task was ever started."""
+        return self._task is not None
+
+    @property
     def is_running(self) -> bool:
         """Whether the task has started and has not ended."""
         return self._task is not None and not self._task.done()
@@ -75,6 +80,28 @@ class Driver:
         self._report(is_last=True)
         self._notify()
 
+    def let_go(self) -> bool:
+        """Finish what is unfinished, then end: nobody has the client any more. Called by the garbage
+        collector on any thread. Returns whether the loop still runs, so that anything can be finished."""
+        self._is_let_go = True
+        if not self.is_running or self._task is None:
+            return False
+        try:
+            self._task.get_loop().call_soon_threadsafe(self._poked.set)
+        except RuntimeError:
+            return False
+        return True
+
+    async def _end_alone(self) -> None:
+        """Do what `stop` and the closing of the client do otherwise."""
+        for call in self._calls.values():
+            call.cancel()
+        await asyncio.gather(*self._calls.values(), return_exceptions=True)
+        self._report(is_last=True)
+        await self._transport.close()
+        if self._owner is not None:
+            self._owner.ended()
+
     def _report(self, *, is_last: bool = False) -> None:
         while self._core.notices:
             log_notice(self._core.notices.popleft())
@@ -87,8 +114,10 @@ class Driver:
 
     async def _run(self) -> None:
         try:
-            while self.failure is None:
+            while self.failure is None and not self._is_over:
                 await self._turn()
+            if self._is_over:
+                await self._end_alone()
         except Exception as error:
             log.exception(_DEFECT, self._name)
             self._fail(error)
@@ -99,14 +128,16 @@ class Driver:
         self._poked.set()
         with self._changed:
             try:
-                self._fail_core(failure)
+                if self._owner is not None:
+                    self._owner.failed(failure)
             finally:
                 callbacks, self._core.callbacks = self._core.callbacks, []
                 self._changed.notify_all()
         run_callbacks(callbacks)
 
     async def _turn(self) -> None:
-        calls = self._core.poll(now_ms())
+        self._is_over = self._is_let_go and not self._core.unfinished()
+        calls = [] if self._is_over else self._core.poll(now_ms())
         self._report()
         cancelled, self._core.cancelled = self._core.cancelled, []
         callbacks, self._core.callbacks = self._core.callbacks, []
@@ -120,6 +151,8 @@ class Driver:
                 stream.send(stream_call.outbox.popleft())
         run_callbacks(callbacks)
         self._notify()
+        if self._is_over:
+            return
         wake_at = self._core.wake_at_ms
         try:
             async with asyncio.timeout(None if wake_at is None else max(0.0, (wake_at - now_ms()) / 1000)):

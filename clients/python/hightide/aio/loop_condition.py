@@ -3,6 +3,8 @@
 import asyncio
 from types import TracebackType
 
+from hightide.transport.home import LoopHome
+
 
 class LoopCondition:
     """A guard of the state that a client and its driver share, which wakes those that wait for a change. Each
@@ -11,14 +13,16 @@ class LoopCondition:
     Between two awaits nothing else runs, so that nobody ever waits to enter. `with` marks the steps that have
     to be atomic: the blocking twin, which `make blocking` writes from the same text, takes a lock for them.
     Two mistakes would make that twin wait for ever: an await with the lock held, and taking it twice. Each is
-    an AssertionError here.
+    an AssertionError here. Entering it raises ForkedClientError and WrongEventLoopError.
     """
 
     def __init__(self) -> None:
+        self.home = LoopHome()
         self._is_held = False
         self._changed = asyncio.Event()
 
     def __enter__(self) -> None:
+        self.home.enter()
         assert not self._is_held, "it is held already; the blocking twin would wait for its own lock"
         self._is_held = True
 

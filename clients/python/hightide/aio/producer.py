@@ -2,15 +2,16 @@
 
 import random
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from hightide import tracing
-from hightide.aio.at_exit import LoopIsGone
 from hightide.aio.delivery import BulkDelivery, Delivery
 from hightide.aio.driver import Driver
 from hightide.aio.loop_condition import LoopCondition
+from hightide.aio.sender import Sender
 from hightide.argument_checks import checked_name
 from hightide.calls.addresses import bootstrap_addresses
 from hightide.calls.tls_files import FilePath, chosen_tls_files
@@ -82,20 +83,20 @@ class Producer:
             key=key,
         )
         self._lock = self._changed = LoopCondition()
+        self._sender = Sender(self._changed)
         cluster = ClusterMetadata(bootstrap_addresses(bootstrap))
         self._core = ProducerCore(
-            self._settings, cluster, self, Delivery, random.getrandbits(16), random=random.Random()
+            self._settings, cluster, self._sender, Delivery, random.getrandbits(16), random=random.Random()
         )
         # The fast path reads topics from here; closing replaces it with an empty one.
         self._topics: dict[str, TopicQueues] = self._core.topics
         self._transport = AioTransport(client_id, chosen_tls_files(tls_ca, tls_certificate, tls_key))
         reporter = tracing.Reporter("send", client_id)
         self._driver = Driver(
-            self._core, self._transport, self._changed, "hightide-aio-producer", reporter, self._fail
+            self._core, self._transport, self._changed, "hightide-aio-producer", reporter, self._sender
         )
+        self._sender.core, self._sender.driver = self._core, self._driver
         self._closed = False
-        self._watched = LoopIsGone(self._core)
-        at_exit.watch(self._watched)
 
     async def send(
         self,
@@ -199,6 +200,7 @@ class Producer:
         with self._changed:
             self._check_open()
             self._driver.start()
+            at_exit.watch(self._sender)
             if topic not in self._core.topics:
                 seeker.want([topic])
                 self._driver.poke()
@@ -249,7 +251,7 @@ class Producer:
         way. Raises InvalidArgumentError, and errors as of send()."""
         home = await self._topic(topic)
         await self._until_grown(home, partition)
-        with self._lock:
+        with self._changed:
             self._core.go_on_at(home, partition, next_sequence)
 
     def _check_open(self) -> None:
@@ -257,11 +259,6 @@ class Producer:
             raise ClosedError("this producer is closed")
         if self._driver.failure is not None:
             raise InternalError(f"the sender task failed: {self._driver.failure!r}")
-
-    def _fail(self, failure: BaseException) -> None:
-        """Fail all deliveries: nobody is left to end them. Called by the driver with the lock when it has
-        failed."""
-        self._core.abandon(InternalError(f"the sender task failed: {failure!r}"))
 
     async def send_arrow(
         self, topic: str, records: "pa.RecordBatch | pa.Table", *, partition: int | None = None
@@ -293,7 +290,7 @@ class Producer:
     async def flush(self, timeout_s: float | None = None) -> None:
         """Send all waiting records, and return when each is acknowledged or failed (see its Delivery). Raises
         UndeliveredError when the time runs out first."""
-        with self._lock:
+        with self._changed:
             batches = tuple(self._core.unfinished())
             if batches:
                 self._driver.poke()
@@ -309,7 +306,9 @@ class Producer:
     async def close(self, timeout_s: float | None = None) -> None:
         """Flush, then close all connections. Raises UndeliveredError if records were left when the time ran
         out; their deliveries fail. Closing twice does nothing."""
-        with self._lock:
+        if self._changed.home.is_elsewhere:
+            return
+        with self._changed:
             if self._closed:
                 return
             self._topics = {}
@@ -331,30 +330,23 @@ class Producer:
             self._changed.notify_all()
         await self._driver.stop()
         await self._transport.close()
-        at_exit.forget(self._watched)
+        at_exit.forget(self._sender)
         count = self.undelivered_count
         if not count:
             return None
         error = UndeliveredError(
             f"the producer was closed with {count} records not acknowledged", undelivered_count=count
         )
-        with self._lock:
+        with self._changed:
             self._core.abandon(error)
             callbacks, self._core.callbacks = self._core.callbacks, []
         run_callbacks(callbacks)
         return error
 
-    def hurry(self, batch: PendingBatch) -> None:
-        """Send this batch at once, since its outcome is waited for. Called by deliveries, on the loop."""
-        with self._lock:
-            for leaf in batch.leaves():
-                leaf.is_urgent = True
-        self._driver.poke()
-
     @property
     def undelivered_count(self) -> int:
         """The number of records that are neither acknowledged nor failed yet."""
-        with self._lock:
+        with self._changed:
             return self._core.undelivered_count
 
     async def partitions_for(self, topic: str) -> int:
@@ -369,3 +361,10 @@ class Producer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+    def __del__(self) -> None:
+        # A producer that was refused its settings, or was never used, has left nothing behind.
+        if getattr(self, "_closed", True) or not self._driver.is_started or self._changed.home.is_elsewhere:
+            return
+        self._sender.let_go()
+        warnings.warn(f"unclosed {self!r}: call its close()", ResourceWarning, stacklevel=2, source=self)

@@ -11,7 +11,9 @@ T = TypeVar("T")
 
 
 async def run(operation: Operation[T], transport: AioTransport) -> T:
-    """Run an operation on this loop. Raises the operation's errors."""
+    """Run an operation on this loop. Raises the operation's errors, and those of a client that is used
+    elsewhere (`hightide.transport.home`)."""
+    transport.home.enter()
     try:
         step = next(operation)
         while True:

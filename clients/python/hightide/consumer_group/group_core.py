@@ -99,6 +99,10 @@ class GroupCore:
         orders, self.membership.facts = self.membership.facts, []
         return [*orders, *self.consumer.facts(is_last=is_last)]
 
+    def unfinished(self) -> tuple[()]:
+        """Nothing: to its group, a member that nobody closed is one that died."""
+        return ()
+
     def completed(self, call: Call[Any], outcome: Any, now_ms: float) -> None:
         """Handle the outcome of a call, or a message on the stream."""
         if call.method is Method.REGISTER_CONSUMER:

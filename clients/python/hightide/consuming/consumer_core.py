@@ -329,6 +329,10 @@ class ConsumerCore(ReadAhead, TracedCore):
 
     # -- outcomes --------------------------------------------------------------------------------------------
 
+    def unfinished(self) -> tuple[()]:
+        """Nothing: a consumer may end at any time."""
+        return ()
+
     def completed(self, call: Call[Any], outcome: Any, now_ms: float) -> None:
         """Handle the end of a call: `outcome` is its decoded answer or a HightideError."""
         if isinstance(call, FetchCall):

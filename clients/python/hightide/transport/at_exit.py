@@ -3,8 +3,8 @@ records left are counted on stderr and in the log."""
 
 import atexit
 import logging
+import os
 import sys
-import threading
 from typing import Final, Protocol
 
 from hightide.errors import HightideError
@@ -14,31 +14,33 @@ log = logging.getLogger("hightide.producer")
 LAST_MOMENT_S: Final = 5.0
 
 
-class WatchedProducer(Protocol):
-    """The part of a producer that the end of the interpreter needs."""
+class WatchedSender(Protocol):
+    """The part of a producer that the end of the interpreter, and a fork, need."""
 
     @property
     def undelivered_count(self) -> int:
         """Records that are neither acknowledged nor failed."""
 
-    def close(self, timeout_s: float | None = None) -> None:
-        """Flush and end. Raises if records are left."""
+    def close(self, timeout_s: float) -> None:
+        """Deliver what is left, and end. Raises UndeliveredError if records are left."""
+
+    def left_behind(self) -> None:
+        """Note that this is a child process, where the producer cannot be used."""
 
 
-_open: set[WatchedProducer] = set()
-_lock = threading.Lock()
+# It has no lock, since the garbage collector may call `forget` on any thread: each use of the set is one step
+# for other threads.
+_open: set[WatchedSender] = set()
 
 
-def watch(producer: WatchedProducer) -> None:
+def watch(sender: WatchedSender) -> None:
     """Count this producer's records at exit, unless it is closed before."""
-    with _lock:
-        _open.add(producer)
+    _open.add(sender)
 
 
-def forget(producer: WatchedProducer) -> None:
-    """Stop watching the producer, because it is closed."""
-    with _lock:
-        _open.discard(producer)
+def forget(sender: WatchedSender) -> None:
+    """Stop watching the producer, because it is closed, or has ended by itself."""
+    _open.discard(sender)
 
 
 def tell(count: int) -> None:
@@ -50,11 +52,20 @@ def tell(count: int) -> None:
 
 @atexit.register
 def _close_all() -> None:
-    with _lock:
-        producers = list(_open)
-    for producer in producers:
-        count = producer.undelivered_count
+    for sender in list(_open):
+        count = sender.undelivered_count
         try:
-            producer.close(LAST_MOMENT_S)
+            sender.close(LAST_MOMENT_S)
         except HightideError as error:
             tell(getattr(error, "undelivered_count", count))
+
+
+def _leave_behind() -> None:
+    """Leave the producers to the parent process, which delivers their records and counts them."""
+    for sender in list(_open):
+        sender.left_behind()
+    _open.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_leave_behind)

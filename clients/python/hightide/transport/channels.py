@@ -13,6 +13,7 @@ import grpc
 
 from hightide.calls.call import Method
 from hightide.errors import AddressUnreachableError, ClosedError, HightideError, RequestTimeoutError
+from hightide.transport.home import ProcessHome
 
 # The methods of which both sides are streams.
 STREAMS: Final = frozenset({Method.REGISTER_CONSUMER})
@@ -55,12 +56,15 @@ class PooledChannel(Generic[ChannelT]):
 
 
 class ChannelPool(Generic[ChannelT]):
-    """All channels of one client. Thread-safe. `connect` opens a channel. Without `keeps_failed`, a channel
-    on which a call failed as unreachable takes no more calls, even while others are under way on it: it may
-    have been opened with a certificate that was renewed meanwhile."""
+    """All channels of one client. Thread-safe. `connect` opens a channel; all are used at `home` only.
+    Without `keeps_failed`, a channel on which a call failed as unreachable takes no more calls, even while
+    others are under way on it: it may have been opened with a certificate that was renewed meanwhile."""
 
-    def __init__(self, connect: Callable[[str], ChannelT], *, keeps_failed: bool = True) -> None:
+    def __init__(
+        self, connect: Callable[[str], ChannelT], home: ProcessHome, *, keeps_failed: bool = True
+    ) -> None:
         self._connect = connect
+        self._home = home
         self._keeps_failed = keeps_failed
         self.has_been_reached = False
         """Whether any address ever answered."""
@@ -71,7 +75,8 @@ class ChannelPool(Generic[ChannelT]):
 
     def begin(self, address: str, method: Method) -> PooledChannel[ChannelT]:
         """The channel for a call, with this method among its `methods`. `end` follows. Raises ClosedError,
-        and what `connect` raises."""
+        ForkedClientError, WrongEventLoopError, and what `connect` raises."""
+        self._home.enter()
         with self._lock:
             if self._is_closed:
                 raise ClosedError("this client is closed")
@@ -110,6 +115,8 @@ class ChannelPool(Generic[ChannelT]):
 
     def close(self) -> list[ChannelT]:
         """Refuse calls from now on. Returns the channels, which the caller closes."""
+        if self._home.is_elsewhere:
+            return []
         with self._lock:
             self._is_closed = True
             lines = [*self._lines.values(), *self._replaced]

@@ -10,7 +10,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from hightide import tracing
@@ -20,6 +20,7 @@ from hightide.cluster.leader_waits import Fact
 from hightide.errors import HightideError
 from hightide.transport.notices import log_notice
 from hightide.transport.streams import Stream
+from hightide.transport.thread_condition import ThreadCondition
 from hightide.transport.transport import Transport
 
 log = logging.getLogger("hightide")
@@ -41,6 +42,10 @@ class DrivenCore(Protocol):
         """Note the facts that spans are made of, because spans may be recorded. Called before the first
         poll."""
 
+    def unfinished(self) -> Sequence[object]:
+        """What has to end before the driver may, although nobody has the client any more: batches of
+        records."""
+
     def facts(self, *, is_last: bool = False) -> list[Fact]:
         """The facts that spans are made of, each returned once. `is_last`: nothing more is waited for."""
 
@@ -57,18 +62,27 @@ def now_ms() -> float:
     return time.monotonic() * 1000.0
 
 
+class DriverOwner(Protocol):
+    """Whoever learns of the end of a driver that nobody stopped."""
+
+    def failed(self, failure: BaseException) -> None:
+        """The driver itself failed. Called once, under the client's lock."""
+
+    def ended(self) -> None:
+        """The driver was let go, and everything is finished."""
+
+
 class Driver:
-    """The driver of one core, with a thread. `changed` is notified whenever calls have ended. `fail` is
-    called once, under `changed`, if the driver itself fails."""
+    """The driver of one core, with a thread. `changed` is notified whenever calls have ended."""
 
     def __init__(
         self,
         core: DrivenCore,
         transport: Transport,
-        changed: threading.Condition,
+        changed: ThreadCondition,
         name: str,
         reporter: tracing.Reporter,
-        fail: Callable[[BaseException], None] = lambda failure: None,
+        owner: DriverOwner | None = None,
     ) -> None:
         self._core = core
         self._reporter = reporter
@@ -81,7 +95,8 @@ class Driver:
         self._stopping = False
         self._thread: threading.Thread | None = None
         self._name = name
-        self._fail_core = fail
+        self._owner = owner
+        self._is_let_go = False
         self.failure: BaseException | None = None
         self.poke = self._poke
 
@@ -99,6 +114,11 @@ class Driver:
         self._inbox.put(None)
 
     @property
+    def is_started(self) -> bool:
+        """Whether the thread was ever started."""
+        return self._thread is not None
+
+    @property
     def is_running(self) -> bool:
         """Whether the thread has started and has not ended."""
         return self._thread is not None and self.failure is None and not self._stopping
@@ -114,6 +134,27 @@ class Driver:
                 facts = self._core.facts(is_last=True)
             self._reporter.report(facts, now_ms())
 
+    def let_go(self) -> None:
+        """Finish what is unfinished, then end: nobody has the client any more. It takes no lock, since the
+        garbage collector calls it on any thread, whatever that thread holds."""
+        self._is_let_go = True
+        self._inbox.put(None)
+
+    def join(self, timeout_s: float) -> None:
+        """Wait until the thread has ended, at most so long."""
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+
+    def _end_alone(self) -> None:
+        """Do what `stop` and the closing of the client do otherwise."""
+        if self._is_traced:
+            with self._changed:
+                facts = self._core.facts(is_last=True)
+            self._reporter.report(facts, now_ms())
+        self._transport.close()
+        if self._owner is not None:
+            self._owner.ended()
+
     def _run(self) -> None:
         while not self._stopping:
             try:
@@ -122,13 +163,16 @@ class Driver:
                 log.exception("%s failed; this is a defect of the SDK", self._name)
                 self._fail(error)
                 return
+        if self._is_let_go:
+            self._end_alone()
 
     def _fail(self, failure: Exception) -> None:
         """Let nobody wait for what the thread would have done."""
         self.failure = failure
         with self._changed:
             try:
-                self._fail_core(failure)
+                if self._owner is not None:
+                    self._owner.failed(failure)
             finally:
                 callbacks, self._core.callbacks = self._core.callbacks, []
                 self._changed.notify_all()
@@ -142,7 +186,9 @@ class Driver:
             for call, outcome in outcomes:
                 self._forget(call, outcome)
                 self._core.completed(call, outcome, now)
-            calls = self._core.poll(now)
+            if self._is_let_go and not self._core.unfinished():
+                self._stopping = True
+            calls = [] if self._stopping else self._core.poll(now)
             for stream_call, stream in self._streams.items():
                 while stream_call.outbox:
                     stream.send(stream_call.outbox.popleft())

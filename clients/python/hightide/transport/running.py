@@ -12,7 +12,9 @@ T = TypeVar("T")
 
 
 def run(operation: Operation[T], transport: Transport) -> T:
-    """Run an operation on this thread. Raises the operation's errors."""
+    """Run an operation on this thread. Raises the operation's errors, and those of a client that is used
+    elsewhere (`hightide.transport.home`)."""
+    transport.home.enter()
     try:
         step = next(operation)
         while True:

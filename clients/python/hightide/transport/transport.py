@@ -26,6 +26,7 @@ from hightide.errors import (
     from_reason,
 )
 from hightide.transport.channels import ChannelPool, PooledChannel
+from hightide.transport.home import LoopHome, ProcessHome
 from hightide.transport.opening import aio_channel_opener, channel_opener
 from hightide.transport.streams import AioStream, Heard, Stream
 from hightide.transport.tls_failures import TlsFailures
@@ -100,7 +101,8 @@ class Transport:
     def __init__(self, client_id: str | None = None, tls: TlsFiles | None = None) -> None:
         """`tls`: use TLS, with these files. Raises InvalidArgumentError if they cannot be used."""
         opener = channel_opener(tls, client_id)
-        self._lines = ChannelPool(opener, keeps_failed=tls is None)
+        self.home = ProcessHome()
+        self._lines = ChannelPool(opener, self.home, keeps_failed=tls is None)
         self._tls_failures = TlsFailures(tls)
 
     def start(self, call: Call[Any], request: bytes, done: Done) -> Any:
@@ -200,7 +202,8 @@ class AioTransport:
     def __init__(self, client_id: str | None = None, tls: TlsFiles | None = None) -> None:
         """`tls`: use TLS, with these files. Raises InvalidArgumentError if they cannot be used."""
         opener = aio_channel_opener(tls, client_id)
-        self._lines = ChannelPool(opener, keeps_failed=tls is None)
+        self.home = LoopHome()
+        self._lines = ChannelPool(opener, self.home, keeps_failed=tls is None)
         self._tls_failures = TlsFailures(tls)
 
     async def exchange(

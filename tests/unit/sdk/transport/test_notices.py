@@ -14,6 +14,7 @@ from hightide.consuming.consumer_core import ConsumerCore
 from hightide.consuming.consumer_settings import ConsumerSettings
 from hightide.tracing import Reporter
 from hightide.transport.driver import Driver
+from hightide.transport.thread_condition import ThreadCondition
 from hightide.transport.transport import AioTransport, Transport
 
 NOTICE = Notice("hightide.consumer", Level.WARNING, "the log is 100% gone")
@@ -41,7 +42,7 @@ def core_with_a_notice() -> ConsumerCore:
 
 
 def test_a_thread_logs_what_its_core_tells() -> None:
-    core, changed, heard = core_with_a_notice(), threading.Condition(), Heard()
+    core, changed, heard = core_with_a_notice(), ThreadCondition(), Heard()
     driver = Driver(core, Transport(None), changed, "reader", Reporter("poll", None))
     logger = logging.getLogger("hightide.consumer")
     logger.addHandler(heard)
