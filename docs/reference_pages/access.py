@@ -40,6 +40,8 @@ def _section(service: ServiceDescriptor) -> str:
     rows = []
     for method in service.methods:
         rule = rule_of(service.full_name, method.name)
-        external = "yes" if rule.is_external else "no"
-        rows.append((code(method.name), external, rule.operation, rule.resource_type))
-    return f"## `{service.name}`\n\n" + table(("method", "external", "operation", "resource"), rows)
+        external, audited = ("yes" if each else "no" for each in (rule.is_external, rule.is_audited))
+        rows.append((code(method.name), external, rule.operation, rule.resource_type, audited))
+    return f"## `{service.name}`\n\n" + table(
+        ("method", "external", "operation", "resource", "audited"), rows
+    )

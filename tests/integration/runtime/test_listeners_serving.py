@@ -2,6 +2,7 @@
 cluster is refused outside, and every server says who it is."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -13,7 +14,14 @@ from grpc_channelz.v1 import channelz_pb2, channelz_pb2_grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 from grpc_status import rpc_status
+from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1 import replica_service_pb2 as pb
+from hightide.v1.controller_service_pb2_grpc import (
+    ControllerServiceServicer,
+    ControllerServiceStub,
+    add_ControllerServiceServicer_to_server,
+)
+from hightide.v1.errors_pb2 import ErrorCode
 from hightide.v1.replica_service_pb2_grpc import (
     ReplicaServiceServicer,
     ReplicaServiceStub,
@@ -27,14 +35,15 @@ from hightide.v1.server_service_pb2_grpc import (
 )
 from hightide_local.processes.embedded_zookeeper import EmbeddedZooKeeper
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.errors import StartupError
+from hightide_runtime.errors import ServiceError, StartupError
 from hightide_runtime.process.server_identity import SERVER_SERVICE, identity_service, installed_version
 from hightide_runtime.process.settings import ServiceSettings
 from hightide_runtime.serving.channels import open_channel
 from hightide_runtime.serving.listeners import Listener, current_listener
 from hightide_runtime.serving.server import Server, ServerLimits, Service, serve
 from hightide_runtime.system_clock import SystemClock
-from hightide_runtime.zookeeper.session import ZooKeeperSession
+from hightide_runtime.zookeeper.session import ConnectionLost, ZooKeeperSession
+from integration.controller.controller_harness import until
 
 INSIDE, OUTSIDE = HostPort("127.0.0.1", 0), HostPort("127.0.0.2", 0)
 FETCH = "/hightide.v1.ReplicaService/ReplicaFetch"
@@ -71,6 +80,19 @@ class Replica(ReplicaServiceServicer):
         return pb.ReplicaFetchResponse()
 
 
+class Topics(ControllerServiceServicer):
+    """Has one topic, and a ZooKeeper that may be away."""
+
+    async def DeleteTopic(  # noqa: N802
+        self, request: controller_pb2.DeleteTopicRequest, context: Any
+    ) -> controller_pb2.DeleteTopicResponse:
+        if request.topic == "unlucky":
+            raise ConnectionLost("ZooKeeper is away", outcome_unknown=True)
+        if request.topic != "orders":
+            raise ServiceError(ErrorCode.ERROR_CODE_UNKNOWN_TOPIC, "there is none")
+        return controller_pb2.DeleteTopicResponse()
+
+
 class Both:
     """A server with two listeners, and a channel to each of them."""
 
@@ -85,6 +107,11 @@ class Both:
     async def served(self, **options: Any) -> AsyncIterator[None]:
         services = [
             Service(SERVER_SERVICE, self.described, add_ServerServiceServicer_to_server),
+            Service(
+                "hightide.v1.ControllerService",
+                Topics(),  # type: ignore[abstract]  # nobody calls the rest
+                add_ControllerServiceServicer_to_server,
+            ),
             Service("hightide.v1.ReplicaService", self.replica, add_ReplicaServiceServicer_to_server),
         ]
         self.server = await serve(INSIDE, services, external=OUTSIDE, **options)
@@ -144,6 +171,67 @@ def test_what_is_for_the_processes_of_the_cluster_is_refused_outside_and_told_wh
     with_both(test)
 
 
+def audited(caplog: pytest.LogCaptureFixture) -> list[dict[str, Any]]:
+    return [json.loads(each.getMessage()) for each in caplog.records if each.name == "hightide.audit"]
+
+
+def test_each_administrative_call_has_a_line_in_the_audit_log(caplog: pytest.LogCaptureFixture) -> None:
+    traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+    async def test(both: Both) -> None:
+        delete = ControllerServiceStub(both.outside).DeleteTopic
+        await delete(
+            controller_pb2.DeleteTopicRequest(topic="orders"),
+            timeout=30,
+            metadata=(("traceparent", traceparent),),
+        )
+        for topic in ("none", "unlucky"):
+            with pytest.raises(grpc.aio.AioRpcError):
+                await delete(controller_pb2.DeleteTopicRequest(topic=topic, validate_only=True), timeout=30)
+        # A call that only reads has none.
+        await ServerServiceStub(both.outside).DescribeServer(DescribeServerRequest(), timeout=30)
+
+    with_both(test)
+    lines = audited(caplog)
+    assert [(each["subjects"], each["outcome"], each.get("validate_only")) for each in lines] == [
+        (["orders"], "OK", None),
+        (["none"], "UNKNOWN_TOPIC", True),
+        (["unlucky"], "ZOOKEEPER_UNAVAILABLE", True),
+    ]
+    assert lines[0]["from"].startswith("ipv4:127.0.0.")
+    del lines[0]["from"], lines[0]["outcome"], lines[0]["subjects"]
+    assert lines[0] == {
+        "who": "anonymous",
+        "listener": "external",
+        "method": "/hightide.v1.ControllerService/DeleteTopic",
+        "operation": "delete",
+        "resource": "topic",
+        "trace": traceparent[3:35],
+        "allowed": True,
+    }
+
+
+def test_a_flood_of_refused_calls_is_one_line_in_the_audit_log_and_a_count(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def test(both: Both) -> None:
+        fetch = ReplicaServiceStub(both.outside).ReplicaFetch
+        for _ in range(20):
+            with pytest.raises(grpc.aio.AioRpcError):
+                await fetch(pb.ReplicaFetchRequest(replica_id=2), timeout=30)
+
+        async def all_are_told() -> bool:
+            lines = audited(caplog)
+            return sum(int(each.get("suppressed", 1)) for each in lines) == 20
+
+        await until(all_are_told, "the second is over")
+        first = audited(caplog)[0]
+        assert (first["method"], first["listener"], first["allowed"]) == (FETCH, "external", False)
+        assert "the internal listener alone serves it" in first["why"]
+
+    with_both(test)
+
+
 async def services_told(channel: grpc.aio.Channel) -> set[str]:
     listing = reflection_pb2.ServerReflectionRequest(list_services="")
     reflecting = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(
@@ -167,9 +255,9 @@ def test_reflection_and_channelz_are_for_those_inside() -> None:
     async def test(both: Both) -> None:
         assert {"hightide.v1.ServerService", "hightide.v1.ReplicaService"} < await services_told(both.inside)
         assert await servers_told(both.inside) == "OK"
-        with pytest.raises(grpc.aio.AioRpcError) as unknown:
-            await services_told(both.outside)
-        assert unknown.value.code() is grpc.StatusCode.UNIMPLEMENTED
+        # Nothing is written, since a call whose write fails may end with the status of that.
+        asked = reflection_pb2_grpc.ServerReflectionStub(both.outside).ServerReflectionInfo(timeout=30)
+        assert await asked.code() is grpc.StatusCode.UNIMPLEMENTED
         assert await servers_told(both.outside) == "UNIMPLEMENTED"
 
     with_both(test)

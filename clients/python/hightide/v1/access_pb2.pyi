@@ -145,12 +145,20 @@ class AccessRule(_message.Message):
     EXTERNAL_FIELD_NUMBER: _builtins.int
     OPERATION_FIELD_NUMBER: _builtins.int
     RESOURCE_TYPE_FIELD_NUMBER: _builtins.int
+    AUDITED_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_FIELD_NUMBER: _builtins.int
     external: _builtins.bool
     """Whether the external listener serves it as well. Without this, the internal listener alone does."""
     operation: Global___Operation.ValueType
     """What it does."""
     resource_type: Global___ResourceType.ValueType
     """To what."""
+    audited: _builtins.bool
+    """Whether the audit log has a line for each call. It has one for each refusal of any method."""
+    subject_field: _builtins.str
+    """The field of the request that names what an audited call is about, by its path: "moves.partition.topic".
+    Empty: the call is about the cluster as a whole.
+    """
     @_builtins.property
     def roles(self) -> _containers.RepeatedScalarFieldContainer[Global___CallerRole.ValueType]:
         """The roles that may call it, where callers show who they are. Nobody may call a method that names none."""
@@ -162,10 +170,12 @@ class AccessRule(_message.Message):
         external: _builtins.bool = ...,
         operation: Global___Operation.ValueType = ...,
         resource_type: Global___ResourceType.ValueType = ...,
+        audited: _builtins.bool = ...,
+        subject_field: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["external", b"external", "operation", b"operation", "resource_type", b"resource_type", "roles", b"roles"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audited", b"audited", "external", b"external", "operation", b"operation", "resource_type", b"resource_type", "roles", b"roles", "subject_field", b"subject_field"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

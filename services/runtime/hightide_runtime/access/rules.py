@@ -20,6 +20,10 @@ class AccessRule:
     operation: str
     #: To what: "topic", "group" or "cluster".
     resource_type: str
+    #: Whether the audit log has a line for each call.
+    is_audited: bool
+    #: The path of the field that names what an audited call is about; empty: it is about the cluster.
+    subject_path: tuple[str, ...]
 
 
 def rule_of(service: str, method: str) -> AccessRule:
@@ -40,6 +44,8 @@ def rule_of(service: str, method: str) -> AccessRule:
         rule.external,
         _word(access_pb2.Operation.Name(rule.operation), "OPERATION_").lower(),
         _word(access_pb2.ResourceType.Name(rule.resource_type), "RESOURCE_TYPE_").lower(),
+        rule.audited,
+        tuple(rule.subject_field.split(".")) if rule.subject_field else (),
     )
 
 

@@ -16,6 +16,7 @@ from grpc_channelz.v1 import channelz
 from grpc_health.v1 import health_pb2_grpc
 from hightide.v1.errors_pb2 import ErrorCode
 
+from hightide_runtime.access.audit import AuditLog
 from hightide_runtime.access.rules import rule_of
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import ServiceError, StartupError
@@ -165,19 +166,7 @@ async def serve(
     limiting = LimitsInterceptor(
         limits.max_concurrent_rpcs, limits.max_deadline_ms, limits.default_deadline_ms
     )
-
-    def around(listener: Listener) -> list[Interceptor]:
-        # The order is part of the contract: the time includes refusals, a refusal is answered before the
-        # request is parsed, and no exception of a servicer gets past the error interceptor.
-        return [
-            ListenerInterceptor(listener),
-            TraceContextInterceptor(),
-            timing,
-            limiting,
-            AccessInterceptor(listener),
-            ErrorInterceptor(),
-        ]
-
+    audit = AuditLog(asyncio.get_running_loop().call_later)
     health_servicer = health.HealthServicer([service.name for service in services])
     wanted = [(Listener.INTERNAL, listen)]
     if external is not None:
@@ -187,7 +176,20 @@ async def serve(
         for listener, address in wanted:
             server = grpc.aio.server(options=options)
             servers.append(server)
-            _register_all(server, services, around(listener), health_servicer)
+            access = AccessInterceptor(listener, audit)
+            # The order is part of the contract: the time includes refusals, a refusal is answered before the
+            # request is parsed, and no exception of a servicer gets past the error interceptor.
+            interceptors: list[Interceptor] = [
+                ListenerInterceptor(listener),
+                TraceContextInterceptor(),
+                timing,
+                limiting,
+                access,
+                ErrorInterceptor(),
+            ]
+            for service in services:
+                _register(server, service, interceptors, access)
+            health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
             if listener is Listener.INTERNAL:
                 _introspect(server, [service.name for service in services])
             elif external_introspection:
@@ -202,18 +204,6 @@ async def serve(
         await server.start()
         _log.info("listening on %s", address)
     return Server(servers, addresses, health_servicer, limiting, timing.timings)
-
-
-def _register_all(
-    server: grpc.aio.Server,
-    services: Sequence[Service],
-    interceptors: Sequence[Interceptor],
-    health_servicer: health.HealthServicer,
-) -> None:
-    """Register the services, and health, which every listener has."""
-    for service in services:
-        _register(server, service, interceptors)
-    health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
 
 
 def _introspect(server: grpc.aio.Server, names: Sequence[str]) -> None:
@@ -299,7 +289,12 @@ def _handlers(service: Service) -> dict[str, Any]:
     return collector.handlers
 
 
-def _register(server: grpc.aio.Server, service: Service, interceptors: Sequence[Interceptor]) -> None:
+def _register(
+    server: grpc.aio.Server,
+    service: Service,
+    interceptors: Sequence[Interceptor],
+    access: AccessInterceptor,
+) -> None:
     handlers = _handlers(service)
     for named in (*service.codecs, *service.without_deadline):
         assert named in handlers, f"{service.name} has no method {named}"
@@ -312,7 +307,7 @@ def _register(server: grpc.aio.Server, service: Service, interceptors: Sequence[
         codec = service.codecs.get(name)
         parse = codec.parse if codec else handler.request_deserializer
         serialise = codec.serialise if codec else handler.response_serializer
-        wrapped[name] = _wrapped(handler, method, parse, serialise, interceptors)
+        wrapped[name] = _wrapped(handler, method, parse, serialise, interceptors, access)
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.name, wrapped),))
 
 
@@ -322,6 +317,7 @@ def _wrapped(
     parse: Callable[[bytes], Any],
     serialise: Callable[[Any], bytes],
     interceptors: Sequence[Interceptor],
+    access: AccessInterceptor,
 ) -> "grpc.RpcMethodHandler[Any, Any]":
     """The handler with bytes at both ends, which parses and serialises inside the interceptors.
 
@@ -346,9 +342,8 @@ def _wrapped(
         if handler.request_streaming:
             return grpc.stream_stream_rpc_method_handler(stream)
         return grpc.unary_stream_rpc_method_handler(stream)
-    unary = _bytes_in_bytes_out(
-        handler.stream_unary if handler.request_streaming else handler.unary_unary, parse, serialise
-    )
+    servicer = handler.stream_unary if handler.request_streaming else handler.unary_unary
+    unary = _bytes_in_bytes_out(access.around_servicer(method, servicer), parse, serialise)
     for interceptor in reversed(interceptors):
         unary = interceptor.around_unary(method, unary)
     if handler.request_streaming:

@@ -8,6 +8,7 @@ import pytest
 from declared_services import declare
 from google.protobuf.descriptor import MethodDescriptor
 from hightide.v1 import access_pb2
+from hightide_runtime.access.audit import AuditLog
 from hightide_runtime.access.principals import Role
 from hightide_runtime.access.rules import AccessRule, rule_of
 from hightide_runtime.serving.interceptors.access import AccessInterceptor
@@ -65,13 +66,33 @@ def test_clients_may_call_what_the_external_listener_serves_and_nothing_else(
     assert (rule.operation == "cluster_action") is not rule.is_external
 
 
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.full_name)
+def test_all_that_creates_deletes_or_alters_is_audited(method: MethodDescriptor) -> None:
+    rule = rule_for(method)
+    changes = rule.operation in {"create", "delete", "alter", "alter_configs"}
+    assert rule.is_audited is (changes or method.name in {"ControlledShutdown", "ResetOffsets"})
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.full_name)
+def test_the_path_of_the_subject_leads_to_a_field_of_the_request(method: MethodDescriptor) -> None:
+    message = method.input_type
+    *nested, last = rule_for(method).subject_path or ("",)
+    for name in nested:
+        field = message.fields_by_name[name]
+        assert field.message_type is not None
+        message = field.message_type
+    assert not last or message.fields_by_name[last].message_type is None
+
+
 @pytest.mark.parametrize("listener", Listener)
 def test_a_method_without_a_rule_is_not_served(listener: Listener) -> None:
     async def call(request: object, context: object) -> None:
         raise AssertionError("not called")
 
     with pytest.raises(AssertionError, match=r"test\.Unheard/Of is of no \.proto file"):
-        AccessInterceptor(listener).around_unary(Method("test.Unheard", "Of"), call)
+        AccessInterceptor(listener, AuditLog(lambda delay_s, callback: None)).around_unary(
+            Method("test.Unheard", "Of"), call
+        )
 
 
 def test_a_method_whose_rule_was_forgotten_is_not_served() -> None:
@@ -82,4 +103,5 @@ def test_a_method_whose_rule_was_forgotten_is_not_served() -> None:
 
 def test_a_rule_that_names_nobody_lets_nobody_in() -> None:
     declare("test.Nobody", "May", access_pb2.AccessRule())
-    assert rule_of("test.Nobody", "May") == AccessRule(frozenset(), False, "unspecified", "unspecified")
+    rule = rule_of("test.Nobody", "May")
+    assert (rule.roles, rule.is_external) == (frozenset(), False)

@@ -51,10 +51,17 @@ class ErrorInterceptor:
         return guarded
 
 
-async def _answer(method: Method, context: Context, error: Exception) -> None:
+def error_told(error: Exception) -> ServiceError:
+    """The error that the client gets for what a servicer raised."""
+    if isinstance(error, ServiceError):
+        return error
     if isinstance(error, ConnectionLost | SessionExpired):
-        error = ServiceError(ErrorCode.ERROR_CODE_ZOOKEEPER_UNAVAILABLE, f"{error}; try again in a moment")
-    elif not isinstance(error, ServiceError):
+        return ServiceError(ErrorCode.ERROR_CODE_ZOOKEEPER_UNAVAILABLE, f"{error}; try again in a moment")
+    return ServiceError(ErrorCode.ERROR_CODE_INTERNAL, INTERNAL_ERROR_MESSAGE)
+
+
+async def _answer(method: Method, context: Context, error: Exception) -> None:
+    told = error_told(error)
+    if told is not error and told.code == ErrorCode.ERROR_CODE_INTERNAL:
         _log.error("%s failed unexpectedly", method, exc_info=error)
-        error = ServiceError(ErrorCode.ERROR_CODE_INTERNAL, INTERNAL_ERROR_MESSAGE)
-    await abort(context, error)
+    await abort(context, told)
