@@ -18,8 +18,7 @@ would not do, the truncation is synced: of committed records, since this replica
 and would show them as committed again; below the recovery point, which recovery trusts without reading; and
 before records of an older epoch than was cut off are appended, since with that epoch at its end again the
 log would seem newer than those that have the records. While a truncation may come undone, the storage syncs
-the log before it writes down a log start beyond what is on disk. TruncateAndStartAt is a truncation in all
-of this.
+the log before it writes down a log start beyond what is on disk. TruncateAndStartAt is always synced.
 
 If an effect of the first kind fails, the step has not happened: the shell keeps the replica that it had
 before, drops the effects that follow, and answers the caller with the storage's error (and sends
@@ -98,7 +97,7 @@ class TruncateAndStartAt(Matchable):
     """Delete the whole log and begin again, empty, at `offset`: the leader has nothing older, or nothing of
     this log.
 
-    `lost_committed` as in TruncateTo, and synced then, too.
+    `lost_committed` as in TruncateTo. It is always synced.
     """
 
     offset: int

@@ -292,7 +292,7 @@ class ReplicaShell:
             )
         else:
             log.warning("%s: the leader has nothing before %d: starting again there", replica, effect.offset)
-        replica.log.truncate_and_start_at(effect.offset, durable=effect.lost_committed)
+        replica.log.truncate_and_start_at(effect.offset)
 
     def _append(self, replica: HostedReplica, effect: fx.Append, payload: Payload | None) -> None:
         assert payload is not None

@@ -144,6 +144,19 @@ def test_what_its_leader_lacks_of_committed_records_is_kept_and_told(data: DataD
     assert controller.told[1:] == ["follows again"]
 
 
+@pytest.mark.parametrize(("high_watermark", "may_come_back"), [(1, True), (2, False)])
+def test_a_cut_of_committed_records_is_synced_and_no_other(
+    data: DataDirectory, high_watermark: int, may_come_back: bool
+) -> None:
+    shell, replica = follower(data)
+    event, payload = received(stamped(0, 1) + stamped(1, 1))
+    shell.feed(replica, replace(event, high_watermark=high_watermark), payload)
+    shell.feed(replica, LeaderAndIsrDecided.dummy(leader=3, leader_epoch=2, unclean_epoch=2))
+    shell.feed(replica, EpochEndReceived(AskEpochEnd(3, 2, 1, 2), 1, 1))
+    assert replica.log.log_end_offset == 1
+    assert replica.log.cuts.may_come_back == may_come_back
+
+
 def test_a_replica_that_keeps_what_its_leader_lacked_may_lead(data: DataDirectory) -> None:
     shell, replica = follower(data)
     controller = Controller()

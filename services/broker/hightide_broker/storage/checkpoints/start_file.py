@@ -51,7 +51,7 @@ class StartFile:
         except CorruptFile as error:
             log.error("%s is damaged (%s): the log begins at %d", self._path, error, at_least)
         if self.offset < at_least:
-            self.begin_at(at_least, durable=False)
+            self.begin_at(at_least)
 
     def _read(self) -> int:
         if not self._files.exists(self._path):
@@ -67,14 +67,15 @@ class StartFile:
             if self.wanted > self.offset:
                 self._write(self.wanted, durable=True)
 
-    def begin_at(self, offset: int, *, durable: bool) -> None:
+    def begin_at(self, offset: int) -> None:
         """Prepare for a log that begins anew at `offset`, which may be lower: the file must not hide records
         appended from there on. Called with the lock held, or before any other thread knows the log. On a full
-        disk it is written later."""
+        disk it is written later. It is not durable: recovery takes a log that lacks it for one without its front.
+        """
         self.wanted = offset
         try:
             if offset > 0:
-                self._write(offset, durable=durable)
+                self._write(offset, durable=False)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise

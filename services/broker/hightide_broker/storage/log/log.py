@@ -365,7 +365,7 @@ class Log:
             if (
                 offset <= self._start_offset < self._end_offset and self._start_offset > base_offset
             ) or self._start_offset <= offset < base_offset:
-                self.truncate_and_start_at(max(offset, self._start_offset), durable=durable)
+                self.truncate_and_start_at(max(offset, self._start_offset))
                 return self._end_offset
             try:
                 with self._files:
@@ -390,10 +390,10 @@ class Log:
         self.cuts.sync_below(self.recovery_point_checkpoint, self._durable_end_offset)
         self._snapshots.prune(self._row.base_offsets(), self._end_offset)
 
-    def truncate_and_start_at(self, offset: int, *, durable: bool = False) -> None:
+    def truncate_and_start_at(self, offset: int) -> None:
         """Drop everything and go on at `offset`; called by a follower that ends below its leader's start.
 
-        `durable` as for `truncate_to`.
+        No power cut brings the records back: the epochs' file is replaced durably after they are gone.
         """
         assert offset >= 0
         with self._lock, self._start_file.lock:
@@ -403,15 +403,13 @@ class Log:
                 self._make_directory()
                 self.promises.cutting(offset)
                 self.cuts.note()
-                self._start_file.begin_at(offset, durable=durable)
+                self._start_file.begin_at(offset)
                 self._row.begin_anew(offset)
                 self._start_offset = self._end_offset = self._durable_end_offset = offset
                 self._tail.clear()
                 self.epochs.rebuild(())
                 self._snapshots.prune((), -1)
                 self._producers = ProducerStates(self._volume.settings.producers_per_log_max)
-                if durable:
-                    self.cuts.sync()
             self.promises.note()
 
     def move_start(self, offset: int) -> None:
