@@ -70,8 +70,8 @@ class Broker:
         clean = False
         try:
             parts = Assembly(
-                settings, BrokerPorts(SystemClock(), session), process.telemetry, cluster_id, directories,
-                self._worker, is_measured=process.metrics.enabled,
+                settings, BrokerPorts(SystemClock(), session, process.open_channel), process.telemetry,
+                cluster_id, directories, self._worker, is_measured=process.metrics.enabled,
             )  # fmt: skip
             process.metrics.report(METRICS, parts.measure)
             watch.tell(parts.hung_disks.does_not_answer, parts.hung_disks.answers)
@@ -109,6 +109,7 @@ class Broker:
             [*services(*parts.rpcs()), identity],
             external=settings.external_listen,
             external_introspection=settings.external_introspection,
+            tls=settings.server_tls,
         )
         report_rpcs(process.metrics, server.timings)
         patience_s = _patience_s(settings)
@@ -122,7 +123,7 @@ class Broker:
             told.cancel()
             if watching.done():
                 watching.result()  # Its error is ours.
-            if not await process.unless_told_again(self._leave(session, parts, server)):
+            if not await process.unless_told_again(self._leave(process, parts, server)):
                 log.warning(
                     "broker %d waits neither for leadership to move nor for clients; its logs are closed",
                     settings.broker_id,
@@ -132,17 +133,18 @@ class Broker:
             await asyncio.wait([watching])
             await server.drain_for_good(0)
 
-    async def _leave(self, session: ZooKeeperSession, parts: Assembly, server: Server) -> None:
+    async def _leave(self, process: ServiceProcess, parts: Assembly, server: Server) -> None:
         """Leave the cluster in good order: until the new leaders are known, clients are still served or
         referred to them. This may be cut short at any point; the logs are closed afterwards."""
         started = time.monotonic()
         settings = self._settings
         await parts.stop_following()
         await hand_over_leadership(
-            session,
+            process.session,
             settings.broker_id,
             parts.registration.broker_epoch,
             settings.controlled_shutdown_timeout_ms,
+            process.open_channel,
         )
         handed_over = time.monotonic()
         parts.answer_waiters()

@@ -10,19 +10,9 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Protocol
 
-import grpc
-from hightide_runtime.addresses import HostPort
 from hightide_runtime.clock import Clock
-from hightide_runtime.serving.channels import open_channel
+from hightide_runtime.serving.channels import OpenChannel
 from hightide_runtime.zookeeper.session import ZooKeeperSession
-
-
-class OpenChannel(Protocol):
-    """Opens a channel to another process (`hightide_runtime.serving.channels.open_channel`)."""
-
-    def __call__(self, address: HostPort) -> grpc.aio.Channel:
-        """A channel to one process."""
-        ...
 
 
 class DiskThreads(Protocol):
@@ -44,5 +34,5 @@ class BrokerPorts:
 
     clock: Clock
     session: ZooKeeperSession
-    connect: OpenChannel = open_channel
+    connect: OpenChannel
     threads: DiskThreads = os_threads

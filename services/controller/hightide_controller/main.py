@@ -42,7 +42,9 @@ async def _serve(settings: ControllerSettings, process: ServiceProcess) -> None:
         "" if outside is None else outside.host,
         0 if outside is None else outside.port,
     )
-    shell = ControllerShell(settings, identity, process.session, process.telemetry, SystemClock())
+    shell = ControllerShell(
+        settings, identity, process.session, process.telemetry, SystemClock(), process.open_channel
+    )
     process.metrics.report(
         METRICS,
         controller_readings(lambda: shell.state, shell.inbox, shell.counters, shell.longest_owed_ms),
@@ -60,6 +62,7 @@ async def _serve(settings: ControllerSettings, process: ServiceProcess) -> None:
         ],
         external=settings.external_listen,
         external_introspection=settings.external_introspection,
+        tls=settings.server_tls,
     )
     report_rpcs(process.metrics, server.timings)
     try:

@@ -23,6 +23,7 @@ from hightide_runtime.addresses import HostPort
 from hightide_runtime.clock import Clock
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.process.process_watcher import ProcessWatcher
+from hightide_runtime.serving.channels import OpenChannel
 from hightide_runtime.telemetry import span_kinds
 from hightide_runtime.telemetry.tracing import Telemetry
 from hightide_runtime.znodes.cluster_znodes import CONTROLLER_CANDIDATES, CandidateZnode, ControllerZnode
@@ -73,9 +74,11 @@ class ControllerShell:
         session: ZooKeeperSession,
         telemetry: Telemetry,
         clock: Clock,
+        open_channel: OpenChannel,
     ) -> None:
         self._settings = settings
         self._clock = clock
+        self._open_channel = open_channel
         self.identity = identity
         self.state = ClusterState(
             settings.controller_id,
@@ -116,6 +119,7 @@ class ControllerShell:
             self._broker_answered_again,
             telemetry,
             clock,
+            open_channel,
             settings.broker_rpc_timeout_ms,
         )
         self._watches = ZooKeeperWatches(
@@ -289,7 +293,7 @@ class ControllerShell:
         self._watch_peer(address, lambda broke_at_us: self._controller_died(active, broke_at_us))
 
     def _watch_peer(self, address: HostPort, on_death: Callable[[int], None]) -> None:
-        self._peer = ProcessWatcher(address, CONTROLLER_SERVICE, self._clock, on_death)
+        self._peer = ProcessWatcher(address, CONTROLLER_SERVICE, self._clock, self._open_channel, on_death)
 
     def _controller_died(self, active: ActiveController, broke_at_us: int) -> None:
         """Handle the death of the active controller's process. Its session and its znode still exist for a

@@ -44,7 +44,9 @@ async def _serve(settings: CoordinatorSettings, process: ServiceProcess) -> None
         "" if outside is None else outside.host,
         0 if outside is None else outside.port,
     )
-    shell = CoordinatorShell(settings, cluster_id, identity, session, process.telemetry, SystemClock())
+    shell = CoordinatorShell(
+        settings, cluster_id, identity, session, process.telemetry, SystemClock(), process.open_channel
+    )
     process.metrics.report(METRICS, coordinator_readings(shell))
     server = await serve(
         settings.listen,
@@ -59,6 +61,7 @@ async def _serve(settings: CoordinatorSettings, process: ServiceProcess) -> None
         ],
         external=settings.external_listen,
         external_introspection=settings.external_introspection,
+        tls=settings.server_tls,
         small_messages=True,
     )
     report_rpcs(process.metrics, server.timings)

@@ -18,7 +18,7 @@ import grpc
 from hightide.v1 import broker_service_pb2 as broker_pb2
 from hightide.v1.broker_service_pb2_grpc import BrokerServiceStub
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.serving.channels import open_channel
+from hightide_runtime.serving.channels import OpenChannel
 
 from hightide_coordinator.core.effects import LookUpOffsets
 from hightide_coordinator.core.events import Endpoint, OffsetsLookedUp
@@ -60,7 +60,8 @@ class _Led:
 class StartOffsets:
     """Looks up offsets at brokers. One for each process."""
 
-    def __init__(self) -> None:
+    def __init__(self, open_channel: OpenChannel) -> None:
+        self._open_channel = open_channel
         self._brokers: tuple[Endpoint, ...] = ()
         self._next = 0
         self._channels: dict[HostPort, grpc.aio.Channel] = {}
@@ -218,7 +219,7 @@ class StartOffsets:
     def _stub(self, broker: Endpoint) -> Any:
         address = HostPort(broker.host, broker.port)
         if address not in self._channels:
-            self._channels[address] = open_channel(address)
+            self._channels[address] = self._open_channel(address)
         return BrokerServiceStub(self._channels[address])
 
 

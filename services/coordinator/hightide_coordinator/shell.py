@@ -13,6 +13,7 @@ from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.clock import Clock
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.process.pause_detector import PauseDetector
+from hightide_runtime.serving.channels import OpenChannel
 from hightide_runtime.serving.interceptors.interceptor import Context
 from hightide_runtime.telemetry.tracing import Telemetry
 from hightide_runtime.znodes.group_znodes import shard_of
@@ -61,17 +62,19 @@ class CoordinatorShell:
         session: ZooKeeperSession,
         telemetry: Telemetry,
         clock: Clock,
+        open_channel: OpenChannel,
     ) -> None:
         self.identity = identity
         self.failed = asyncio.Event()
         """Set if this coordinator cannot go on; main then ends the process."""
         self.streams = ConsumerStreams(int(settings.consumers_max * _STREAMS_PER_CONSUMER) + 1)
-        self._start_offsets = StartOffsets()
+        self._start_offsets = StartOffsets(open_channel)
         self._watches = CoordinatorWatches(
             session,
             settings.shards,
             identity,
             clock,
+            open_channel,
             on_seen=lambda shard, elsewhere: self.shards[shard].take(ev.CoordinatorSeen(elsewhere)),
             on_elected=self._elected,
             on_deposed=lambda shard: self.shards[shard].take(ev.Deposed()),
@@ -102,7 +105,9 @@ class CoordinatorShell:
             )
             for store in self._watches.stores
         )
-        self.group_lag = GroupLag(self._groups_here, StartOffsets(), settings.group_lag_interval_ms)
+        self.group_lag = GroupLag(
+            self._groups_here, StartOffsets(open_channel), settings.group_lag_interval_ms
+        )
 
     def start(self) -> None:
         """Campaign for every shard that no process coordinates. Called once the server listens."""

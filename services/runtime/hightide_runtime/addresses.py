@@ -1,5 +1,6 @@
 """host:port, as it stands in flags, znodes and error messages."""
 
+import ipaddress
 from dataclasses import dataclass
 from typing import Self
 
@@ -21,6 +22,14 @@ class HostPort:
         if not (port.isascii() and port.isdigit() and int(port) <= 65535):
             raise ValueError(f"{text!r} has no port from 0 to 65535 after the colon")
         return cls(host, int(port))
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether only this machine reaches it. A name other than localhost may mean any address."""
+        try:
+            return ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host.lower() == "localhost"
 
     def __str__(self) -> str:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"

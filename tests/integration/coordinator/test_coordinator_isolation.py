@@ -19,6 +19,7 @@ from hightide_coordinator.zookeeper.isolation import successor_of
 from hightide_coordinator.zookeeper.shard_count import fix_shard_count
 from hightide_local.processes.embedded_zookeeper import EmbeddedZooKeeper
 from hightide_runtime.addresses import HostPort
+from hightide_runtime.serving.channels import open_channel
 from hightide_runtime.serving.listeners import Listener
 from hightide_runtime.serving.server import Service, serve
 from hightide_runtime.system_clock import SystemClock
@@ -66,7 +67,13 @@ def test_a_coordinator_that_is_cut_off_goes_on_until_brokers_name_another(server
             await session.create(BrokerZnode.path(1), znode.encode(), ephemeral=True)
             await fix_shard_count(session, 1)
             shell = CoordinatorShell(
-                settings, "cluster", ME, session, Telemetry.set_up("coordinator", "1"), SystemClock()
+                settings,
+                "cluster",
+                ME,
+                session,
+                Telemetry.set_up("coordinator", "1"),
+                SystemClock(),
+                open_channel,
             )
             (shard,) = shell.shards
             shell.start()

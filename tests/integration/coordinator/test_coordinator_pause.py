@@ -9,6 +9,7 @@ from hightide_coordinator.core.state.shard_state import Role
 from hightide_coordinator.settings import CoordinatorSettings
 from hightide_coordinator.shell import CoordinatorShell
 from hightide_coordinator.zookeeper.shard_count import fix_shard_count
+from hightide_runtime.serving.channels import open_channel
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry.tracing import Telemetry
 from integration.controller.controller_harness import until
@@ -36,7 +37,7 @@ def test_a_coordinator_that_was_paused_resigns_at_once_and_resumes_if_it_still_h
             await fix_shard_count(session, 1)
             clock = JumpingClock()
             telemetry = Telemetry.set_up("coordinator", "1")
-            shell = CoordinatorShell(settings, "cluster", me(), session, telemetry, clock)
+            shell = CoordinatorShell(settings, "cluster", me(), session, telemetry, clock, open_channel)
             (shard,) = shell.shards
 
             async def is_active() -> bool:

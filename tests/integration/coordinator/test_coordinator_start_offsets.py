@@ -18,6 +18,7 @@ from hightide_local.cluster import LocalCluster
 from hightide_local.histories.waiting import wait_until
 from hightide_local.processes.ports import free_port
 from hightide_runtime.addresses import HostPort
+from hightide_runtime.serving.channels import open_channel
 
 pytestmark = pytest.mark.cluster
 
@@ -46,7 +47,7 @@ def looked_up(brokers: Iterable[Endpoint], wanted: Mapping[TopicPartition, Offse
     """What a coordinator that knows these brokers finds."""
 
     async def run() -> OffsetsLookedUp:
-        starts = StartOffsets()
+        starts = StartOffsets(open_channel)
         starts.know_brokers(tuple(brokers))
         try:
             async with asyncio.timeout(BOUND_S):
@@ -146,7 +147,7 @@ def test_what_thousands_of_groups_ask_at_once_is_asked_of_brokers_a_few_times(
     full, unknown = TopicPartition(topic, 0), TopicPartition("no-such-topic", 0)
 
     async def run() -> list[OffsetsLookedUp]:
-        starts = StartOffsets()
+        starts = StartOffsets(open_channel)
         starts.know_brokers(tuple(brokers_of(hightide_cluster)))
         resets = (OffsetReset.SMALLEST, OffsetReset.LARGEST)
         wanted: list[dict[TopicPartition, OffsetReset]] = [{full: resets[n % 2]} for n in range(5_000)]
@@ -179,7 +180,7 @@ def test_who_asks_while_the_coordinator_stops_gets_an_answer() -> None:
     name = TopicPartition("flights", 0)
 
     async def run() -> OffsetsLookedUp:
-        starts = StartOffsets()
+        starts = StartOffsets(open_channel)
         starts.know_brokers((Endpoint(99, "127.0.0.1", free_port()),))
         asking = asyncio.create_task(starts.look_up(LookUpOffsets(7, {name: OffsetReset.LARGEST})))
         await asyncio.sleep(0)

@@ -18,6 +18,7 @@ from hightide_coordinator.zookeeper.store import CoordinatorStore
 from hightide_coordinator.zookeeper.watches import CoordinatorWatches
 from hightide_local.processes.ports import free_port
 from hightide_runtime.addresses import HostPort
+from hightide_runtime.serving.channels import open_channel
 from hightide_runtime.serving.server import Server, serve
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.znodes.cluster_znodes import BrokerZnode, TopicZnode
@@ -46,7 +47,7 @@ class Process:
         self.brokers: tuple[ev.Endpoint, ...] = ()
         self.server: Server
         self.watches = CoordinatorWatches(
-            session, shard_count, self.identity, SystemClock(),
+            session, shard_count, self.identity, SystemClock(), open_channel,
             on_seen=self.seen.__setitem__,
             on_elected=lambda *told: self.elected.append(told),
             on_deposed=self.deposed.append,

@@ -15,6 +15,7 @@ from hightide_broker.replica.shell import Divergence
 from hightide_local.processes.ports import free_port
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import ServiceError
+from hightide_runtime.serving.channels import open_channel
 from hightide_runtime.serving.server import Service, serve
 from hightide_runtime.znodes.cluster_znodes import ControllerZnode
 from hightide_runtime.zookeeper.session import ZooKeeperSession
@@ -83,7 +84,7 @@ async def next_report(controller: NotingController) -> Report:
 def test_the_report_waits_for_a_controller_that_takes_it_and_for_a_broker_epoch(zookeeper_hosts: str) -> None:
     async def test(session: ZooKeeperSession) -> None:
         epoch = -1
-        failed = FailedReplicas(session, 7, lambda: epoch)
+        failed = FailedReplicas(session, 7, lambda: epoch, open_channel)
         failed.report([(TOPIC_ID, 0)])
         failed.report([(TOPIC_ID, 3), (TOPIC_ID, 0)])
         await asyncio.sleep(0)
@@ -100,7 +101,7 @@ def test_the_report_waits_for_a_controller_that_takes_it_and_for_a_broker_epoch(
 
 def test_a_broker_that_stops_reports_no_more(zookeeper_hosts: str) -> None:
     async def test(session: ZooKeeperSession) -> None:
-        failed = FailedReplicas(session, 7, lambda: 41)
+        failed = FailedReplicas(session, 7, lambda: 41, open_channel)
         failed.report([(TOPIC_ID, 0)])
         await failed.close()
         async with active_controller(session, refusals=0) as controller:
@@ -114,7 +115,7 @@ def test_the_last_word_about_damage_counts_and_a_failed_directory_outweighs_it(z
     damaged, whole, failed_with_its_disk = 1, 2, 0
 
     async def test(session: ZooKeeperSession) -> None:
-        failed = FailedReplicas(session, 7, lambda: 41)
+        failed = FailedReplicas(session, 7, lambda: 41, open_channel)
         for number in range(4):
             failed.report_damage((TOPIC_ID, number), 9)
         failed.report_damage((TOPIC_ID, 0), 5)
@@ -135,7 +136,7 @@ def test_a_replica_that_diverged_is_whole_only_when_it_follows_again(zookeeper_h
     whole, diverged = 2, 3
 
     async def test(session: ZooKeeperSession) -> None:
-        failed = FailedReplicas(session, 7, lambda: 41)
+        failed = FailedReplicas(session, 7, lambda: 41, open_channel)
         async with active_controller(session, refusals=0) as controller:
             failed.report_divergence((TOPIC_ID, 0), Divergence(5, 8, 2, 6))
             await failed.told(60)

@@ -12,6 +12,7 @@ from hightide_local.processes.managed_process import ManagedProcess
 from hightide_local.processes.ports import free_port
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.process.process_watcher import ProcessWatcher, is_refused
+from hightide_runtime.serving.channels import open_channel
 from hightide_runtime.system_clock import SystemClock
 from integration.controller.controller_harness import paused, until
 
@@ -36,7 +37,9 @@ class Watched:
             return not await is_refused(self.address)
 
         await until(listens, "the process listens")
-        self.watcher = ProcessWatcher(self.address, "", SystemClock(), lambda _: self.died.set())
+        self.watcher = ProcessWatcher(
+            self.address, "", SystemClock(), open_channel, lambda _: self.died.set()
+        )
 
         async def reached() -> bool:
             return self.watcher.was_reached
@@ -91,7 +94,7 @@ def test_a_process_that_never_answered_is_given_time_to_start(tmp_path: Path) ->
         died = asyncio.Event()
         loop = asyncio.get_running_loop()
         began = loop.time()
-        watcher = ProcessWatcher(address, "", SystemClock(), lambda _: died.set())
+        watcher = ProcessWatcher(address, "", SystemClock(), open_channel, lambda _: died.set())
         await asyncio.wait_for(died.wait(), 60)
         watcher.close()
         await watcher.closed()

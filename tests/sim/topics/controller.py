@@ -22,6 +22,7 @@ from hightide_controller.settings import ControllerSettings
 from hightide_controller.shell import ControllerShell
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import ServiceError
+from hightide_runtime.serving.channels import open_channel
 from hightide_runtime.telemetry.tracing import Telemetry
 from sim.messages import Envelope, ProcessDied
 from sim.topics.channel import SimChannel
@@ -74,14 +75,20 @@ class _NoWatcher:
 class _SimConnections(BrokerConnections):
     def __init__(self, real: BrokerConnections, channel_to: Callable[[int], SimChannel]) -> None:
         super().__init__(
-            real._callbacks, real._on_death, real._on_revival, real._telemetry, real._clock, 5_000
+            real._callbacks,
+            real._on_death,
+            real._on_revival,
+            real._telemetry,
+            real._clock,
+            real._open_channel,
+            5_000,
         )
         self._channel_to = channel_to
 
     def _open(self, broker: ev.Broker) -> None:
         channel: Any = self._channel_to(broker.broker_id)
         self._links[broker.broker_id] = BrokerLink(
-            broker, self._callbacks, self._telemetry, self._clock, 5_000, channel
+            broker, self._callbacks, self._telemetry, self._clock, 5_000, lambda _: channel
         )
         self._watchers[broker.broker_id] = _NoWatcher()  # type: ignore[assignment]
 
@@ -109,7 +116,9 @@ class _Shell(ControllerShell):
             | {"controller_id": controller_id, "refresh_interval_ms": 500, "resignation_rest_ms": 500}
         )
         identity = Identity(world.cluster_id, controller_id, f"controller{controller_id}", 9192)
-        super().__init__(settings, identity, session, world.telemetry_of(controller_id), _Clock(world))
+        super().__init__(
+            settings, identity, session, world.telemetry_of(controller_id), _Clock(world), open_channel
+        )
         self.fault: Exception | None = None
         """Of ours: what the shell died of."""
         self.state = ClusterState(controller_id)

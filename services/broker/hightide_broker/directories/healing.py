@@ -28,12 +28,11 @@ from hightide.calls.backoff import Backoff
 from hightide.v1.broker_service_pb2 import FetchPartition, FetchRequest
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import reason_of
-from hightide_runtime.serving.channels import open_channel
+from hightide_runtime.serving.channels import OpenChannel
 
 from hightide_broker.cluster.partition_decisions import PartitionKey
 from hightide_broker.core.replica import NO_LEADER, Role
 from hightide_broker.directories.fetch_pauses import FetchPausePort
-from hightide_broker.ports import OpenChannel
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.storage import BatchPlace, DamagedLog, LogClosed, SegmentMend, StorageError
 
@@ -95,7 +94,7 @@ class ReplicaHealing:
         reports: DamageReportPort,
         address_of: Callable[[int], HostPort | None],
         disk: Executor,
-        connect: OpenChannel = open_channel,
+        connect: OpenChannel,
     ) -> None:
         """`disk` is one thread, for what is read and written of damaged logs."""
         self._broker_id = broker_id

@@ -10,12 +10,10 @@ import grpc
 from hightide.v1.controller_service_pb2 import ControlledShutdownRequest
 from hightide.v1.controller_service_pb2_grpc import ControllerServiceStub
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.serving.channels import open_channel
+from hightide_runtime.serving.channels import OpenChannel
 from hightide_runtime.telemetry.trace_context import traceparent_metadata
 from hightide_runtime.znodes.cluster_znodes import ControllerZnode, ZnodeGarbage
 from hightide_runtime.zookeeper.session import InconsistentClusterId, NoNode, ZooKeeperError, ZooKeeperSession
-
-from hightide_broker.ports import OpenChannel
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +25,7 @@ async def hand_over_leadership(
     broker_id: int,
     broker_epoch: int,
     timeout_ms: int,
-    connect: OpenChannel = open_channel,
+    connect: OpenChannel,
 ) -> None:
     """Ask the active controller to move this broker's leaderships to other brokers; returns when it has.
 

@@ -31,13 +31,12 @@ from hightide.v1.controller_service_pb2 import (
 )
 from hightide.v1.controller_service_pb2_grpc import ControllerServiceStub
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.serving.channels import open_channel
+from hightide_runtime.serving.channels import OpenChannel
 from hightide_runtime.telemetry.trace_context import traceparent_metadata
 from hightide_runtime.znodes.cluster_znodes import ControllerZnode, ZnodeGarbage
 from hightide_runtime.zookeeper.session import NoNode, ZooKeeperError, ZooKeeperSession
 
 from hightide_broker.cluster.partition_decisions import PartitionKey
-from hightide_broker.ports import OpenChannel
 from hightide_broker.replica.shell import Divergence
 
 log = logging.getLogger(__name__)
@@ -64,7 +63,7 @@ class FailedReplicas:
         session: ZooKeeperSession,
         broker_id: int,
         broker_epoch: Callable[[], int],
-        connect: OpenChannel = open_channel,
+        connect: OpenChannel,
     ) -> None:
         """`broker_epoch` returns the current broker epoch. It is called before each attempt."""
         self._session = session

@@ -19,13 +19,12 @@ from typing import Final, Protocol
 import grpc
 from hightide.v1.replica_service_pb2_grpc import ReplicaServiceStub
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.serving.channels import open_channel
+from hightide_runtime.serving.channels import OpenChannel
 
 from hightide_broker.cluster.partition_decisions import PartitionKey
 from hightide_broker.contract import convert
 from hightide_broker.contract.replica_calls import DigestQuestion, Follower
 from hightide_broker.core.replica import Role
-from hightide_broker.ports import OpenChannel
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.shell import Divergence
 from hightide_broker.replication.digests import digest_of
@@ -57,7 +56,7 @@ class LeaderComparison:
         address_of: Callable[[int], HostPort | None],
         reports: DifferenceReportPort,
         disk: Executor,
-        connect: OpenChannel = open_channel,
+        connect: OpenChannel,
     ) -> None:
         """`follower` identifies this broker; `disk` runs the reads."""
         self._replicas = replicas

@@ -29,7 +29,7 @@ from hightide.batch.wire import (
 )
 from hightide.calls.backoff import Backoff
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.serving.channels import open_channel
+from hightide_runtime.serving.channels import OpenChannel
 
 from hightide_broker.cluster.partition_decisions import PartitionKey
 from hightide_broker.contract import convert
@@ -39,7 +39,6 @@ from hightide_broker.core.events import BatchesReceived, BatchSpan, EpochEndRece
 from hightide_broker.core.fetch_session import FollowerPosition, FollowerSession
 from hightide_broker.core.follower import open_question
 from hightide_broker.core.replica import Role
-from hightide_broker.ports import OpenChannel
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.shell import Payload, ReplicaShell
 from hightide_broker.storage import AppendOutOfOrder, StorageError
@@ -96,7 +95,7 @@ class Fetchers:
         replicas: HostedReplicas,
         shell: ReplicaShell,
         settings: FetchSettings,
-        connect: OpenChannel = open_channel,
+        connect: OpenChannel,
     ) -> None:
         self._replicas = replicas
         self._shell = shell
@@ -177,7 +176,7 @@ class LeaderFetcher:
         replicas: HostedReplicas,
         shell: ReplicaShell,
         settings: FetchSettings,
-        connect: OpenChannel = open_channel,
+        connect: OpenChannel,
     ) -> None:
         self._leader = leader
         self._open_channel = connect

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.clock import Clock
 from hightide_runtime.process.process_watcher import ProcessWatcher
+from hightide_runtime.serving.channels import OpenChannel
 from hightide_runtime.telemetry.tracing import Telemetry
 
 from hightide_controller.brokers.broker_link import BrokerLink, LinkCallbacks
@@ -31,6 +32,7 @@ class BrokerConnections:
         on_revival: Callable[[Broker], None],
         telemetry: Telemetry,
         clock: Clock,
+        open_channel: OpenChannel,
         rpc_timeout_ms: int,
     ) -> None:
         """`on_death`: a broker, and the wall-clock time in us at which its stream broke. `on_revival`: a
@@ -40,6 +42,7 @@ class BrokerConnections:
         self._on_revival = on_revival
         self._telemetry = telemetry
         self._clock = clock
+        self._open_channel = open_channel
         self._rpc_timeout_ms = rpc_timeout_ms
         self._links: dict[int, BrokerLink] = {}
         self._watchers: dict[int, ProcessWatcher] = {}
@@ -61,12 +64,13 @@ class BrokerConnections:
 
     def _open(self, broker: Broker) -> None:
         self._links[broker.broker_id] = BrokerLink(
-            broker, self._callbacks, self._telemetry, self._clock, self._rpc_timeout_ms
+            broker, self._callbacks, self._telemetry, self._clock, self._rpc_timeout_ms, self._open_channel
         )
         self._watchers[broker.broker_id] = ProcessWatcher(
             HostPort(broker.host, broker.port),
             BROKER_SERVICE,
             self._clock,
+            self._open_channel,
             lambda broke_at_us: self._on_death(broker, broke_at_us),
         )
 
@@ -90,6 +94,7 @@ class BrokerConnections:
 
         return RevivalProbe(
             broker,
+            self._open_channel,
             lambda: self._callbacks.update_metadata(broker.broker_epoch, BrokerDelivery.bare_list()),
             answered,
             PROBES.pause_s(revivals + 1),

@@ -22,7 +22,7 @@ from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.clock import Clock
 from hightide_runtime.errors import reason_of
-from hightide_runtime.serving.channels import open_channel
+from hightide_runtime.serving.channels import OpenChannel
 from hightide_runtime.telemetry import span_kinds
 from hightide_runtime.telemetry.trace_context import traceparent_metadata
 from hightide_runtime.telemetry.tracing import Telemetry
@@ -101,9 +101,8 @@ class BrokerLink:
         telemetry_: Telemetry,
         clock: Clock,
         timeout_ms: int,
-        channel: grpc.aio.Channel | None = None,
+        open_channel: OpenChannel,
     ) -> None:
-        """`channel`: to the broker; opened if not given."""
         self.broker = broker
         self._callbacks = callbacks
         self._telemetry = telemetry_
@@ -119,7 +118,7 @@ class BrokerLink:
         self._filled = asyncio.Event()
         self._pressing = asyncio.Event()
         """Set while more waits to be sent than a list of partitions."""
-        self._channel = channel or open_channel(HostPort(broker.host, broker.port))
+        self._channel = open_channel(HostPort(broker.host, broker.port))
         self._stub: BrokerControlServiceAsyncStub = control_grpc.BrokerControlServiceStub(self._channel)
         self._task = asyncio.create_task(self._run(), name=f"link-{broker.broker_id}")
 

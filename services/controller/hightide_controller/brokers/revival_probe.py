@@ -21,7 +21,7 @@ from hightide.v1 import broker_control_service_pb2 as control_pb2
 from hightide.v1 import broker_control_service_pb2_grpc as control_grpc
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.process.process_watcher import is_refused
-from hightide_runtime.serving.channels import open_channel
+from hightide_runtime.serving.channels import OpenChannel
 
 from hightide_controller.contract.convert import reason_of_failure
 from hightide_controller.core.events import Broker
@@ -45,6 +45,7 @@ class RevivalProbe:
     def __init__(
         self,
         broker: Broker,
+        open_channel: OpenChannel,
         message: Callable[[], control_pb2.UpdateMetadataRequest],
         on_answer: Callable[[], None],
         pause_s: float,
@@ -53,6 +54,7 @@ class RevivalProbe:
         """`message`: addressed to this life. `on_answer` is called on the loop when it was accepted."""
         self.broker = broker
         self._address = HostPort(broker.host, broker.port)
+        self._open_channel = open_channel
         self._message = message
         self._on_answer = on_answer
         self._pause_s = pause_s
@@ -88,7 +90,7 @@ class RevivalProbe:
     async def _is_answered(self) -> bool:
         if await is_refused(self._address):
             return False
-        async with open_channel(self._address) as channel:
+        async with self._open_channel(self._address) as channel:
             stub: BrokerControlServiceAsyncStub = control_grpc.BrokerControlServiceStub(channel)
             try:
                 await stub.UpdateMetadata(self._message(), timeout=self._timeout_s)

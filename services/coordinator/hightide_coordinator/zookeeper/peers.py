@@ -8,6 +8,7 @@ from typing import Final
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.clock import Clock
 from hightide_runtime.process.process_watcher import ProcessWatcher
+from hightide_runtime.serving.channels import OpenChannel
 
 __all__ = ["COORDINATOR_SERVICE", "PeerWatch"]
 
@@ -18,8 +19,9 @@ class PeerWatch:
     """The watches of other coordinators. One for each process. ProcessWatcher says when a process counts as
     dead."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, open_channel: OpenChannel) -> None:
         self._clock = clock
+        self._open_channel = open_channel
         self._watchers: dict[HostPort, ProcessWatcher] = {}
         self._callbacks: dict[HostPort, dict[int, Callable[[int | None], None]]] = {}
         """The callbacks, by address and shard."""
@@ -35,6 +37,7 @@ class PeerWatch:
                 address,
                 COORDINATOR_SERVICE,
                 self._clock,
+                self._open_channel,
                 lambda broke_at_us: self._died(address, broke_at_us),
             )
 

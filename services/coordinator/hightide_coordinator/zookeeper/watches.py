@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import astuple
 
 from hightide_runtime.clock import Clock
+from hightide_runtime.serving.channels import OpenChannel
 from hightide_runtime.znodes.cluster_znodes import COORDINATOR_CANDIDATES, CandidateZnode
 from hightide_runtime.zookeeper.candidates import Candidate
 from hightide_runtime.zookeeper.session import (
@@ -47,6 +48,7 @@ class CoordinatorWatches:
         shard_count: int,
         identity: Endpoint,
         clock: Clock,
+        open_channel: OpenChannel,
         *,
         on_seen: Callable[[int, Endpoint | None], None],
         on_elected: Callable[[int, Elected, ShardTakeover], None],
@@ -67,7 +69,7 @@ class CoordinatorWatches:
         )
         """The stores, by shard."""
         callbacks = CandidacyCallbacks(on_seen, self._elected, self._deposed)
-        peers = PeerWatch(clock)
+        peers = PeerWatch(clock, open_channel)
         self.candidacies = tuple(
             Candidacy(store, identity, clock, self.connected, peers, callbacks) for store in self.stores
         )

@@ -24,7 +24,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.clock import Clock
-from hightide_runtime.serving.channels import open_channel
+from hightide_runtime.serving.channels import OpenChannel
 
 __all__ = ["ProcessWatcher", "is_refused"]
 
@@ -43,12 +43,18 @@ class ProcessWatcher:
     """Watches one life of one process. Reports its death at most once, then ends."""
 
     def __init__(
-        self, address: HostPort, service: str, clock: Clock, on_death: Callable[[int], None]
+        self,
+        address: HostPort,
+        service: str,
+        clock: Clock,
+        open_channel: OpenChannel,
+        on_death: Callable[[int], None],
     ) -> None:
         """`on_death` is called on the loop with the wall-clock time, in us, at which the stream broke."""
         self._address = address
         self._service = service
         self._clock = clock
+        self._open_channel = open_channel
         self._on_death = on_death
         self.was_reached = False
         """Whether a stream to it ever had a message."""
@@ -92,7 +98,7 @@ class ProcessWatcher:
 
     async def _follow_stream(self) -> None:
         """Read the health stream until it ends, for whatever reason."""
-        channel = open_channel(self._address)
+        channel = self._open_channel(self._address)
         try:
             stub: Any = health_pb2_grpc.HealthStub(channel)
             async for _ in stub.Watch(health_pb2.HealthCheckRequest(service=self._service)):

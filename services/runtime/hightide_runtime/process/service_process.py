@@ -15,6 +15,7 @@ from hightide_runtime.process.loop_watchdog import LoopWatchdog
 from hightide_runtime.process.process_metrics import report_process
 from hightide_runtime.process.running import StopSignal, end_process, run_service
 from hightide_runtime.process.settings import ServiceSettings
+from hightide_runtime.serving.channels import OpenChannel, channel_opener
 from hightide_runtime.telemetry.metric_export import Metrics
 from hightide_runtime.telemetry.tracing import Telemetry
 from hightide_runtime.zookeeper.session import ZooKeeperSession
@@ -29,6 +30,8 @@ class ServiceProcess:
     telemetry: Telemetry
     metrics: Metrics
     session: ZooKeeperSession
+    open_channel: OpenChannel
+    """How this process calls others: with TLS if its settings say so."""
     stopping: StopSignal
     """Set by SIGTERM and SIGINT."""
     loop_watchdog: LoopWatchdog
@@ -90,6 +93,8 @@ def run_process(
 async def _open(
     role: str, number: int, settings: ServiceSettings, stopping: StopSignal
 ) -> AsyncIterator[ServiceProcess]:
+    # First, so that a wrong certificate is found before other processes notice that this one exists.
+    open_channel = channel_opener(settings.tls_files)
     telemetry = Telemetry.set_up(role, str(number))
     metrics = Metrics.set_up(role, str(number), settings.prometheus_listen)
     try:
@@ -101,7 +106,7 @@ async def _open(
         report_process(metrics, session)
         loop_watchdog = LoopWatchdog(session)
         try:
-            yield ServiceProcess(telemetry, metrics, session, stopping, loop_watchdog)
+            yield ServiceProcess(telemetry, metrics, session, open_channel, stopping, loop_watchdog)
         finally:
             loop_watchdog.close()
             # Ends the session, so that what it holds is free at once and another process takes over.

@@ -3,7 +3,8 @@ environment."""
 
 import enum
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Self
 
 from pydantic import (
@@ -33,6 +34,7 @@ from hightide_runtime.process.effective_settings import (
     effective_settings,
     told_by_name,
 )
+from hightide_runtime.tls.files import ClientAuth, ServerTls, TlsFiles
 
 
 def _host_port(value: object) -> object:
@@ -42,7 +44,13 @@ def _host_port(value: object) -> object:
 #: A settings field that is written host:port. NoDecode: pydantic-settings would expect JSON for a dataclass.
 Address = Annotated[HostPort, NoDecode, BeforeValidator(_host_port), PlainSerializer(str, return_type=str)]
 #: What types are called in `--help`.
-_METAVARS = {"HostPort": "HOST:PORT", "int": "N", "str": "TEXT", "tuple[Path,...]": "DIRECTORY"}
+_METAVARS = {
+    "HostPort": "HOST:PORT",
+    "int": "N",
+    "str": "TEXT",
+    "tuple[Path,...]": "DIRECTORY",
+    "Path": "FILE",
+}
 _EVERYWHERE = frozenset({"0.0.0.0", "::"})
 
 
@@ -83,6 +91,29 @@ class ServiceSettings(BaseSettings):
         False,
         description="whether the second listener, too, serves reflection and channelz, which tell callers "
         "what methods, connections and calls there are",
+    )
+    tls_certificate: Path | None = Field(
+        None,
+        description="the PEM file with the certificate of this process; with it, --tls-key and --tls-ca all "
+        "connections use TLS; default: none do",
+    )
+    tls_key: Path | None = Field(None, description="the PEM file with the private key of --tls-certificate")
+    tls_ca: Path | None = Field(
+        None, description="the PEM file with the CAs whose certificates this process trusts"
+    )
+    tls_client_auth: ClientAuth = Field(
+        ClientAuth.REQUIRED,
+        description="with TLS: whether a client must bring a certificate that a CA of --tls-ca signed, "
+        "required or none",
+    )
+    external_tls_client_auth: ClientAuth | None = Field(
+        None,
+        description="with TLS: the same for the second listener; default: as --tls-client-auth",
+    )
+    insecure: CliImplicitFlag[bool] = Field(
+        False,
+        description="whether a process without TLS may listen at an address that other machines reach: all "
+        "who reach it may then read, write and delete everything",
     )
     prometheus_listen: Address | None = Field(
         None,
@@ -125,6 +156,27 @@ class ServiceSettings(BaseSettings):
         """The address for clients from outside; None: there is none."""
         return self.external_advertise or self.external_listen
 
+    @property
+    def tls_files(self) -> TlsFiles | None:
+        """The certificate files of this process; None: it uses no TLS."""
+        if self.tls_certificate is None or self.tls_key is None or self.tls_ca is None:
+            return None
+        return TlsFiles(self.tls_certificate, self.tls_key, self.tls_ca)
+
+    @property
+    def server_tls(self) -> ServerTls | None:
+        """The TLS of this process's listeners, for `serve`; None: they speak plaintext."""
+        if self.tls_files is None:
+            return None
+        told = (self.advertised, self.external_advertised)
+        hosts = dict.fromkeys(address.host for address in told if address is not None)
+        return ServerTls(
+            self.tls_files,
+            self.tls_client_auth,
+            self.external_tls_client_auth or self.tls_client_auth,
+            tuple(hosts),
+        )
+
     @field_validator("external_advertise", mode="after")
     @classmethod
     def _has_a_listener(cls, told: HostPort | None, info: ValidationInfo) -> HostPort | None:
@@ -157,6 +209,28 @@ class ServiceSettings(BaseSettings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _is_safe(self) -> Self:
+        given = {name: getattr(self, name) for name in ("tls_certificate", "tls_key", "tls_ca")}
+        missing = [name for name, path in given.items() if path is None]
+        if 0 < len(missing) < len(given):
+            raise ValueError(f"TLS needs {_flags(given)} together; missing: {_flags(missing)}")
+        if missing and (asked := self.model_fields_set & {"tls_client_auth", "external_tls_client_auth"}):
+            raise ValueError(f"{_flags(sorted(asked))} is about TLS, which needs {_flags(given)}")
+        if self.external_tls_client_auth is not None and self.external_listen is None:
+            raise ValueError(
+                "--external-tls-client-auth is for a second listener, and there is none; give "
+                "--external-listen"
+            )
+        for flag, listen in (("--listen", self.listen), ("--external-listen", self.external_listen)):
+            if missing and listen is not None and not listen.is_loopback and not self.insecure:
+                raise ValueError(
+                    f"{flag} {listen} can be reached from other machines, and without TLS all who reach it "
+                    f"may read, write and delete everything; give {_flags(given)} (`hightide certs` issues "
+                    "such files), or --insecure if you trust all who are on that network"
+                )
+        return self
+
     @classmethod
     def from_command_line(cls, arguments: Sequence[str] | None = None) -> Self:
         """Read flags, then the environment, then defaults. Mains call it first.
@@ -176,6 +250,11 @@ class ServiceSettings(BaseSettings):
         program = cls.model_config.get("cli_prog_name") or cls.__name__
         print(f"{program}: error: {problems} (see {program} --help)", file=sys.stderr)
         sys.exit(2)
+
+
+def _flags(names: Iterable[str]) -> str:
+    flags = [f"--{name.replace('_', '-')}" for name in names]
+    return f"{', '.join(flags[:-1])} and {flags[-1]}" if len(flags) > 1 else flags[0]
 
 
 def _add_argument(parser: Any, *names: Any, **options: Any) -> Any:

@@ -1,9 +1,38 @@
 """Opening gRPC channels between services, in one place."""
 
+from typing import Protocol
+
 import grpc
 
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.serving.server import DEFAULT_MAX_MESSAGE_BYTES
+from hightide_runtime.tls.certificates import ReloadedCertificates
+from hightide_runtime.tls.files import TlsFiles
+from hightide_runtime.tls.reloading_channel import ReloadingChannel
+
+
+class OpenChannel(Protocol):
+    """Opens a channel to another process. Mains pass one, of `channel_opener`, to all that call others, so
+    nobody else decides about TLS."""
+
+    def __call__(self, address: HostPort) -> grpc.aio.Channel:
+        """A channel to one process."""
+        ...
+
+
+def channel_opener(tls: TlsFiles | None) -> OpenChannel:
+    """How this process opens channels: with its certificate, to processes whose certificate is of its CA and
+    names the host that is called. None: in plaintext. Raises StartupError if the files cannot be used."""
+    if tls is None:
+        return open_channel
+    certificates = ReloadedCertificates(tls)
+
+    def open_with_tls(address: HostPort) -> grpc.aio.Channel:
+        return ReloadingChannel(
+            certificates, lambda credentials: open_channel(address, credentials=credentials)
+        )
+
+    return open_with_tls
 
 
 def open_channel(

@@ -36,6 +36,9 @@ from hightide_runtime.serving.interceptors.listener import ListenerInterceptor
 from hightide_runtime.serving.interceptors.timing import MethodTiming, TimingInterceptor
 from hightide_runtime.serving.interceptors.trace_context import TraceContextInterceptor
 from hightide_runtime.serving.listeners import Listener
+from hightide_runtime.tls.certificates import ReloadedCertificates
+from hightide_runtime.tls.credentials import server_credentials
+from hightide_runtime.tls.files import ServerTls
 
 DEFAULT_MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 ANSWERS_LEAVE_S = 0.05
@@ -146,7 +149,7 @@ async def serve(
     external: HostPort | None = None,
     external_introspection: bool = False,
     limits: ServerLimits | None = None,
-    credentials: grpc.ServerCredentials | None = None,
+    tls: ServerTls | None = None,
     small_messages: bool = False,
 ) -> Server:
     """Build and start the server of a service. Mains call it once.
@@ -156,9 +159,11 @@ async def serve(
     under the same limits. It serves the methods whose rules say so, and health; reflection and channelz only
     if `external_introspection`. `small_messages`: no connection ever carries much at a time, so probing its
     bandwidth is not worth a third of the CPU of a Ping and its answer, if each consumer has a connection of
-    its own. Raises StartupError that names the port if it is in use.
+    its own. `tls`: None serves in plaintext. Raises StartupError that names the port if it is in use, or the
+    file if a certificate cannot be used.
     """
     limits = limits or ServerLimits()
+    credentials = _credentials(tls)
     options = _server_options(limits)
     if small_messages:
         options.append(("grpc.http2.bdp_probe", 0))
@@ -194,7 +199,7 @@ async def serve(
                 _introspect(server, [service.name for service in services])
             elif external_introspection:
                 _introspect(server, _reached_from_outside(services))
-            port = _bind(server, address, credentials, _FLAGS[listener])
+            port = _bind(server, address, credentials.get(listener), _FLAGS[listener])
             addresses.append(HostPort(address.host, port))
     except StartupError:
         for server in servers:
@@ -202,8 +207,19 @@ async def serve(
         raise
     for server, address in zip(servers, addresses, strict=True):
         await server.start()
-        _log.info("listening on %s", address)
+        _log.info("listening on %s%s", address, "" if tls is None else " with TLS")
     return Server(servers, addresses, health_servicer, limiting, timing.timings)
+
+
+def _credentials(tls: ServerTls | None) -> dict[Listener, grpc.ServerCredentials]:
+    """The credentials of each listener with TLS. Raises StartupError."""
+    if tls is None:
+        return {}
+    certificates = ReloadedCertificates(tls.files, tls.hosts)
+    return {
+        Listener.INTERNAL: server_credentials(certificates, tls.client_auth),
+        Listener.EXTERNAL: server_credentials(certificates, tls.external_client_auth),
+    }
 
 
 def _introspect(server: grpc.aio.Server, names: Sequence[str]) -> None:

@@ -25,6 +25,7 @@ from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.storage import DamagedLog, DirectorySettings, LogSettings, StorageError
 from hightide_local.histories.waiting import aio_wait_until
 from hightide_runtime.addresses import HostPort
+from hightide_runtime.serving.channels import open_channel
 from log_rig import KEY, LogRig
 from stored_batches import make_batch
 
@@ -164,6 +165,7 @@ def run(tmp_path: Path, scenario: Callable[[Ward], Awaitable[None]]) -> None:
             healing = ReplicaHealing(
                 ME, hosted, Copying(journal), Controller(journal),
                 lambda broker_id: peer.address if broker_id == PEER else None, disk,
+                open_channel,
             )  # fmt: skip
             loop = asyncio.get_running_loop()
 

@@ -15,6 +15,7 @@ from hightide_broker.directories.log_directories import LogDirectories, LogDirec
 from hightide_broker.hosting.failed_replicas import FailedReplicas
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.storage import LogSettings
+from hightide_runtime.serving.channels import open_channel
 from stored_batches import TOPIC_ID
 
 SYNC, READ = frozenset(("sync",)), frozenset(("sync", "read_at"))
@@ -157,7 +158,7 @@ def test_of_a_disk_that_is_given_up_nothing_is_told_any_more(tmp_path: Path) -> 
 
 def test_what_is_mended_while_its_disk_does_not_answer_is_not_told_to_be_well() -> None:
     async def main() -> list[int]:
-        reports = FailedReplicas(None, 1, lambda: -1)  # type: ignore[arg-type]
+        reports = FailedReplicas(None, 1, lambda: -1, open_channel)  # type: ignore[arg-type]
         key = TOPIC_ID, 0
         reports.report_hang(key)
         reports.report_damage(key, 5)

@@ -28,6 +28,7 @@ from hightide_broker.replication.digests import DigestServer, digest_of
 from hightide_broker.storage import DirectorySettings, LogSettings, OffsetOutOfRange
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import ServiceError
+from hightide_runtime.serving.channels import open_channel
 from log_rig import KEY, LogRig
 from stored_batches import make_batch
 
@@ -115,7 +116,9 @@ def run(ours: LogRig, theirs: LogRig, scenario: Callable[[Pair], Awaitable[None]
             address = HostPort("127.0.0.1", server.add_insecure_port("127.0.0.1:0"))
             await server.start()
             journal = Journal()
-            comparison = LeaderComparison(at_us, lambda: FOLLOWER, {LEADER: address}.get, journal, disk)
+            comparison = LeaderComparison(
+                at_us, lambda: FOLLOWER, {LEADER: address}.get, journal, disk, open_channel
+            )
             scrub = ReplicaScrub(at_us, disk, ScrubSettings(1 << 30, 3_600_000), comparison)
             try:
                 await scenario(Pair(replica, leader, comparison, scrub, journal, asked, at_us))

@@ -29,6 +29,7 @@ from hightide_broker.replication.fetchers import Fetchers, FetchSettings, Leader
 from hightide_broker.storage import DataDirectory, DiskFull
 from hightide_local.processes.ports import free_port
 from hightide_runtime.addresses import HostPort
+from hightide_runtime.serving.channels import open_channel
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry.tracing import Telemetry
 from stored_batches import as_sent_by_leader
@@ -164,7 +165,7 @@ class Following(ReplicaShell):
         super().__init__(SystemClock(), LeaderSessions(1), Telemetry.off(), failures.append)
         self.hosted = HostedReplicas()
         settings = FetchSettings(500, 1 << 20, lambda: Follower("c", 2, 7), lambda _: leader, registered)
-        self.fetchers = Fetchers(self.hosted, self, settings)
+        self.fetchers = Fetchers(self.hosted, self, settings, open_channel)
         perform_with(
             self, fetching=self.fetchers, stopped=NothingToLetGoOf(), log_starts=NothingToWriteDown()
         )
@@ -255,7 +256,7 @@ def test_a_leader_that_comes_up_late_is_followed_at_the_address_that_it_has_then
 
         following = Following(data, known[0])
         settings = FetchSettings(500, 1 << 20, lambda: Follower("c", 2, 7), address_of, registered)
-        following.fetchers = Fetchers(following.hosted, following, settings)
+        following.fetchers = Fetchers(following.hosted, following, settings, open_channel)
         perform_with(following, fetching=following.fetchers)
         following.begin()
         await asyncio.wait_for(looked_up.wait(), ASKED_S)
@@ -426,7 +427,7 @@ def test_a_flush_that_ends_while_an_epoch_is_asked_for_does_not_withdraw_the_que
         settings = FetchSettings(
             500, 1 << 20, lambda: Follower("the-cluster", 2, 7), lambda leader: address, registered
         )
-        fetchers = Fetchers(replicas, shell, settings)
+        fetchers = Fetchers(replicas, shell, settings, open_channel)
         fetchers.ask(replica, AskEpochEnd(1, 2, 1, 3))
         fetchers.resume(replica)
         epoch = await asyncio.wait_for(asked.get(), ASKED_S)
@@ -450,7 +451,7 @@ def test_an_answer_to_a_question_of_an_earlier_epoch_does_not_stand_for_the_late
         replicas.add(replica)
         shell = ReplicaShell(SystemClock(), LeaderSessions(1), Telemetry.off(), failures.append)
         settings = FetchSettings(500, 1 << 20, lambda: Follower("c", 2, 7), lambda _: address, registered)
-        fetchers = Fetchers(replicas, shell, settings)
+        fetchers = Fetchers(replicas, shell, settings, open_channel)
         perform_with(shell, fetching=fetchers)
         fetchers.ask(replica, AskEpochEnd(1, 2, 1, 3))
         assert await asyncio.wait_for(asked.get(), ASKED_S) == 2
@@ -478,7 +479,7 @@ def test_an_answer_that_is_of_no_use_is_asked_for_again(tmp_path: Path) -> None:
         replicas.add(replica)
         shell = ReplicaShell(SystemClock(), LeaderSessions(1), Telemetry.off(), failures.append)
         settings = FetchSettings(500, 1 << 20, lambda: Follower("c", 2, 7), lambda _: address, registered)
-        fetchers = Fetchers(replicas, shell, settings)
+        fetchers = Fetchers(replicas, shell, settings, open_channel)
         perform_with(shell, fetching=fetchers)
         fetchers.ask(replica, AskEpochEnd(1, 2, 1, 3))
         for _ in range(2):
@@ -511,7 +512,7 @@ def test_a_fetcher_ends_though_a_cancellation_was_lost_on_the_way() -> None:
         settings = FetchSettings(500, 1 << 20, lambda: Follower("c", 2, 7), lambda _: None, lose_one)
         failures: list[Exception] = []
         shell = ReplicaShell(SystemClock(), LeaderSessions(1), Telemetry.off(), failures.append)
-        fetcher = LeaderFetcher(1, HostedReplicas(), shell, settings)
+        fetcher = LeaderFetcher(1, HostedReplicas(), shell, settings, open_channel)
         await asyncio.sleep(0)
         await asyncio.wait_for(fetcher.close(), ASKED_S)
         assert lost.is_set()

@@ -1,7 +1,10 @@
+from pathlib import Path
+
 import pytest
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.process.effective_settings import SettingOrigin
 from hightide_runtime.process.settings import Address, LogLevel, ServiceSettings
+from hightide_runtime.tls.files import ClientAuth, ServerTls, TlsFiles
 from pydantic import Field
 
 
@@ -38,7 +41,7 @@ def test_each_setting_in_use_tells_who_said_so(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("HIGHTIDE_TEST_ZOOKEEPER", "zk:1")
     used = {
         each.name: each
-        for each in Settings.from_command_line(["--test-id", "2", "--listen=kite:7"]).effective
+        for each in Settings.from_command_line(["--test-id", "2", "--listen=kite:7", "--insecure"]).effective
     }
     assert list(used) == sorted(used)
     assert {name: (each.value, each.default, each.origin) for name, each in used.items()} == {
@@ -46,10 +49,16 @@ def test_each_setting_in_use_tells_who_said_so(monkeypatch: pytest.MonkeyPatch) 
         "external-advertise": ("", "", SettingOrigin.DEFAULT),
         "external-introspection": ("false", "false", SettingOrigin.DEFAULT),
         "external-listen": ("", "", SettingOrigin.DEFAULT),
+        "external-tls-client-auth": ("", "", SettingOrigin.DEFAULT),
+        "insecure": ("true", "false", SettingOrigin.ARGUMENT),
         "listen": ("kite:7", "127.0.0.1:9092", SettingOrigin.ARGUMENT),
         "log-level": ("INFO", "INFO", SettingOrigin.DEFAULT),
         "prometheus-listen": ("", "", SettingOrigin.DEFAULT),
         "test-id": ("2", "", SettingOrigin.ARGUMENT),
+        "tls-ca": ("", "", SettingOrigin.DEFAULT),
+        "tls-certificate": ("", "", SettingOrigin.DEFAULT),
+        "tls-client-auth": ("required", "required", SettingOrigin.DEFAULT),
+        "tls-key": ("", "", SettingOrigin.DEFAULT),
         "zookeeper": ("zk:1", "127.0.0.1:2181", SettingOrigin.ENVIRONMENT),
         "zookeeper-connect-timeout-ms": ("30000", "30000", SettingOrigin.DEFAULT),
         "zookeeper-session-timeout-ms": ("6000", "6000", SettingOrigin.DEFAULT),
@@ -66,7 +75,7 @@ def test_others_are_told_the_advertised_address_or_else_where_it_listens() -> No
 
 def test_clients_from_outside_are_told_the_external_address_or_else_where_its_listener_is() -> None:
     assert Settings.from_command_line(["--test-id", "1"]).external_advertised is None
-    listening = ["--test-id", "1", "--external-listen", "10.0.0.1:9094"]
+    listening = ["--test-id", "1", "--external-listen", "10.0.0.1:9094", "--insecure"]
     assert Settings.from_command_line(listening).external_advertised == HostPort("10.0.0.1", 9094)
     told = Settings.from_command_line([*listening, "--external-advertise", "localhost:19092"])
     assert told.external_advertised == HostPort("localhost", 19092)
@@ -79,7 +88,9 @@ def test_a_port_that_nobody_reaches_is_not_told_to_others(capsys: pytest.Capture
     assert "other processes would get kite:0" in advertising
     assert "give --advertise a port" in advertising
     # Whoever forwards a port of his own may listen at any.
-    behind = Settings.from_command_line(["--test-id", "1", "--listen", "kite:0", "--advertise", "hill:7"])
+    behind = Settings.from_command_line(
+        ["--test-id", "1", "--listen", "kite:0", "--advertise", "hill:7", "--insecure"]
+    )
     assert (behind.listen.port, behind.advertised) == (0, HostPort("hill", 7))
 
 
@@ -153,3 +164,72 @@ def test_help_calls_values_as_people_do(capsys: pytest.CaptureFixture[str]) -> N
     for usage in ("--listen HOST:PORT", "--test-id N", "--zookeeper TEXT"):
         assert usage in told
     assert "None" not in told
+
+
+TLS = "--tls-certificate a.crt --tls-key a.key --tls-ca ca.crt"
+
+
+@pytest.mark.parametrize("listen", ["0.0.0.0:1", "10.0.0.1:1", "[::]:1", "kite:1"])
+def test_without_tls_a_process_refuses_to_listen_where_other_machines_reach_it(
+    listen: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for flag in ("--listen", "--external-listen"):
+        arguments = f"--test-id 1 {flag} {listen} --advertise kite:1"
+        if flag == "--external-listen":
+            arguments += " --external-advertise kite:1"
+        line = complaint_about(arguments, capsys)
+        assert f"{flag} {listen} can be reached from other machines" in line
+        assert "give --tls-certificate, --tls-key and --tls-ca" in line
+        assert "or --insecure" in line
+        assert Settings.from_command_line([*arguments.split(), "--insecure"]).server_tls is None
+        assert Settings.from_command_line([*arguments.split(), *TLS.split()]).server_tls is not None
+
+
+@pytest.mark.parametrize("listen", ["127.0.0.1:1", "127.3.2.1:1", "[::1]:1", "localhost:1"])
+def test_on_loopback_nothing_has_to_be_said(listen: str) -> None:
+    settings = Settings.from_command_line(["--test-id", "1", "--listen", listen, "--external-listen", listen])
+    assert settings.server_tls is None
+
+
+def test_tls_is_for_all_listeners_with_the_hosts_that_are_told() -> None:
+    settings = Settings.from_command_line(
+        f"--test-id 1 --listen 0.0.0.0:1 --advertise kite:1 --external-listen 0.0.0.0:2 "
+        f"--external-advertise hill:2 {TLS}".split()
+    )
+    files = TlsFiles(Path("a.crt"), Path("a.key"), Path("ca.crt"))
+    assert settings.tls_files == files
+    assert settings.server_tls == ServerTls(files, ClientAuth.REQUIRED, ClientAuth.REQUIRED, ("kite", "hill"))
+
+
+def test_clients_of_the_second_listener_may_do_without_a_certificate() -> None:
+    arguments = f"--test-id 1 --external-listen 127.0.0.1:2 {TLS}".split()
+    for asked, internal, external in (
+        ("--tls-client-auth none", ClientAuth.NONE, ClientAuth.NONE),
+        ("--external-tls-client-auth none", ClientAuth.REQUIRED, ClientAuth.NONE),
+        ("--tls-client-auth none --external-tls-client-auth required", ClientAuth.NONE, ClientAuth.REQUIRED),
+    ):
+        tls = Settings.from_command_line([*arguments, *asked.split()]).server_tls
+        assert tls is not None
+        assert (tls.client_auth, tls.external_client_auth) == (internal, external)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        ("--tls-certificate a.crt --tls-key a.key", "missing: --tls-ca"),
+        ("--tls-ca ca.crt", "missing: --tls-certificate and --tls-key"),
+        (
+            "--tls-client-auth none",
+            "--tls-client-auth is about TLS, which needs --tls-certificate",
+        ),
+        (f"{TLS} --external-tls-client-auth none", "there is none; give --external-listen"),
+        (
+            f"{TLS} --tls-client-auth maybe",
+            "(HIGHTIDE_TEST_TLS_CLIENT_AUTH): Input should be",
+        ),
+    ],
+)
+def test_settings_of_tls_that_cannot_work_are_refused_in_a_line(
+    arguments: str, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert complaint in complaint_about(f"--test-id 1 {arguments}", capsys)

@@ -15,6 +15,7 @@ from hightide_coordinator.zookeeper.peers import PeerWatch
 from hightide_local.processes.ports import free_port
 from hightide_local.traces.span_files import read_spans
 from hightide_runtime.addresses import HostPort
+from hightide_runtime.serving.channels import open_channel
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry.span_kinds import COORDINATOR_DETECTION, COORDINATOR_FAILOVER
 from hightide_runtime.telemetry.tracing import Telemetry
@@ -39,7 +40,7 @@ def test_a_takeover_tells_of_detection_where_the_break_was_seen(
 def test_of_a_process_that_was_dead_from_the_start_nobody_says_when_it_died() -> None:
     async def scenario() -> int | None:
         told: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
-        PeerWatch(SystemClock()).watch(0, HostPort("127.0.0.1", free_port()), told.set_result)
+        PeerWatch(SystemClock(), open_channel).watch(0, HostPort("127.0.0.1", free_port()), told.set_result)
         return await asyncio.wait_for(told, 60)
 
     assert asyncio.run(scenario()) is None
