@@ -39,11 +39,11 @@ common_options(elect)
 @click.pass_context
 def preferred(ctx: click.Context, topic: str | None, partition: int | None, dry_run: bool) -> None:
     """Give partitions their preferred leader back. That is their first replica, if alive and in sync."""
-    from hightide_cli.command_line.connections import open_admin
+    from hightide_cli.command_line.connections import ORDER_TIMEOUT_MS, open_admin
 
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs --topic", ctx)
-    with open_admin(ctx) as admin:
+    with open_admin(ctx, ORDER_TIMEOUT_MS) as admin:
         named = None if topic is None else _partitions_of(admin, topic, partition)
         elections = admin.elect_leaders("preferred", named, validate_only=dry_run)
     changed = [each for each in elections if each.ok and each.leader != each.previous_leader]
@@ -77,10 +77,10 @@ def unclean(ctx: click.Context, topic: str, partition: int, yes: bool, dry_run: 
     """
     from hightide import TopicPartition
 
-    from hightide_cli.command_line.connections import open_admin
+    from hightide_cli.command_line.connections import ORDER_TIMEOUT_MS, open_admin
 
     here = TopicPartition(topic, partition)
-    with open_admin(ctx) as admin:
+    with open_admin(ctx, ORDER_TIMEOUT_MS) as admin:
         (described,) = admin.describe_topics([topic])
         # An election that is not possible is reported before the user is asked.
         _fail_where_refused(admin.elect_leaders("unclean", [here], validate_only=True))

@@ -188,9 +188,9 @@ class Consumer:
 
     def poll(self, timeout_s: float = 1.0, max_records: int = 500) -> list[Record]:
         """Return the next records, or an empty list if none came in time. Raises BrokersUnavailableError,
-        UnknownTopicError (deleted), OffsetOutOfRangeError (offset_reset="error"), CorruptBatchError,
-        ClosedError; in a group also CoordinatorUnavailableError, NoCommittedOffsetError, and the
-        coordinator's typed refusal of the registration."""
+        UnknownTopicError (in a group only for a topic that it never saw), OffsetOutOfRangeError
+        (offset_reset="error"), CorruptBatchError, ClosedError; in a group also CoordinatorUnavailableError,
+        NoCommittedOffsetError, and the coordinator's typed refusal of the registration."""
         self._come_back()
         records: list[Record] = []
         end_ms = now_ms() + timeout_s * 1000
@@ -313,7 +313,7 @@ class Consumer:
     def _raise_errors(self, now: float) -> None:
         self._core.raise_errors(now)
         if self._member is not None:
-            self._member.core.membership.raise_errors(now)
+            self._member.core.raise_errors(now)
         elif self._core.is_assigned and not self._core.positions:
             raise InvalidArgumentError("nothing is assigned; give topics= or call assign() first")
 

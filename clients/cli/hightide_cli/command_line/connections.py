@@ -7,6 +7,9 @@ from hightide_cli.command_line.choices import choices
 
 # Long enough for a failover, short enough for a person who mistyped the address.
 ADMIN_TIMEOUT_MS = 10_000
+# Longer than the controller works at a request (its create_topic_timeout_ms and request_timeout_ms): it says
+# then how far it has come, and whoever has given up before does not read it.
+ORDER_TIMEOUT_MS = 30_000
 
 
 def open_admin(ctx: click.Context, timeout_ms: int | None = None) -> Admin:

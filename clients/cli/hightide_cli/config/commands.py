@@ -85,9 +85,9 @@ def set_(
         wanted[name] = value
     if not wanted and not reset:
         raise click.UsageError("give NAME=VALUE or --reset NAME", ctx)
-    from hightide_cli.command_line.connections import open_admin
+    from hightide_cli.command_line.connections import ORDER_TIMEOUT_MS, open_admin
 
-    with open_admin(ctx) as admin:
+    with open_admin(ctx, ORDER_TIMEOUT_MS) as admin:
         (before,) = admin.describe_topics([topic])
         configs = admin.alter_topic_config(topic, wanted, reset=reset, validate_only=dry_run)
     was = {each.name: each for each in settings_in_use(before.configs)}

@@ -104,13 +104,13 @@ def list_moves(ctx: click.Context) -> None:
 @click.pass_context
 def cancel(ctx: click.Context, every: bool, topic: str | None, partition: int | None, dry_run: bool) -> None:
     """Cancel moves: the partitions stay on their old brokers."""
-    from hightide_cli.command_line.connections import open_admin
+    from hightide_cli.command_line.connections import ORDER_TIMEOUT_MS, open_admin
 
     if every == (topic is not None):
         raise click.UsageError("give either --all or --topic", ctx)
     if partition is not None and topic is None:
         raise click.UsageError("--partition needs --topic", ctx)
-    with open_admin(ctx) as admin:
+    with open_admin(ctx, ORDER_TIMEOUT_MS) as admin:
         outcomes = admin.cancel_reassignments(
             None if topic is None else _moves_of(admin, topic, partition), validate_only=dry_run
         )
@@ -145,10 +145,10 @@ def throttle(ctx: click.Context, rate: str) -> None:
 
     It holds at once, also for moves under way. Replicas that are in sync are never slowed.
     """
-    from hightide_cli.command_line.connections import open_admin
+    from hightide_cli.command_line.connections import ORDER_TIMEOUT_MS, open_admin
 
     limit = parse_rate(rate, "RATE")
-    with open_admin(ctx) as admin:
+    with open_admin(ctx, ORDER_TIMEOUT_MS) as admin:
         admin.set_reassignment_throttle(limit)
     if wants_document(ctx):
         emit(ctx, {"throttle_bytes_per_s": limit})

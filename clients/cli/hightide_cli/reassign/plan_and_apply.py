@@ -154,11 +154,11 @@ def apply(
     limit = None if throttle is None else parse_rate(throttle, "--throttle")
     from hightide import TopicPartition
 
-    from hightide_cli.command_line.connections import open_admin
+    from hightide_cli.command_line.connections import ORDER_TIMEOUT_MS, open_admin
     from hightide_cli.reassign.plan_file import read_plan
     from hightide_cli.reassign.watch import WATCH_TIMEOUT_MS, watch_moves
 
-    with open_admin(ctx, WATCH_TIMEOUT_MS if is_watched else None) as admin:
+    with open_admin(ctx, WATCH_TIMEOUT_MS if is_watched else ORDER_TIMEOUT_MS) as admin:
         if path is not None:
             moves = _to_do(admin, read_plan(path), path)
         else:

@@ -108,9 +108,9 @@ def alter(
     settings = config_pairs(to_set, "--set")
     if not settings and not reset:
         raise click.UsageError("give --set NAME=VALUE or --reset NAME", ctx)
-    from hightide_cli.command_line.connections import open_admin
+    from hightide_cli.command_line.connections import ORDER_TIMEOUT_MS, open_admin
 
-    with open_admin(ctx) as admin:
+    with open_admin(ctx, ORDER_TIMEOUT_MS) as admin:
         configs = admin.alter_topic_config(name, settings, reset=reset, validate_only=dry_run)
     if wants_document(ctx):
         emit(ctx, {"dry_run": dry_run, "topic": name, "configs": configs})

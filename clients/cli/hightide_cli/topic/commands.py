@@ -101,10 +101,10 @@ def create(
     brokers = None if assignment is None else parse_assignment(assignment)
     from hightide.errors import TopicAlreadyExistsError
 
-    from hightide_cli.command_line.connections import open_admin
+    from hightide_cli.command_line.connections import ORDER_TIMEOUT_MS, open_admin
 
     done = "would be created" if dry_run else "created"
-    with open_admin(ctx) as admin:
+    with open_admin(ctx, ORDER_TIMEOUT_MS) as admin:
         try:
             described = admin.create_topic(
                 name,

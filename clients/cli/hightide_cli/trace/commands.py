@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hightide_cli.command_line.choices import choices
 from hightide_cli.command_line.options import common_options
 from hightide_cli.printing.output import emit, wants_document
 from hightide_cli.printing.rendering import Json, table
@@ -40,7 +41,7 @@ _DIRECTORY = click.option(
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     multiple=True,
     help="The directory of the trace files; repeatable. The default is HIGHTIDE_TRACE_DIR and the "
-    "directories of local clusters.",
+    "directories of local clusters, or with --bootstrap or --context that of this one.",
 )
 _FILE = click.Path(dir_okay=False, writable=True, path_type=Path)
 
@@ -70,7 +71,7 @@ def list_traces(
         raise click.UsageError("give either --kind or --all, not both", ctx)
     from hightide_cli.trace.waterfall import started_at, title, took_ms
 
-    found = _traces(directories, None if is_all else kinds or KINDS)[-(last or 0) :]
+    found = _traces(ctx, directories, None if is_all else kinds or KINDS)[-(last or 0) :]
     if wants_document(ctx):
         emit(ctx, {"traces": [{**_summary(each), "spans": len(each.spans)} for each in found]})
         return
@@ -114,7 +115,7 @@ def show(
     from hightide_local.traces.trace_lookup import FAILOVER_KINDS
 
     wanted = None if trace_id is not None else kinds or FAILOVER_KINDS
-    chosen = _choose(_traces(directories, wanted), trace_id, kinds)
+    chosen = _choose(_traces(ctx, directories, wanted), trace_id, kinds)
     written = _write(chosen, html, png)
     if wants_document(ctx):
         emit(ctx, {**_summary(chosen), "spans": [_span(each) for each in chosen.spans]})
@@ -167,13 +168,17 @@ def _choose(found: "list[Trace]", trace_id: str | None, kinds: tuple[str, ...]) 
     return matching[0]
 
 
-def _traces(directories: tuple[Path, ...], kinds: "frozenset[str] | tuple[str, ...] | None") -> "list[Trace]":
+def _traces(
+    ctx: click.Context, directories: tuple[Path, ...], kinds: "frozenset[str] | tuple[str, ...] | None"
+) -> "list[Trace]":
     from hightide_cli.trace.search import all_traces
 
-    return all_traces(directories or _known_directories(), kinds)
+    return all_traces(directories or _known_directories(ctx), kinds)
 
 
-def _known_directories() -> tuple[Path, ...]:
+def _known_directories(ctx: click.Context) -> tuple[Path, ...]:
+    """Where traces are: of the cluster that the command line names, or of all that this machine has. Raises
+    ClickException if those of the named one are not known."""
     import os
 
     from hightide_local.detached import default_directory
@@ -182,9 +187,32 @@ def _known_directories() -> tuple[Path, ...]:
     from hightide_cli.dev.cluster import bench_directory, demo_directory
 
     named = os.environ.get(TRACE_DIRECTORY_VARIABLE)
-    known = [each / "traces" for each in (default_directory(), demo_directory(), bench_directory())]
+    local = (default_directory(), demo_directory(), bench_directory())
+    chosen = choices(ctx)
+    if chosen.bootstrap_is_said or chosen.context_is_said:
+        return (Path(named),) if named else (_traces_of(chosen.target().bootstrap, local),)
+    known = [each / "traces" for each in local]
     every = dict.fromkeys(path.resolve() for path in [*([Path(named)] if named else []), *known])
     return tuple(path for path in every if path.is_dir())
+
+
+def _traces_of(bootstrap: str, local: tuple[Path, ...]) -> Path:
+    """The directory with the traces of this cluster, if it is one of the local ones."""
+    from hightide_local.cluster import ClusterError
+    from hightide_local.detached import find
+
+    wanted = {each.strip() for each in bootstrap.split(",")}
+    for directory in local:
+        try:
+            cluster = find(directory)
+        except ClusterError:
+            continue
+        if wanted & set(cluster.bootstrap.split(",")):
+            return cluster.trace_directory
+    raise click.ClickException(
+        f"the cluster at {bootstrap} is none that this machine has started; give --directory, "
+        "with the trace files of its processes"
+    )
 
 
 def _summary(chosen: "Trace") -> dict[str, Json]:

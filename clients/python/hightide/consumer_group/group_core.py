@@ -7,13 +7,14 @@ from typing import Any, Final
 
 from hightide.calls.call import Call, MessageCall, Method
 from hightide.cluster.leader_waits import Fact
+from hightide.cluster.metadata import UNKNOWN_TOPIC_PATIENCE_MS
 from hightide.consumer_group.membership import Membership, MembershipState
 from hightide.consumer_group.ownership import Ownership
 from hightide.consumer_group.settings import GroupSettings
 from hightide.consuming.consumer_core import ConsumerCore
 from hightide.consuming.fetch_position import FetchedBatch
 from hightide.consuming.fetched_records import RecordsInDelivery
-from hightide.errors import HightideError, InvalidArgumentError
+from hightide.errors import HightideError, InvalidArgumentError, UnknownTopicError
 from hightide.records import TopicPartition
 from hightide.v1.coordinator_service_pb2 import (
     CommitOffsetsRequest,
@@ -57,6 +58,8 @@ class GroupCore:
         self.consumer = consumer
         self.ownership = Ownership(consumer, in_delivery, tells_revoked=tells_revoked)
         self.notices = consumer.notices
+        self._unknown_since_ms: dict[str, float] = {}
+        consumer.seeker.want(settings.topics)
         self.membership = Membership(settings, self.ownership, consumer.seeker, random, self.notices)
         self.wake_at_ms: float | None = None
         self.cancelled: list[Call[Any]] = []
@@ -111,6 +114,27 @@ class GroupCore:
             self._committed(call, outcome)
         else:
             self.consumer.completed(call, outcome, now_ms)
+            self._look_for_topics(now_ms)
+
+    def _look_for_topics(self, now_ms: float) -> None:
+        """Ask again for topics that no broker has told this consumer of. A topic that was there before is
+        left to the coordinator, which knows when it comes back."""
+        cluster = self.consumer.cluster
+        unknown = [topic for topic in self.settings.topics if topic not in cluster.topics]
+        self._unknown_since_ms = {
+            topic: self._unknown_since_ms.get(topic, now_ms) for topic in unknown if topic in cluster.missing
+        }
+        if unknown:
+            self.consumer.seeker.want_again(unknown, now_ms=now_ms)
+
+    def raise_errors(self, now_ms: float) -> None:
+        """Raise the coordinator's refusal of this consumer, or that none was found within the budget, or that
+        a topic does not exist."""
+        self.membership.raise_errors(now_ms)
+        for topic, since_ms in self._unknown_since_ms.items():
+            # An error to an earlier request says nothing, however long its answer waited here.
+            if self.consumer.seeker.asked_at_ms - since_ms >= UNKNOWN_TOPIC_PATIENCE_MS:
+                raise UnknownTopicError(f"topic {topic} of group {self.settings.group} does not exist")
 
     def leave(self, now_ms: float) -> None:
         """Leave the group with the final positions: with the next poll, or as soon as the commit that takes

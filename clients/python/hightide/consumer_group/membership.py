@@ -173,13 +173,16 @@ class Membership:
         return self._was_silent or (away is not None and now_ms - away > self._third_ms)
 
     def raise_errors(self, now_ms: float) -> None:
-        """Raise the coordinator's refusal of this consumer, or that none was found within the budget."""
+        """Raise the coordinator's refusal of this consumer, or that none was found or no broker answered
+        within the budget."""
         if self._refused_with is not None:
             raise self._refused_with
         since = self._away_since_ms if self._away_since_ms is not None else self._began_ms
         if self.state is MembershipState.MEMBER or since is None:
             return
         if now_ms - since >= self.settings.unavailable_timeout_ms:
+            if self._last_error is None and self._seeker.failing_since_ms is not None:
+                raise self._seeker.unavailable(self.settings.unavailable_timeout_ms)
             last = (
                 f"the last answer was: {self._last_error}"
                 if self._last_error is not None

@@ -113,6 +113,19 @@ def test_what_cannot_be_done_is_one_line_with_the_next_step(
     assert err == "error: no failover was traced yet; `hightide demo` makes two\n"
 
 
+@pytest.mark.parametrize("command", ["ls", "show"])
+def test_traces_of_a_cluster_that_this_machine_has_not_started_are_not_those_of_another(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+) -> None:
+    """`trace show --bootstrap` showed the last failover of a local cluster."""
+    monkeypatch.delenv("HIGHTIDE_TRACE_DIR", raising=False)
+    code, out, err = run(capsys, "trace", command, "--bootstrap", "elsewhere:9092")
+    assert (code, out) == (1, "")
+    assert err.startswith("error: the cluster at elsewhere:9092 is none that this machine has started; give")
+    monkeypatch.setenv("HIGHTIDE_TRACE_DIR", str(tmp_path))
+    assert "elsewhere" not in run(capsys, "trace", command, "--bootstrap", "elsewhere:9092")[2]
+
+
 @pytest.mark.parametrize("command", ["dump-log", "dump-index"])
 def test_a_directory_without_logs_is_not_one_without_damage(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str

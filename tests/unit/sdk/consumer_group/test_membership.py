@@ -6,6 +6,7 @@ from hightide.consumer_group.ownership import OwnershipChange
 from hightide.errors import (
     AddressUnreachableError,
     AnswerOutOfTurnError,
+    BrokersUnavailableError,
     ConsumerIdTakenError,
     CoordinatorUnavailableError,
     FencedInstanceError,
@@ -203,6 +204,19 @@ def test_a_group_without_a_coordinator_is_said_after_the_budget() -> None:
     bench.membership.raise_errors(bench.now_ms)
     bench.pass_ms(5_000)
     with pytest.raises(CoordinatorUnavailableError, match="group readers"):
+        bench.membership.raise_errors(bench.now_ms)
+
+
+def test_a_group_of_which_no_broker_tells_is_no_matter_of_its_coordinator() -> None:
+    """It said that the brokers knew of none, where none of them had answered."""
+    bench = GroupBench(unavailable_timeout_ms=5_000)
+    bench.poll()
+    unreachable = AddressUnreachableError("boot:9 cannot be reached: nobody listens", address="boot:9")
+    while bench.now_ms < 7_000:
+        bench.pass_ms(100)
+        while bench.asked:
+            bench.core.completed(bench.asked.pop(), unreachable, bench.now_ms)
+    with pytest.raises(BrokersUnavailableError, match=r"boot:9 .*nobody listens"):
         bench.membership.raise_errors(bench.now_ms)
 
 
