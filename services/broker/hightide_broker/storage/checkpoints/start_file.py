@@ -70,8 +70,7 @@ class StartFile:
     def begin_at(self, offset: int) -> None:
         """Prepare for a log that begins anew at `offset`, which may be lower: the file must not hide records
         appended from there on. Called with the lock held, or before any other thread knows the log. On a full
-        disk it is written later. It is not durable: recovery takes a log that lacks it for one without its front.
-        """
+        disk it is written later. It is not durable: to recovery, a log that lacks it has lost its front."""
         self.wanted = offset
         try:
             if offset > 0:
