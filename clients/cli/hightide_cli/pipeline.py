@@ -1,9 +1,9 @@
 """`hightide pipeline`: the pipelines on Spark. They do not know this command; spark-submit runs them too."""
 
 import click
-from hightide_spark.pipelines.command import DEFAULT_BOOTSTRAP
 
 from hightide_cli.command_line.choices import choices
+from hightide_cli.command_line.client_arguments import hand_on_tls
 from hightide_cli.command_line.lazy_group import LazyCommand, LazyGroup
 from hightide_cli.command_line.options import common_options
 
@@ -25,11 +25,15 @@ class _PipelineGroup(LazyGroup):
 
     def invoke(self, ctx: click.Context) -> object:
         chosen = choices(ctx)
-        # Called only where an address is needed: looking for the cluster of `dev up` takes its time.
-        handed_on = {
-            "bootstrap": lambda: chosen.address() or DEFAULT_BOOTSTRAP,
-            "output": chosen.output.value,
-        }
+        hand_on_tls(chosen.tls)
+
+        def bootstrap() -> str:
+            # Called only where an address is needed: looking for the cluster of `dev up` takes its time.
+            target = chosen.target()
+            hand_on_tls(target.tls)
+            return target.bootstrap
+
+        handed_on = {"bootstrap": bootstrap, "output": chosen.output.value}
         ctx.default_map = dict.fromkeys(COMMANDS, handed_on)
         return super().invoke(ctx)
 

@@ -113,9 +113,9 @@ def test_the_order_in_which_clusters_are_meant(configuration: Path, monkeypatch:
 
 
 def test_only_the_default_is_left_to_the_sdk(configuration: Path) -> None:
-    assert Choices().address() is None
+    assert "bootstrap" not in Choices().client_arguments()
     store_contexts(configuration, Contexts({"prod": PROD}, "prod"))
-    assert Choices().address() == "prod:9092"
+    assert Choices().client_arguments() == {"bootstrap": "prod:9092"}
 
 
 def test_a_context_that_there_is_not_is_no_other_cluster(capsys: pytest.CaptureFixture[str]) -> None:
@@ -132,27 +132,15 @@ def test_contexts_come_are_selected_and_go(capsys: pytest.CaptureFixture[str]) -
         "context prod added and selected: p:1,p:2\n"
     )
     added = documented(capsys, "context", "add", "test", "--bootstrap", "t:1", "--zookeeper", "z:1/root")
-    assert added == {"context": "test", "bootstrap": "t:1", "zookeeper": "z:1/root", "selected": False}
-    assert documented(capsys, "context", "show") == {
-        "context": "prod",
-        "bootstrap": "p:1,p:2",
-        "zookeeper": None,
-        "origin": "that of the selected context prod",
-    }
+    plaintext = {"tls_ca": None, "tls_certificate": None, "tls_key": None}
+    test = {"context": "test", "bootstrap": "t:1", "zookeeper": "z:1/root", **plaintext}
+    prod = {"context": "prod", "bootstrap": "p:1,p:2", "zookeeper": None, **plaintext}
+    assert added == {**test, "selected": False}
+    assert documented(capsys, "context", "show") == {**prod, "origin": "that of the selected context prod"}
     hightide(capsys, "context", "select", "test")
     listed = documented(capsys, "context", "ls")
-    assert listed == {
-        "contexts": [
-            {"context": "prod", "bootstrap": "p:1,p:2", "zookeeper": None, "selected": False},
-            {"context": "test", "bootstrap": "t:1", "zookeeper": "z:1/root", "selected": True},
-        ]
-    }
-    assert documented(capsys, "context", "show", "prod") == {
-        "context": "prod",
-        "bootstrap": "p:1,p:2",
-        "zookeeper": None,
-        "selected": False,
-    }
+    assert listed == {"contexts": [{**prod, "selected": False}, {**test, "selected": True}]}
+    assert documented(capsys, "context", "show", "prod") == {**prod, "selected": False}
     assert hightide(capsys, "context", "rm", "test")[1] == (
         "context test forgotten; no context is selected now\n"
     )

@@ -50,9 +50,11 @@ def _without_controller(
 
     from hightide_cli.cluster.metadata_probe import MetadataProbe, without_controller
     from hightide_cli.command_line.choices import choices
+    from hightide_cli.command_line.connections import tls_files_of
 
-    addresses = bootstrap_addresses(choices(ctx).target().bootstrap)
-    with MetadataProbe(timeout_ms) as probe:
+    target = choices(ctx).target()
+    addresses = bootstrap_addresses(target.bootstrap)
+    with MetadataProbe(timeout_ms, tls_files_of(target.tls)) as probe:
         try:
             metadata = probe.ask_any(addresses, all_topics=True)
         except BrokersUnavailableError as error:

@@ -7,8 +7,14 @@ from typing import Self
 
 from hightide import BrokerDescription, ClusterDescription
 from hightide.calls.call import MessageCall, Method
-from hightide.calls.tls_files import chosen_tls_files
-from hightide.errors import AddressUnreachableError, BrokersUnavailableError, HightideError
+from hightide.calls.tls_files import TlsFiles
+from hightide.errors import (
+    AddressUnreachableError,
+    BrokersUnavailableError,
+    HightideError,
+    TlsHandshakeError,
+    TlsRefusedError,
+)
 from hightide.transport.transport import Transport
 from hightide.v1.broker_service_pb2 import GetMetadataRequest, GetMetadataResponse
 from hightide.v1.metadata_pb2 import Endpoint
@@ -20,8 +26,8 @@ NO_CONTROLLER = -1
 class MetadataProbe:
     """Connections to the addresses that are probed; use it as a with-block."""
 
-    def __init__(self, timeout_ms: int) -> None:
-        self._transport = Transport("hightide-cli", chosen_tls_files())
+    def __init__(self, timeout_ms: int, tls: TlsFiles | None) -> None:
+        self._transport = Transport("hightide-cli", tls)
         self._timeout_ms = timeout_ms
 
     def ask(self, address: str, *, all_topics: bool = False) -> GetMetadataResponse:
@@ -34,16 +40,19 @@ class MetadataProbe:
             raise self._transport.looked_into(error, address) from error
 
     def ask_any(self, addresses: Iterable[str], *, all_topics: bool = False) -> GetMetadataResponse:
-        """The knowledge of the first of these brokers that answers. Raises BrokersUnavailableError."""
-        tried: list[str] = []
-        last: HightideError | None = None
+        """The knowledge of the first of these brokers that answers; at least one is given. Raises
+        BrokersUnavailableError, of which TlsRefusedError is one."""
+        failures: dict[str, HightideError] = {}
         for address in addresses:
-            tried.append(address)
             try:
                 return self.ask(address, all_topics=all_topics)
             except HightideError as error:
-                last = error
-        raise BrokersUnavailableError(f"no broker answers: {last}", addresses=tried)
+                failures[address] = error
+        if all(isinstance(each, TlsHandshakeError) for each in failures.values()):
+            said = "\n".join(each.message for each in failures.values())
+            raise TlsRefusedError(said, addresses=tuple(failures))
+        *_, last = failures.values()
+        raise BrokersUnavailableError(f"no broker answers: {last}", addresses=tuple(failures))
 
     def close(self) -> None:
         """Close all connections."""

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hightide_cli.command_line.client_arguments import NO_TLS, ClientArguments, TlsPaths
+
 if TYPE_CHECKING:
     from hightide_cli.context.target import Target
 
@@ -30,6 +32,8 @@ class Choices:
     bootstrap_is_said: bool = False
     context: str | None = None
     context_is_said: bool = False
+    #: Only what the command line says: the SDK itself looks into the environment.
+    tls: TlsPaths = NO_TLS
     output: OutputFormat = OutputFormat.TABLE
     #: The cluster that was meant, once it was asked for: for the sentence of a failure.
     resolved: "Target | None" = None
@@ -39,7 +43,8 @@ class Choices:
 
         The command line takes precedence over the environment, and an address over a name: --bootstrap,
         --context, HIGHTIDE_BOOTSTRAP, HIGHTIDE_CONTEXT, the selected context, the cluster of `hightide dev
-        up` where one runs, 127.0.0.1:9092.
+        up` where one runs, 127.0.0.1:9092. The files of TLS are those of the command line, else those of the
+        context that is meant, else those of the environment.
         """
         if self.resolved is None:
             from hightide_cli.context.target import resolve
@@ -47,15 +52,15 @@ class Choices:
             self.resolved = resolve(
                 self.bootstrap,
                 self.context,
+                self.tls,
                 bootstrap_is_said=self.bootstrap_is_said,
                 context_is_said=self.context_is_said,
             )
         return self.resolved
 
-    def address(self) -> str | None:
-        """Return the bootstrap address, None for the SDK's default. Raises ContextError."""
-        target = self.target()
-        return None if target.is_default else target.bootstrap
+    def client_arguments(self) -> ClientArguments:
+        """Return the arguments for clients of the cluster that is meant. Raises ContextError."""
+        return self.target().client_arguments()
 
 
 def choices(ctx: click.Context) -> Choices:

@@ -1,9 +1,15 @@
 """The connections of commands to the cluster."""
 
+from typing import TYPE_CHECKING
+
 import click
 from hightide import Admin
 
 from hightide_cli.command_line.choices import choices
+from hightide_cli.command_line.client_arguments import ClientArguments, TlsPaths
+
+if TYPE_CHECKING:
+    from hightide.calls.tls_files import TlsFiles
 
 # Long enough for a failover, short enough for a person who mistyped the address.
 ADMIN_TIMEOUT_MS = 10_000
@@ -15,19 +21,27 @@ ORDER_TIMEOUT_MS = 30_000
 def open_admin(ctx: click.Context, timeout_ms: int | None = None) -> Admin:
     """Return an admin client for the chosen cluster; use it as a with-block. If the work may take longer,
     first checks that a broker answers: raises BrokersUnavailableError."""
-    return patient_admin(choices(ctx).address(), timeout_ms or ADMIN_TIMEOUT_MS)
+    return patient_admin(choices(ctx).client_arguments(), timeout_ms or ADMIN_TIMEOUT_MS)
 
 
-def patient_admin(address: str | None, timeout_ms: int) -> Admin:
+def patient_admin(cluster: ClientArguments, timeout_ms: int) -> Admin:
     """Return an admin client for any cluster. The first answer is not waited for as long as the work, which
     may take minutes."""
     if timeout_ms > ADMIN_TIMEOUT_MS:
-        require_somebody(address)
-    return Admin(address, timeout_ms=timeout_ms)
+        require_somebody(cluster)
+    return Admin(**cluster, timeout_ms=timeout_ms)
 
 
-def require_somebody(address: str | None) -> None:
+def require_somebody(cluster: ClientArguments) -> None:
     """Check that a broker answers. Called before work that waits long for a cluster that goes away meanwhile:
     producers wait a minute for room, and consumers for ever. Raises BrokersUnavailableError."""
-    with Admin(address, timeout_ms=ADMIN_TIMEOUT_MS) as admin:
+    with Admin(**cluster, timeout_ms=ADMIN_TIMEOUT_MS) as admin:
         admin.coordinators()
+
+
+def tls_files_of(tls: TlsPaths) -> "TlsFiles | None":
+    """Return the files for channels that a command opens by itself, None for plaintext. Raises
+    InvalidArgumentError if one is missing."""
+    from hightide.calls.tls_files import chosen_tls_files
+
+    return chosen_tls_files(tls.ca, tls.certificate, tls.key)

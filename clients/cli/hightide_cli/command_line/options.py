@@ -1,6 +1,8 @@
 """The options that every command takes, at any place in the command line."""
 
-from typing import TypeVar
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final, TypeVar
 
 import click
 
@@ -9,11 +11,19 @@ from hightide_cli.command_line.completing import context_names
 
 _OF_SECONDS = frozenset({"--timeout", "--interval", "--seconds", "--idle-seconds"})
 
+#: The field of TlsPaths, the option, its variable, its help.
+_TLS: Final = (
+    ("ca", "--tls-ca", "HIGHTIDE_TLS_CA", "Use TLS, and trust servers whose certificates these CAs signed."),
+    ("certificate", "--tls-certificate", "HIGHTIDE_TLS_CERTIFICATE", "The certificate to show to servers."),
+    ("key", "--tls-key", "HIGHTIDE_TLS_KEY", "The key of --tls-certificate."),
+)
+
 Decorated = TypeVar("Decorated", bound=click.Command)
 
 
 def common_options(command: Decorated) -> Decorated:
-    """Add --bootstrap, --context and --output to a command or group. The innermost one given counts.
+    """Add --bootstrap, --context, those of TLS and --output to a command or group. The innermost one given
+    counts.
 
     Numbers are called N and SECONDS in its help, unless the option names them itself.
     """
@@ -42,6 +52,19 @@ def common_options(command: Decorated) -> Decorated:
             shell_complete=context_names,
             help="Use the cluster with this name; see `hightide context`.",
         )
+    )
+    command.params.extend(
+        click.Option(
+            [name],
+            metavar="FILE",
+            type=click.Path(dir_okay=False),
+            envvar=variable,
+            show_envvar=True,
+            expose_value=False,
+            callback=_take_tls(field),
+            help=text,
+        )
+        for field, name, variable, text in _TLS
     )
     command.params.append(
         click.Option(
@@ -73,6 +96,17 @@ def _take_context(ctx: click.Context, parameter: click.Parameter, value: str | N
     chosen, is_said = choices(ctx), _is_said(ctx, parameter)
     if value is not None and (is_said or chosen.context is None):
         chosen.context, chosen.context_is_said = value, is_said
+
+
+def _take_tls(field: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
+    def take(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
+        # Files of the environment are left to the SDK: they count only where neither the command line nor the
+        # context names any.
+        if value is not None and _is_said(ctx, parameter):
+            chosen = choices(ctx)
+            chosen.tls = replace(chosen.tls, **{field: value})
+
+    return take
 
 
 def _is_said(ctx: click.Context, parameter: click.Parameter) -> bool:

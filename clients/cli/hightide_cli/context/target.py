@@ -1,7 +1,8 @@
 """The cluster that a command line means, and the reason for it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from hightide_cli.command_line.client_arguments import NO_TLS, ClientArguments, TlsPaths
 from hightide_cli.context.named_clusters import Context, contexts_path, load_contexts
 from hightide_cli.dev.cluster import the_running_one
 
@@ -12,21 +13,44 @@ DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 @dataclass(frozen=True, slots=True)
 class Target:
     """The cluster that a command line means, and the source of that choice (`origin`), for people who wonder.
-    `context` is its named cluster, if it is one; `zookeeper` is known for contexts and for `dev up`."""
+    `context` is its named cluster, if it is one; `zookeeper` is known for contexts and for `dev up`. `tls` is
+    empty where the environment decides."""
 
     bootstrap: str
     origin: str
     context: str | None = None
     zookeeper: str | None = None
     is_default: bool = False
+    tls: TlsPaths = NO_TLS
+
+    def client_arguments(self) -> ClientArguments:
+        """Return the arguments for clients of this cluster. The default address is left to the SDK."""
+        arguments = self.tls.arguments()
+        if not self.is_default:
+            arguments["bootstrap"] = self.bootstrap
+        return arguments
 
 
 def resolve(
-    bootstrap: str | None, context: str | None, *, bootstrap_is_said: bool, context_is_said: bool
+    bootstrap: str | None,
+    context: str | None,
+    tls: TlsPaths,
+    *,
+    bootstrap_is_said: bool,
+    context_is_said: bool,
 ) -> Target:
     """Return the cluster that these options of a command line mean. `Choices.target` calls it, and documents
     their order. `…_is_said` means on the command line, otherwise in the environment. Raises ContextError if a
     context is named that does not exist: no other cluster may be taken for it."""
+    target = _resolved(
+        bootstrap, context, bootstrap_is_said=bootstrap_is_said, context_is_said=context_is_said
+    )
+    return replace(target, tls=tls) if tls.is_said else target
+
+
+def _resolved(
+    bootstrap: str | None, context: str | None, *, bootstrap_is_said: bool, context_is_said: bool
+) -> Target:
     if bootstrap is not None and bootstrap_is_said:
         return Target(bootstrap, "what --bootstrap says")
     if context is not None and context_is_said:
@@ -59,4 +83,4 @@ def _named(name: str) -> Context:
 
 
 def _of(context: Context, origin: str) -> Target:
-    return Target(context.bootstrap, origin, context.name, context.zookeeper)
+    return Target(context.bootstrap, origin, context.name, context.zookeeper, tls=context.tls)

@@ -19,6 +19,7 @@ from hightide.v1.broker_service_pb2 import GetMetadataResponse
 
 from hightide_cli.cluster.metadata_probe import MetadataProbe, address_of, coordinators_in
 from hightide_cli.cluster.server_survey import Surveyed, survey, with_standbys
+from hightide_cli.command_line.connections import tls_files_of
 from hightide_cli.context.target import Target
 from hightide_cli.doctor.address_findings import AddressReading, address_findings
 from hightide_cli.doctor.findings import (
@@ -131,7 +132,7 @@ def _cluster(
     addresses: Sequence[str], target: Target, timeout_s: float
 ) -> tuple[list[Surveyed], GetMetadataResponse | None, list[Finding]]:
     """The answers of the servers, the cluster as a broker knows it, and the findings on the way."""
-    with MetadataProbe(round(timeout_s * 1000)) as probe:
+    with MetadataProbe(round(timeout_s * 1000), tls_files_of(target.tls)) as probe:
 
         def ask(address: str) -> GetMetadataResponse | HightideError:
             try:
@@ -156,7 +157,7 @@ def _cluster(
             step = "start `hightide-controller`, or look into the log of the one that should run"
             found.append(fail("controller", "no controller is active", step))
         known = _servers_in(metadata)
-        with Admin(target.bootstrap, timeout_ms=round(timeout_s * 1000)) as admin:
+        with Admin(**target.client_arguments(), timeout_ms=round(timeout_s * 1000)) as admin:
             if metadata.HasField("controller"):
                 known, finding = _with_standbys(admin, known)
                 found.append(finding)

@@ -167,6 +167,9 @@ class ContextDocument(TypedDict):
     context: Annotated[str, "its name"]
     bootstrap: Annotated[str, "the brokers' addresses"]
     zookeeper: Annotated[str | None, "its ZooKeeper; null where none is known"]
+    tls_ca: Annotated[str | None, "the CAs that may sign the certificates of its servers; null for plaintext"]
+    tls_certificate: Annotated[str | None, "the certificate for clients; null where none is needed"]
+    tls_key: Annotated[str | None, "the key of that"]
     selected: Annotated[bool, "whether commands use it by default"]
 
 

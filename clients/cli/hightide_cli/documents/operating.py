@@ -237,6 +237,11 @@ OPERATING_DOCUMENTS: dict[str, tuple[Document, ...]] = {
                 text("context", "its name; null where none was named").or_null,
                 text("bootstrap", "the brokers' addresses"),
                 text("zookeeper", "its ZooKeeper; null where none is known").or_null,
+                text(
+                    "tls_ca", "the CAs that may sign the certificates of servers; null for plaintext"
+                ).or_null,
+                text("tls_certificate", "the certificate for clients; null where none is used").or_null,
+                text("tls_key", "the key of that").or_null,
                 text("origin", "why it is this cluster"),
             ),
             "The cluster that is meant.",

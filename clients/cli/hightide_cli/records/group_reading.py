@@ -8,6 +8,7 @@ from typing import BinaryIO, Literal, Self
 from hightide import Consumer
 from hightide.consuming.corrupt_batches import OnCorruptBatch
 
+from hightide_cli.command_line.client_arguments import ClientArguments
 from hightide_cli.records.printer import RecordPrinter
 
 _POLL_TIMEOUT_S = 0.5
@@ -31,7 +32,7 @@ def consume_in_group(
     printer: RecordPrinter,
     output: BinaryIO,
     *,
-    bootstrap: str | None,
+    cluster: ClientArguments,
     membership: Membership,
     records_max: int | None,
     exit_at_end: bool,
@@ -41,7 +42,7 @@ def consume_in_group(
     left = records_max
     with (
         Consumer(
-            bootstrap,
+            **cluster,
             group=membership.group,
             topics=[topic],
             consumer_id=membership.consumer_id or None,

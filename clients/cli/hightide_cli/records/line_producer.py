@@ -13,6 +13,7 @@ from typing import BinaryIO, Literal, cast
 import click
 from hightide import Delivery, HightideError, Producer
 
+from hightide_cli.command_line.client_arguments import ClientArguments
 from hightide_cli.printing.progress import WorkDone, progress
 from hightide_cli.printing.rendering import Json
 
@@ -110,7 +111,13 @@ def _told(file: BinaryIO, done: WorkDone) -> Iterator[bytes]:
 
 
 def produce_lines(
-    lines: Iterable[bytes], topic: str, form: LineForm, *, bootstrap: str | None, acks: str, compression: str
+    lines: Iterable[bytes],
+    topic: str,
+    form: LineForm,
+    *,
+    cluster: ClientArguments,
+    acks: str,
+    compression: str,
 ) -> Outcome:
     """Send every line and wait until all are acknowledged.
 
@@ -119,7 +126,7 @@ def produce_lines(
     """
     outcome = Outcome(topic)
     with Producer(
-        bootstrap,
+        **cluster,
         acks="all" if acks == "all" else 0 if acks == "0" else 1,
         idempotent=acks == "all",
         compression=cast(Literal["lz4", "zstd"], compression) if compression != "none" else None,

@@ -8,6 +8,7 @@ from typing import BinaryIO
 from hightide import Consumer, Record, TopicPartition
 from hightide.consuming.corrupt_batches import OnCorruptBatch
 
+from hightide_cli.command_line.client_arguments import ClientArguments
 from hightide_cli.printing.progress import progress
 from hightide_cli.records.positions import Anchor, Position
 from hightide_cli.records.printer import RecordPrinter
@@ -28,10 +29,10 @@ class Reading:
 
 
 def consume_records(
-    topic: str, reading: Reading, printer: RecordPrinter, output: BinaryIO, *, bootstrap: str | None
+    topic: str, reading: Reading, printer: RecordPrinter, output: BinaryIO, *, cluster: ClientArguments
 ) -> None:
     """Print records until the end, the wanted number, or Ctrl-C, which ends the following of a topic."""
-    with Consumer(bootstrap, offset_reset="error", on_corrupt_batch=reading.on_corrupt_batch) as consumer:
+    with Consumer(**cluster, offset_reset="error", on_corrupt_batch=reading.on_corrupt_batch) as consumer:
         assigned = [TopicPartition(topic, each) for each in reading.partitions] or consumer.partitions_for(
             topic
         )

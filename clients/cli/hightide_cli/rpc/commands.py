@@ -266,14 +266,14 @@ def _server(
     """The server to ask, and its channel, for as long as the block. Raises click.ClickException for what gRPC
     raises in the block."""
     import grpc
-    from hightide.calls.tls_files import chosen_tls_files
     from hightide.transport.opening import channel_opener
 
+    from hightide_cli.command_line.connections import tls_files_of
     from hightide_cli.rpc.failures import failure_of_rpc_error
     from hightide_cli.rpc.reflection import ReflectedServer
 
     where = address or _usual_address(ctx, name, timeout_s)
-    tls = chosen_tls_files()
+    tls = tls_files_of(choices(ctx).target().tls)
     channel = channel_opener(tls, "hightide-cli")(where)
     try:
         yield ReflectedServer(channel, where, timeout_s), channel
@@ -289,12 +289,14 @@ def _usual_address(ctx: click.Context, name: str | None, timeout_s: float) -> st
     from hightide.calls.addresses import bootstrap_addresses
 
     from hightide_cli.cluster.metadata_probe import MetadataProbe, address_of, coordinators_in
+    from hightide_cli.command_line.connections import tls_files_of
 
-    addresses = bootstrap_addresses(choices(ctx).target().bootstrap)
+    target = choices(ctx).target()
+    addresses = bootstrap_addresses(target.bootstrap)
     role = next(
         (role for role in ("Controller", "Coordinator") if f"{_PACKAGE}.{role}Service" in (name or "")), None
     )
-    with MetadataProbe(round(timeout_s * 1000)) as probe:
+    with MetadataProbe(round(timeout_s * 1000), tls_files_of(target.tls)) as probe:
         metadata = probe.ask_any(addresses)
     if role is None:
         brokers = [address for each in metadata.brokers if (address := address_of(each))]

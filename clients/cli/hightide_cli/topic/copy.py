@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal, cast
 import click
 
 from hightide_cli.command_line.choices import choices
+from hightide_cli.command_line.client_arguments import ClientArguments
 from hightide_cli.command_line.completing import topic_names
 from hightide_cli.command_line.options import common_options
 from hightide_cli.copying.stalls import stalls_told
@@ -35,7 +36,7 @@ class Task:
 
     source: TopicRanges
     target: str
-    target_bootstrap: str | None
+    target_cluster: ClientArguments
     left: TopicRanges
     name: str
     key: "ProducerKey | None" = None
@@ -116,9 +117,8 @@ def copy(
     from hightide_cli.command_line.connections import open_admin, patient_admin
     from hightide_cli.records.ranges import topic_ranges
 
-    elsewhere = _bootstrap_of(to_context) if to_context is not None else to_bootstrap
-    bootstrap = elsewhere if elsewhere is not None else choices(ctx).address()
-    with open_admin(ctx) as admin, patient_admin(bootstrap, _CREATE_TIMEOUT_MS) as target_admin:
+    there = _cluster_of_target(ctx, to_bootstrap, to_context)
+    with open_admin(ctx) as admin, patient_admin(there, _CREATE_TIMEOUT_MS) as target_admin:
         cluster_id = admin.describe_cluster().cluster_id
         target_cluster_id = target_admin.describe_cluster().cluster_id
         if (source, cluster_id) == (target, target_cluster_id):
@@ -127,7 +127,7 @@ def copy(
         described = _target(admin, target_admin, source, target, create=create, dry_run=dry_run)
         name = f"{cluster_id}/{ranges.topic_id.hex()} from {start} to {target_cluster_id}/"
         task = _task(
-            *(target_admin, ranges, described, target, bootstrap, name, notes),
+            *(target_admin, ranges, described, target, there, name, notes),
             by_key=by_key,
             skip_deleted=skip_deleted,
         )
@@ -137,10 +137,17 @@ def copy(
     _run(ctx, task, compression)
 
 
-def _bootstrap_of(context: str) -> str:
+def _cluster_of_target(
+    ctx: click.Context, to_bootstrap: str | None, to_context: str | None
+) -> ClientArguments:
+    """The cluster of TARGET. A context has its own files of TLS; an address is used with those of SOURCE."""
     from hightide_cli.context.named_clusters import contexts_path, load_contexts
 
-    return load_contexts(contexts_path()).named(context).bootstrap
+    if to_context is not None:
+        context = load_contexts(contexts_path()).named(to_context)
+        return {**context.tls.arguments(), "bootstrap": context.bootstrap}
+    there = choices(ctx).client_arguments()
+    return there if to_bootstrap is None else {**there, "bootstrap": to_bootstrap}
 
 
 def _target(
@@ -171,7 +178,7 @@ def _task(
     ranges: TopicRanges,
     described: "TopicDescription | None",
     target: str,
-    bootstrap: str | None,
+    there: ClientArguments,
     name: str,
     notes: Path | None,
     *,
@@ -180,7 +187,7 @@ def _task(
 ) -> Task:
     """The part that is left to copy. Raises click.ClickException and CopyError."""
     if described is None:
-        return Task(ranges, target, bootstrap, ranges, name)
+        return Task(ranges, target, there, ranges, name)
     highest = max((each.partition for each in ranges.ranges), default=-1)
     if not by_key and highest >= len(described.partitions):
         raise click.ClickException(
@@ -188,7 +195,7 @@ def _task(
             f"{ranges.topic} is to be copied: add partitions to {target}, or give --by-key"
         )
     if by_key:
-        return Task(ranges, target, bootstrap, ranges, name)
+        return Task(ranges, target, there, ranges, name)
     from hightide import ProducerKey, TopicPartition
 
     from hightide_cli.copying.notes import load_notes, notes_path
@@ -217,7 +224,7 @@ def _task(
             click.echo(f"left out, because the source has deleted it: {gone}", err=True)
     remaining = replace(ranges, ranges=tuple(left))
     begun = (noted or CopyNotes()).begun(ranges.ranges, now_ms)
-    return Task(ranges, target, bootstrap, remaining, name, key, begun, path)
+    return Task(ranges, target, there, remaining, name, key, begun, path)
 
 
 def _run(ctx: click.Context, task: Task, compression: str) -> None:
@@ -241,8 +248,8 @@ def _run(ctx: click.Context, task: Task, compression: str) -> None:
     codec = None if compression == "none" else cast(Literal["lz4", "zstd"], compression)
     try:
         with (
-            RangeReader(choices(ctx).address()) as reader,
-            Producer(task.target_bootstrap, compression=codec, key=task.key) as producer,
+            RangeReader(**choices(ctx).client_arguments()) as reader,
+            Producer(**task.target_cluster, compression=codec, key=task.key) as producer,
             progress(f"copying {task.source.topic}", task.left.count) as done,
             stalls_told(told_after_s, tell_stall) as waits_for,
         ):

@@ -54,7 +54,7 @@ def _record(ctx: click.Context, topic: str, partition: int, offset: int) -> "Rec
     if not earliest <= offset < latest:
         has = f"has offsets {earliest} to {latest - 1}" if earliest < latest else f"is empty at {latest}"
         raise click.ClickException(f"there is no offset {offset}: {place} {has}")
-    with RangeReader(choices(ctx).address(), unavailable_timeout_ms=ADMIN_TIMEOUT_MS) as reader:
+    with RangeReader(**choices(ctx).client_arguments(), unavailable_timeout_ms=ADMIN_TIMEOUT_MS) as reader:
         for batch in reader.read(topic, described.topic_id, partition, offset, offset + 1):
             for record in records_in(topic, partition, batch):
                 return record

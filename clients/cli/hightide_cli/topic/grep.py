@@ -135,7 +135,7 @@ def _search(
         ranges = topic_ranges(admin, topic, partitions, *between)
     output, found = sys.stdout.buffer, 0
     with (
-        RangeReader(choices(ctx).address()) as reader,
+        RangeReader(**choices(ctx).client_arguments()) as reader,
         progress(f"searching {topic}", ranges.count, prints_meanwhile=printer is not None) as done,
     ):
         for partition, batch in read_ranges(reader, ranges):

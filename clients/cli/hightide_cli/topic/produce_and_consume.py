@@ -88,10 +88,10 @@ def produce(
     )
     from hightide_cli.command_line.connections import require_somebody
 
-    require_somebody(choices(ctx).address())
+    require_somebody(choices(ctx).client_arguments())
     with lines_of(file, name) as lines:
         outcome = produce_lines(
-            lines, name, form, bootstrap=choices(ctx).address(), acks=acks, compression=compression
+            lines, name, form, cluster=choices(ctx).client_arguments(), acks=acks, compression=compression
         )
     if wants_document(ctx):
         emit(ctx, outcome.document())
@@ -198,20 +198,20 @@ def consume(
         membership = Membership(
             group, consumer_id or "", instance_id or "", reset_of(reading_from), on_corrupt_batch
         )
-        require_somebody(choices(ctx).address())
+        require_somebody(choices(ctx).client_arguments())
         consume_in_group(
             name,
             printer,
             sys.stdout.buffer,
-            bootstrap=choices(ctx).address(),
+            cluster=choices(ctx).client_arguments(),
             membership=membership,
             records_max=max_records,
             exit_at_end=exit_at_end,
         )
         return
-    require_somebody(choices(ctx).address())
+    require_somebody(choices(ctx).client_arguments())
     reading = Reading(reading_from, reading_until, partitions, max_records, on_corrupt_batch)
-    consume_records(name, reading, printer, sys.stdout.buffer, bootstrap=choices(ctx).address())
+    consume_records(name, reading, printer, sys.stdout.buffer, cluster=choices(ctx).client_arguments())
 
 
 def _between(

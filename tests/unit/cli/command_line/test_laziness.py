@@ -83,6 +83,7 @@ def test_the_help_of_the_whole_command_imports_no_command() -> None:
         "hightide_cli",
         "hightide_cli.command_line",
         "hightide_cli.command_line.choices",
+        "hightide_cli.command_line.client_arguments",
         "hightide_cli.command_line.completing",
         "hightide_cli.command_line.exit_codes",
         "hightide_cli.command_line.lazy_group",

@@ -6,12 +6,10 @@ import shutil
 import socket
 import ssl
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import grpc
 import hightide.aio
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -30,52 +28,10 @@ from hightide.transport.home import ProcessHome
 from hightide.transport.tls_diagnosis import diagnose
 from hightide.transport.transport import AioTransport, Transport
 from hightide.v1.broker_service_pb2 import GetMetadataRequest, GetMetadataResponse
-from hightide_local.certificates import CertificateAuthority
 from hightide_local.histories.waiting import aio_wait_until, wait_until
+from tls_server import Authority, Place
 
 PATIENCE_S = 30.0
-LOOPBACK = ("localhost", "127.0.0.1")
-
-
-class Place:
-    """An address that stays the test's own while servers come and go."""
-
-    def __init__(self) -> None:
-        self._socket = socket.socket()
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        self._socket.bind(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
-        self._server: grpc.Server | None = None
-
-    def serve(self, tls: TlsFiles | None, *, asks_clients: bool = True) -> None:
-        """Answer GetMetadata here from now on, instead of the server before."""
-        self.stop()
-        self._server = grpc.server(ThreadPoolExecutor(2), options=[("grpc.so_reuseport", 1)])
-        self._server.add_generic_rpc_handlers((Answers(),))
-        if tls is None:
-            assert self._server.add_insecure_port(self.address)
-        else:
-            pairs = [(Path(tls.key or "").read_bytes(), Path(tls.certificate or "").read_bytes())]
-            ca = Path(tls.ca).read_bytes()
-            credentials = grpc.ssl_server_credentials(pairs, ca, require_client_auth=asks_clients)
-            assert self._server.add_secure_port(self.address, credentials)
-        self._server.start()
-
-    def stop(self) -> None:
-        if self._server is not None:
-            self._server.stop(0).wait()
-            self._server = None
-
-    def close(self) -> None:
-        self.stop()
-        self._socket.close()
-
-
-class Answers(grpc.GenericRpcHandler):
-    """Knows of no topic and of no broker."""
-
-    def service(self, handler_call_details: Any) -> Any:
-        return grpc.unary_unary_rpc_method_handler(lambda _, __: GetMetadataResponse().SerializeToString())
 
 
 @pytest.fixture
@@ -83,31 +39,6 @@ def place() -> Iterator[Place]:
     made = Place()
     yield made
     made.close()
-
-
-class Authority:
-    """A CA, and the directory into which it issues."""
-
-    def __init__(self, directory: Path, cluster: str) -> None:
-        self._issuing = CertificateAuthority.create(directory / "ca", cluster)
-        self._files = directory
-        self.file = directory / "ca" / "ca.crt"
-
-    def broker(
-        self, *, hosts: Sequence[str] = LOOPBACK, days: int = 1, trusts: Path | None = None
-    ) -> TlsFiles:
-        """The files of broker 1; `trusts` is the CA of the clients."""
-        files = self._issuing.issue("broker/1", hosts, self._files, days)
-        return TlsFiles(str(trusts or self.file), str(files.certificate), str(files.key))
-
-    def client(self, name: str = "alice", *, days: int = 1, trusts: Path | None = None) -> TlsFiles:
-        """The files of a client; the same name replaces them. `trusts` is the CA of the servers."""
-        files = self._issuing.issue(f"client/{name}", (), self._files, days)
-        return TlsFiles(str(trusts or self.file), str(files.certificate), str(files.key))
-
-    def trusted(self) -> TlsFiles:
-        """The files of a client without a certificate."""
-        return TlsFiles(str(self.file))
 
 
 @pytest.fixture
