@@ -16,6 +16,7 @@ from hightide_runtime.process.environment import service_environment
 from hightide_runtime.telemetry.exporters import TRACE_DIRECTORY_VARIABLE
 
 from hightide_local import failure_report
+from hightide_local.cluster_certificates import ClusterCertificates
 from hightide_local.errors import ClusterError
 from hightide_local.layout import ZOOKEEPER, ClusterLayout, FirstPorts
 from hightide_local.processes.embedded_zookeeper import wait_until_answers, zookeeper_process
@@ -64,12 +65,14 @@ class LocalCluster:
         controller_program: Sequence[str] | None = None,
         coordinator_program: Sequence[str] | None = None,
         partitionable: bool = False,
+        tls: bool = False,
     ) -> None:
         """Prepare the cluster; `start` starts it. The ports are those of an earlier cluster in the directory,
         if there was one.
 
         `detached` processes run on after this one. With `partitionable`, all connections go through a process
-        that can cut them, which `partition` and `refuse_connections` need.
+        that can cut them, which `partition` and `refuse_connections` need. With `tls`, all processes but
+        ZooKeeper use TLS and ask clients for certificates; `certificates` has some.
         """
         if brokers < 1 or controllers < 1 or coordinators < 0:
             raise ClusterError(f"a cluster needs a broker and a controller, not {brokers} and {controllers}")
@@ -80,6 +83,9 @@ class LocalCluster:
         self._layout = ClusterLayout.of(
             self._directory, brokers, controllers, first_ports or FirstPorts(), coordinators
         )
+        self._layout.tls = tls
+        self.certificates = ClusterCertificates(self._directory / "certificates") if tls else None
+        """The certificates of this cluster, of which `client` is for clients; None: it has no TLS."""
         self._data_directories_per_broker = data_directories_per_broker
         self._detached = detached
         self._guard: ProcessGuard | None = None
@@ -134,6 +140,11 @@ class LocalCluster:
     def coordinators(self) -> dict[int, str]:
         """host:port of each coordinator, by id."""
         return {number: f"{HOST}:{port}" for number, port in self._layout.coordinators.items()}
+
+    @property
+    def client_environment(self) -> dict[str, str]:
+        """The environment variables with which clients reach this cluster; none without TLS."""
+        return {} if self.certificates is None else self.certificates.client_environment
 
     @property
     def names(self) -> list[str]:
@@ -218,7 +229,7 @@ class LocalCluster:
             wait_until_answers(self._process(ZOOKEEPER), self._layout.zookeeper_port, timeout_s)
         services = [name for name in awake if name != ZOOKEEPER]
         brokers = {number for number in self._layout.brokers if f"broker-{number}" in services}
-        with ReadinessChannels() as questions:
+        with self._open_questions() as questions:
             for name in services:
                 address = self.address_of(name)
                 self._wait_until(
@@ -388,7 +399,7 @@ class LocalCluster:
         def controllers() -> list[str]:
             return [self.address_of(name) for name in self._awake() if name.startswith("controller-")]
 
-        return wait_for_partitions(topic, controllers, wanted, what, timeout_s)
+        return wait_for_partitions(topic, controllers, self._open_questions, wanted, what, timeout_s)
 
     def restore(self, timeout_s: float = 60.0) -> None:
         """Undo all faults: heal cut links, resume paused processes, start ended ones. Costs nothing without
@@ -412,7 +423,7 @@ class LocalCluster:
         awake = self._awake()
         controllers = [self.address_of(name) for name in awake if name.startswith("controller-")]
         brokers = {number for number in self._layout.brokers if f"broker-{number}" in awake}
-        with ReadinessChannels() as questions:
+        with self._open_questions() as questions:
             self._wait_until(
                 lambda: any(questions.counts_as_alive(address, brokers) for address in controllers),
                 f"no controller counts all of the brokers {sorted(brokers)} as alive",
@@ -426,13 +437,13 @@ class LocalCluster:
 
     def active_controller(self, timeout_s: float = 30.0) -> str:
         """The name of the active controller. Waits until one answers as the active one."""
-        with ReadinessChannels() as questions:
+        with self._open_questions() as questions:
             return self._active("controller", questions.is_active_controller, timeout_s)
 
     def active_coordinator(self, group: str = "", timeout_s: float = 30.0) -> str:
         """The name of the active coordinator, for the shard of this group if one is named. Waits until one
         answers as the active one."""
-        with ReadinessChannels() as questions:
+        with self._open_questions() as questions:
             return self._active(
                 "coordinator", partial(questions.is_active_coordinator, group=group), timeout_s
             )
@@ -463,6 +474,9 @@ class LocalCluster:
         """Stop the cluster."""
         self.stop()
 
+    def _open_questions(self) -> ReadinessChannels:
+        return ReadinessChannels(self.certificates.client if self.certificates is not None else None)
+
     def _new_network(self) -> Network:
         ports = {name: self._layout.port_of(name) for name in self.names}
         return Network(ports, self.log_directory / "network.log")
@@ -473,6 +487,8 @@ class LocalCluster:
 
     def _start_process(self, name: str) -> None:
         process = self._process(name)
+        if self.certificates is not None and name != ZOOKEEPER:
+            self.certificates.renew_for(name)
         process.start(self._guard, may_fork=not self._detached)
         if self._network is not None:
             self._network.note_pid(name, process.pid)
@@ -499,6 +515,7 @@ class LocalCluster:
         reached = (
             *("--listen", f"{HOST}:{self._own_port(name)}", "--advertise", self.address_of(name)),
             *("--zookeeper", self.zookeeper),
+            *(self.certificates.flags_of(name) if self.certificates is not None else ()),
         )
         if kind == "controller":
             return [*self._controller_command, "--controller-id", number, *reached]

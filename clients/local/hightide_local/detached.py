@@ -38,26 +38,30 @@ def up(
     brokers: int = 3,
     controllers: int = 2,
     coordinators: int = 0,
+    tls: bool = False,
     timeout_s: float = 60.0,
 ) -> LocalCluster:
     """Start a detached cluster, or the missing processes of a running one. It is ready when this returns.
 
-    Raises ClusterError, also if a cluster with other numbers of processes runs in the directory.
+    Raises ClusterError, also if a cluster with other numbers of processes, or one with TLS where this has
+    none, runs in the directory.
     """
     layout = ClusterLayout.load(directory)
     if layout is not None:
-        wanted = (brokers, controllers, coordinators)
-        existing = (len(layout.brokers), len(layout.controllers), len(layout.coordinators))
+        wanted = (brokers, controllers, coordinators, tls)
+        existing = (len(layout.brokers), len(layout.controllers), len(layout.coordinators), layout.tls)
         if wanted != existing and any(process.running for process in status(directory)):
             raise ClusterError(
                 f"a cluster of {existing[0]} brokers, {existing[1]} controllers and {existing[2]} "
-                f"coordinators runs in {directory}; `hightide dev down` stops it"
+                f"coordinators {'with' if layout.tls else 'without'} TLS runs in {directory}; "
+                "`hightide dev down` stops it"
             )
     cluster = LocalCluster(
         directory,
         brokers=brokers,
         controllers=controllers,
         coordinators=coordinators,
+        tls=tls,
         detached=True,
         first_ports=FIRST_PORTS,
     )
@@ -79,6 +83,7 @@ def find(directory: Path) -> LocalCluster:
         brokers=len(layout.brokers),
         controllers=len(layout.controllers),
         coordinators=len(layout.coordinators),
+        tls=layout.tls,
         detached=True,
     )
 

@@ -36,6 +36,8 @@ class ClusterLayout:
     #: The pid and the creation time of each process of a detached cluster, by name.
     processes: dict[str, tuple[int, float]] = field(default_factory=dict)
     coordinators: dict[int, int] = field(default_factory=dict)
+    #: Whether its processes use TLS.
+    tls: bool = False
 
     @classmethod
     def load(cls, directory: Path) -> Self | None:
@@ -57,8 +59,9 @@ class ClusterLayout:
                 _by_id(content["brokers"]),
                 _by_id(content["controllers"]),
                 {name: (int(pid), float(made)) for name, (pid, made) in content["processes"].items()},
-                # Clusters that were made before there were coordinators have none.
+                # Clusters that were made before there were coordinators, or TLS, have none.
                 _by_id(content.get("coordinators", {})),
+                bool(content.get("tls", False)),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ClusterError(f"{path} is damaged ({error!r}); delete {directory} to begin anew") from None
@@ -140,6 +143,7 @@ class ClusterLayout:
             "controllers": self.controllers,
             "coordinators": self.coordinators,
             "processes": self.processes,
+            "tls": self.tls,
         }
         path = self.directory / "cluster.json"
         temporary = path.with_suffix(".tmp")

@@ -28,18 +28,20 @@ class PartitionState:
 def wait_for_partitions(
     topic: str,
     controllers: Callable[[], Sequence[str]],
+    open_questions: Callable[[], ReadinessChannels],
     wanted: Callable[[Sequence[PartitionState]], bool],
     what: str,
     timeout_s: float,
 ) -> tuple[PartitionState, ...]:
     """Ask until the partitions of a topic are `wanted`, and return them. `controllers` gives the addresses to
-    ask, of which only the active one answers. Raises ClusterError with `what` and the present states.
+    ask, of which only the active one answers. `open_questions` gives the means to ask them.
+    Raises ClusterError with `what` and the present states.
 
     `LocalCluster.wait_isr` and `LocalCluster.leader_of` call it.
     """
     deadline = time.monotonic() + timeout_s
     latest: tuple[PartitionState, ...] = ()
-    with ReadinessChannels() as questions:
+    with open_questions() as questions:
         while True:
             for address in controllers():
                 states = tuple(

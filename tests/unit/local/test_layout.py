@@ -26,6 +26,9 @@ def test_a_cluster_keeps_its_ports(tmp_path: Path) -> None:
     first.processes = {"broker-1": (123, 4.5)}
     first.save()
     assert layout_of(tmp_path) == first
+    first.tls = True
+    first.save()
+    assert ClusterLayout.load(tmp_path) == first
     grown = layout_of(tmp_path, brokers=4)
     assert {number: grown.brokers[number] for number in first.brokers} == first.brokers
 

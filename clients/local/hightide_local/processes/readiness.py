@@ -1,8 +1,10 @@
 """Asks the processes of a cluster over gRPC whether they are ready."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence, Set
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -13,6 +15,10 @@ from hightide.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 from hightide.v1.metadata_pb2 import PartitionMetadata
 
 from hightide_local.errors import ClusterError
+
+if TYPE_CHECKING:
+    # It takes its time to import, and few clusters have TLS.
+    from hightide_local.certificates import CertificateFiles
 
 _Reply = TypeVar("_Reply")
 #: One question waits this long for a process that starts. Then the caller checks whether the process still
@@ -35,7 +41,9 @@ class ReadinessChannels:
     """Questions to the processes of a cluster. Use it in a with-block, which closes the channels. The answer
     is False or empty if the process does not answer."""
 
-    def __init__(self) -> None:
+    def __init__(self, certificates: CertificateFiles | None = None) -> None:
+        """`certificates`: those with which a cluster with TLS is called; None: it speaks plaintext."""
+        self._credentials = None if certificates is None else _credentials(certificates)
         self._channels: dict[str, grpc.Channel] = {}
 
     def is_serving(self, address: str) -> bool:
@@ -116,8 +124,18 @@ class ReadinessChannels:
 
     def _channel(self, address: str) -> grpc.Channel:
         if address not in self._channels:
-            self._channels[address] = grpc.insecure_channel(address, _OPTIONS)
+            self._channels[address] = (
+                grpc.insecure_channel(address, _OPTIONS)
+                if self._credentials is None
+                else grpc.secure_channel(address, self._credentials, _OPTIONS)
+            )
         return self._channels[address]
+
+
+def _credentials(certificates: CertificateFiles) -> grpc.ChannelCredentials:
+    return grpc.ssl_channel_credentials(
+        certificates.ca.read_bytes(), certificates.key.read_bytes(), certificates.certificate.read_bytes()
+    )
 
 
 def _answer(call: Callable[[], _Reply]) -> _Reply | None:

@@ -1,0 +1,65 @@
+"""The certificates of a local cluster with TLS: its CA, those of its processes, and one for clients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from hightide_local.processes.ports import HOST
+
+if TYPE_CHECKING:
+    from hightide_local.certificates import CertificateFiles
+
+_HOSTS: Final = (HOST, "localhost", "::1")
+_CLIENT: Final = "client/local"
+
+
+class ClusterCertificates:
+    """The certificates in a directory. `LocalCluster` makes one if it has TLS."""
+
+    def __init__(self, directory: Path) -> None:
+        """Make a CA in the directory, unless an earlier cluster made one. Raises CertificateError."""
+        # Late: it takes a while to import, and few clusters have TLS.
+        from hightide_local.certificates import CertificateAuthority, CertificateFiles
+
+        self._directory = directory
+        is_there = (directory / "ca.key").exists()
+        self._authority = (
+            CertificateAuthority.open(directory) if is_there else CertificateAuthority.create(directory)
+        )
+        path = directory / _CLIENT.replace("/", "-")
+        self.client = CertificateFiles(
+            path.with_suffix(".crt"), path.with_suffix(".key"), directory / "ca.crt"
+        )
+        """The certificate with which this program, `hightide` and tests call the cluster."""
+        if not self.client.certificate.exists():
+            self.issue(_CLIENT)
+
+    @property
+    def client_environment(self) -> dict[str, str]:
+        """The environment variables by which the SDK and `hightide` use the certificate for clients."""
+        return {
+            "HIGHTIDE_TLS_CA": str(self.client.ca),
+            "HIGHTIDE_TLS_CERTIFICATE": str(self.client.certificate),
+            "HIGHTIDE_TLS_KEY": str(self.client.key),
+        }
+
+    def issue(self, identity: str) -> CertificateFiles:
+        """Issue a certificate for an identity such as "client/alice", for this machine. It replaces an
+        earlier one. Raises CertificateError."""
+        return self._authority.issue(identity, _HOSTS, self._directory)
+
+    def renew_for(self, process: str) -> None:
+        """Issue the certificates that a process called `broker-1` needs, and clients beside it. Called before
+        each start of it, so that none expires in a directory that is used for years."""
+        self.issue(process.replace("-", "/"))
+        self.issue(_CLIENT)
+
+    def flags_of(self, process: str) -> tuple[str, ...]:
+        """The flags by which a process called `broker-1` uses its certificate."""
+        path = self._directory / process
+        ca = self._directory / "ca.crt"
+        return (
+            *("--tls-certificate", f"{path}.crt", "--tls-key", f"{path}.key"),
+            *("--tls-ca", str(ca)),
+        )
