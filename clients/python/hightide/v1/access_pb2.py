@@ -25,19 +25,19 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import descriptor_pb2 as google_dot_protobuf_dot_descriptor__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18hightide/v1/access.proto\x12\x0bhightide.v1\x1a google/protobuf/descriptor.proto\"\xcb\x01\n\nAccessRule\x12&\n\x05roles\x18\x01 \x03(\x0e\x32\x17.hightide.v1.CallerRole\x12\x10\n\x08\x65xternal\x18\x02 \x01(\x08\x12)\n\toperation\x18\x03 \x01(\x0e\x32\x16.hightide.v1.Operation\x12\x30\n\rresource_type\x18\x04 \x01(\x0e\x32\x19.hightide.v1.ResourceType\x12\x0f\n\x07\x61udited\x18\x05 \x01(\x08\x12\x15\n\rsubject_field\x18\x06 \x01(\t*\x92\x01\n\nCallerRole\x12\x1b\n\x17\x43\x41LLER_ROLE_UNSPECIFIED\x10\x00\x12\x16\n\x12\x43\x41LLER_ROLE_BROKER\x10\x01\x12\x1a\n\x16\x43\x41LLER_ROLE_CONTROLLER\x10\x02\x12\x1b\n\x17\x43\x41LLER_ROLE_COORDINATOR\x10\x03\x12\x16\n\x12\x43\x41LLER_ROLE_CLIENT\x10\x04*\x83\x02\n\tOperation\x12\x19\n\x15OPERATION_UNSPECIFIED\x10\x00\x12\x12\n\x0eOPERATION_READ\x10\x01\x12\x13\n\x0fOPERATION_WRITE\x10\x02\x12\x14\n\x10OPERATION_CREATE\x10\x03\x12\x14\n\x10OPERATION_DELETE\x10\x04\x12\x13\n\x0fOPERATION_ALTER\x10\x05\x12\x16\n\x12OPERATION_DESCRIBE\x10\x06\x12\x1c\n\x18OPERATION_CLUSTER_ACTION\x10\x07\x12\x1b\n\x17OPERATION_ALTER_CONFIGS\x10\x08\x12\x1e\n\x1aOPERATION_IDEMPOTENT_WRITE\x10\t*z\n\x0cResourceType\x12\x1d\n\x19RESOURCE_TYPE_UNSPECIFIED\x10\x00\x12\x17\n\x13RESOURCE_TYPE_TOPIC\x10\x01\x12\x17\n\x13RESOURCE_TYPE_GROUP\x10\x02\x12\x19\n\x15RESOURCE_TYPE_CLUSTER\x10\x03:I\n\x06\x61\x63\x63\x65ss\x12\x1e.google.protobuf.MethodOptions\x18\xdf\x86\x03 \x01(\x0b\x32\x17.hightide.v1.AccessRuleb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18hightide/v1/access.proto\x12\x0bhightide.v1\x1a google/protobuf/descriptor.proto\"\xe1\x01\n\nAccessRule\x12&\n\x05roles\x18\x01 \x03(\x0e\x32\x17.hightide.v1.CallerRole\x12\x10\n\x08\x65xternal\x18\x02 \x01(\x08\x12)\n\toperation\x18\x03 \x01(\x0e\x32\x16.hightide.v1.Operation\x12\x30\n\rresource_type\x18\x04 \x01(\x0e\x32\x19.hightide.v1.ResourceType\x12\x0f\n\x07\x61udited\x18\x05 \x01(\x08\x12\x15\n\rsubject_field\x18\x06 \x01(\t\x12\x14\n\x0cown_id_field\x18\x07 \x01(\t*\x92\x01\n\nCallerRole\x12\x1b\n\x17\x43\x41LLER_ROLE_UNSPECIFIED\x10\x00\x12\x16\n\x12\x43\x41LLER_ROLE_BROKER\x10\x01\x12\x1a\n\x16\x43\x41LLER_ROLE_CONTROLLER\x10\x02\x12\x1b\n\x17\x43\x41LLER_ROLE_COORDINATOR\x10\x03\x12\x16\n\x12\x43\x41LLER_ROLE_CLIENT\x10\x04*\x83\x02\n\tOperation\x12\x19\n\x15OPERATION_UNSPECIFIED\x10\x00\x12\x12\n\x0eOPERATION_READ\x10\x01\x12\x13\n\x0fOPERATION_WRITE\x10\x02\x12\x14\n\x10OPERATION_CREATE\x10\x03\x12\x14\n\x10OPERATION_DELETE\x10\x04\x12\x13\n\x0fOPERATION_ALTER\x10\x05\x12\x16\n\x12OPERATION_DESCRIBE\x10\x06\x12\x1c\n\x18OPERATION_CLUSTER_ACTION\x10\x07\x12\x1b\n\x17OPERATION_ALTER_CONFIGS\x10\x08\x12\x1e\n\x1aOPERATION_IDEMPOTENT_WRITE\x10\t*z\n\x0cResourceType\x12\x1d\n\x19RESOURCE_TYPE_UNSPECIFIED\x10\x00\x12\x17\n\x13RESOURCE_TYPE_TOPIC\x10\x01\x12\x17\n\x13RESOURCE_TYPE_GROUP\x10\x02\x12\x19\n\x15RESOURCE_TYPE_CLUSTER\x10\x03:I\n\x06\x61\x63\x63\x65ss\x12\x1e.google.protobuf.MethodOptions\x18\xdf\x86\x03 \x01(\x0b\x32\x17.hightide.v1.AccessRuleb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hightide.v1.access_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_CALLERROLE']._serialized_start=282
-  _globals['_CALLERROLE']._serialized_end=428
-  _globals['_OPERATION']._serialized_start=431
-  _globals['_OPERATION']._serialized_end=690
-  _globals['_RESOURCETYPE']._serialized_start=692
-  _globals['_RESOURCETYPE']._serialized_end=814
+  _globals['_CALLERROLE']._serialized_start=304
+  _globals['_CALLERROLE']._serialized_end=450
+  _globals['_OPERATION']._serialized_start=453
+  _globals['_OPERATION']._serialized_end=712
+  _globals['_RESOURCETYPE']._serialized_start=714
+  _globals['_RESOURCETYPE']._serialized_end=836
   _globals['_ACCESSRULE']._serialized_start=76
-  _globals['_ACCESSRULE']._serialized_end=279
+  _globals['_ACCESSRULE']._serialized_end=301
 # @@protoc_insertion_point(module_scope)

@@ -147,6 +147,7 @@ class AccessRule(_message.Message):
     RESOURCE_TYPE_FIELD_NUMBER: _builtins.int
     AUDITED_FIELD_NUMBER: _builtins.int
     SUBJECT_FIELD_FIELD_NUMBER: _builtins.int
+    OWN_ID_FIELD_FIELD_NUMBER: _builtins.int
     external: _builtins.bool
     """Whether the external listener serves it as well. Without this, the internal listener alone does."""
     operation: Global___Operation.ValueType
@@ -158,6 +159,10 @@ class AccessRule(_message.Message):
     subject_field: _builtins.str
     """The field of the request that names what an audited call is about, by its path: "moves.partition.topic".
     Empty: the call is about the cluster as a whole.
+    """
+    own_id_field: _builtins.str
+    """The field of the request that says which process speaks, by its path: "stamp.controller_id". Where callers
+    show who they are, it must be the caller's own id.
     """
     @_builtins.property
     def roles(self) -> _containers.RepeatedScalarFieldContainer[Global___CallerRole.ValueType]:
@@ -172,10 +177,11 @@ class AccessRule(_message.Message):
         resource_type: Global___ResourceType.ValueType = ...,
         audited: _builtins.bool = ...,
         subject_field: _builtins.str = ...,
+        own_id_field: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["audited", b"audited", "external", b"external", "operation", b"operation", "resource_type", b"resource_type", "roles", b"roles", "subject_field", b"subject_field"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audited", b"audited", "external", b"external", "operation", b"operation", "own_id_field", b"own_id_field", "resource_type", b"resource_type", "roles", b"roles", "subject_field", b"subject_field"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
