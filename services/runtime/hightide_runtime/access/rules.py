@@ -24,6 +24,8 @@ class AccessRule:
     is_audited: bool
     #: The path of the field that names what an audited call is about; empty: it is about the cluster.
     subject_path: tuple[str, ...]
+    #: The path of the field that must be the caller's own id; empty: the caller speaks for nobody else.
+    own_id_path: tuple[str, ...]
 
 
 def rule_of(service: str, method: str) -> AccessRule:
@@ -45,10 +47,15 @@ def rule_of(service: str, method: str) -> AccessRule:
         _word(access_pb2.Operation.Name(rule.operation), "OPERATION_").lower(),
         _word(access_pb2.ResourceType.Name(rule.resource_type), "RESOURCE_TYPE_").lower(),
         rule.audited,
-        tuple(rule.subject_field.split(".")) if rule.subject_field else (),
+        _path(rule.subject_field),
+        _path(rule.own_id_field),
     )
 
 
 def _word(name: str, prefix: str) -> str:
     assert name.startswith(prefix), name
     return name[len(prefix) :]
+
+
+def _path(field: str) -> tuple[str, ...]:
+    return tuple(field.split(".")) if field else ()

@@ -17,6 +17,7 @@ from grpc_health.v1 import health_pb2_grpc
 from hightide.v1.errors_pb2 import ErrorCode
 
 from hightide_runtime.access.audit import AuditLog
+from hightide_runtime.access.identities import UnknownIdentity, trust_domain_of
 from hightide_runtime.access.rules import rule_of
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import ServiceError, StartupError
@@ -38,7 +39,7 @@ from hightide_runtime.serving.interceptors.trace_context import TraceContextInte
 from hightide_runtime.serving.listeners import Listener
 from hightide_runtime.tls.certificates import ReloadedCertificates
 from hightide_runtime.tls.credentials import server_credentials
-from hightide_runtime.tls.files import ServerTls
+from hightide_runtime.tls.files import ClientAuth, ServerTls
 
 DEFAULT_MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 ANSWERS_LEAVE_S = 0.05
@@ -163,7 +164,7 @@ async def serve(
     file if a certificate cannot be used.
     """
     limits = limits or ServerLimits()
-    credentials = _credentials(tls)
+    transports = _transports(tls)
     options = _server_options(limits)
     if small_messages:
         options.append(("grpc.http2.bdp_probe", 0))
@@ -181,7 +182,8 @@ async def serve(
         for listener, address in wanted:
             server = grpc.aio.server(options=options)
             servers.append(server)
-            access = AccessInterceptor(listener, audit)
+            transport = transports[listener]
+            access = AccessInterceptor(listener, audit, transport.cluster)
             # The order is part of the contract: the time includes refusals, a refusal is answered before the
             # request is parsed, and no exception of a servicer gets past the error interceptor.
             interceptors: list[Interceptor] = [
@@ -199,7 +201,7 @@ async def serve(
                 _introspect(server, [service.name for service in services])
             elif external_introspection:
                 _introspect(server, _reached_from_outside(services))
-            port = _bind(server, address, credentials.get(listener), _FLAGS[listener])
+            port = _bind(server, address, transport.credentials, _FLAGS[listener])
             addresses.append(HostPort(address.host, port))
     except StartupError:
         for server in servers:
@@ -211,15 +213,42 @@ async def serve(
     return Server(servers, addresses, health_servicer, limiting, timing.timings)
 
 
-def _credentials(tls: ServerTls | None) -> dict[Listener, grpc.ServerCredentials]:
-    """The credentials of each listener with TLS. Raises StartupError."""
+@dataclass(frozen=True, slots=True)
+class _Transport:
+    """How connections to one listener are protected."""
+
+    #: None: not at all.
+    credentials: grpc.ServerCredentials | None = None
+    #: The cluster whose certificates callers must show; None: they show none, and are anonymous.
+    cluster: str | None = None
+
+
+def _transports(tls: ServerTls | None) -> Mapping[Listener, _Transport]:
+    """The transport of each listener. Raises StartupError."""
     if tls is None:
-        return {}
+        return dict.fromkeys(Listener, _Transport())
     certificates = ReloadedCertificates(tls.files, tls.hosts)
+
+    def transport(client_auth: ClientAuth) -> _Transport:
+        is_asked = client_auth is ClientAuth.REQUIRED
+        cluster = _own_cluster(tls, certificates.current().uris) if is_asked else None
+        return _Transport(server_credentials(certificates, client_auth), cluster)
+
     return {
-        Listener.INTERNAL: server_credentials(certificates, tls.client_auth),
-        Listener.EXTERNAL: server_credentials(certificates, tls.external_client_auth),
+        Listener.INTERNAL: transport(tls.client_auth),
+        Listener.EXTERNAL: transport(tls.external_client_auth),
     }
+
+
+def _own_cluster(tls: ServerTls, uris: Sequence[str]) -> str:
+    """The cluster that this process belongs to. Raises StartupError."""
+    try:
+        return trust_domain_of(uris)
+    except UnknownIdentity as error:
+        raise StartupError(
+            f"{tls.files.certificate} does not say which process of which cluster this is: {error}; "
+            "`hightide certs issue` issues such certificates"
+        ) from None
 
 
 def _introspect(server: grpc.aio.Server, names: Sequence[str]) -> None:

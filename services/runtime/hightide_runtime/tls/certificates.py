@@ -14,7 +14,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, NoReturn, TypeAlias
+from typing import Any, Final, NoReturn, TypeAlias
 
 from hightide_runtime.errors import StartupError
 from hightide_runtime.tls.files import TlsFiles
@@ -45,6 +45,8 @@ class Certificates:
     certificate: bytes
     key: bytes
     ca: bytes
+    #: The URIs among the names of the certificate. They say who the process is (access/identities.py).
+    uris: tuple[str, ...]
 
 
 class ReloadedCertificates:
@@ -97,16 +99,17 @@ def read_certificates(files: TlsFiles, hosts: Sequence[str] = ()) -> Certificate
     key = _pem(files.key, b"PRIVATE KEY-----", "private key")
     ca = _pem(files.ca, b"-----BEGIN CERTIFICATE-----", "certificate")
     serving = _context(ssl.PROTOCOL_TLS_SERVER, files, ca)
+    uris: tuple[str, ...] = ()
     for host in hosts or (None,):
         calling = _context(ssl.PROTOCOL_TLS_CLIENT, files, ca)
         calling.check_hostname = host is not None
         try:
-            _shake_hands(serving, calling, host)
+            uris = _shake_hands(serving, calling, host)
         except ssl.SSLCertVerificationError as error:
             _refuse(files, ca, error, host)
         except ssl.SSLError as error:
             raise CertificateRefused(f"{files.certificate} cannot be used: {error.reason or error}") from None
-    return Certificates(certificate, key, ca)
+    return Certificates(certificate, key, ca, uris)
 
 
 def _pem(path: Path, mark: bytes, what: str) -> bytes:
@@ -149,8 +152,8 @@ def _context(side: ssl._SSLMethod, files: TlsFiles, ca: bytes) -> ssl.SSLContext
     return context
 
 
-def _shake_hands(serving: ssl.SSLContext, calling: ssl.SSLContext, host: str | None) -> None:
-    """A whole handshake in memory. Raises what either side says."""
+def _shake_hands(serving: ssl.SSLContext, calling: ssl.SSLContext, host: str | None) -> tuple[str, ...]:
+    """A whole handshake in memory, and the URIs in the server's certificate. Raises what either side says."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     server = serving.wrap_bio(to_server, to_client, server_side=True)
     client = calling.wrap_bio(to_client, to_server, server_hostname=host)
@@ -163,7 +166,8 @@ def _shake_hands(serving: ssl.SSLContext, calling: ssl.SSLContext, host: str | N
             except ssl.SSLWantReadError:
                 continue  # It waits for the other side.
         if done == 2:
-            return
+            names: Any = (client.getpeercert() or {}).get("subjectAltName", ())
+            return tuple(value for kind, value in names if kind == "URI")
     raise AssertionError(f"a handshake takes less than {_ROUNDS_MAX} rounds")
 
 

@@ -6,7 +6,7 @@ import pkgutil
 import hightide.v1
 import pytest
 from declared_services import declare
-from google.protobuf.descriptor import MethodDescriptor
+from google.protobuf.descriptor import FieldDescriptor, MethodDescriptor
 from hightide.v1 import access_pb2
 from hightide_runtime.access.audit import AuditLog
 from hightide_runtime.access.principals import Role
@@ -84,13 +84,42 @@ def test_the_path_of_the_subject_leads_to_a_field_of_the_request(method: MethodD
     assert not last or message.fields_by_name[last].message_type is None
 
 
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.full_name)
+def test_what_only_processes_of_the_cluster_may_call_says_which_process_speaks(
+    method: MethodDescriptor,
+) -> None:
+    """One role: an id of a broker is not the id of a controller."""
+    rule = rule_for(method)
+    assert bool(rule.own_id_path) is not rule.is_external
+    if rule.own_id_path:
+        assert len(rule.roles) == 1
+        message = method.input_type
+        *nested, last = rule.own_id_path
+        for name in nested:
+            field = message.fields_by_name[name]
+            assert field.message_type is not None
+            assert not field.is_repeated
+            message = field.message_type
+        assert message.fields_by_name[last].type == FieldDescriptor.TYPE_INT32
+        assert not message.fields_by_name[last].is_repeated
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.full_name)
+def test_rules_about_the_content_of_a_request_are_of_methods_with_one_request_and_one_answer(
+    method: MethodDescriptor,
+) -> None:
+    rule = rule_for(method)
+    is_unary = not method.client_streaming and not method.server_streaming
+    assert is_unary or not (rule.is_audited or rule.own_id_path)
+
+
 @pytest.mark.parametrize("listener", Listener)
 def test_a_method_without_a_rule_is_not_served(listener: Listener) -> None:
     async def call(request: object, context: object) -> None:
         raise AssertionError("not called")
 
     with pytest.raises(AssertionError, match=r"test\.Unheard/Of is of no \.proto file"):
-        AccessInterceptor(listener, AuditLog(lambda delay_s, callback: None)).around_unary(
+        AccessInterceptor(listener, AuditLog(lambda delay_s, callback: None), None).around_unary(
             Method("test.Unheard", "Of"), call
         )
 

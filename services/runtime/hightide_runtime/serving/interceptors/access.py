@@ -10,7 +10,8 @@ from typing import Any
 from hightide.v1.errors_pb2 import ErrorCode
 
 from hightide_runtime.access.audit import AuditedCall, AuditLog
-from hightide_runtime.access.principals import current_caller
+from hightide_runtime.access.identities import UnknownIdentity, caller_of
+from hightide_runtime.access.principals import CALLER, current_caller
 from hightide_runtime.access.rules import AccessRule, rule_of
 from hightide_runtime.access.subjects import subjects_of
 from hightide_runtime.errors import ServiceError, abort, reason_of
@@ -26,42 +27,72 @@ class AccessInterceptor:
     The external listener serves only what its clients need. It refuses the rest with NOT_AUTHORIZED. This
     says more than gRPC's UNIMPLEMENTED for a method that is not registered: the method exists, and a process
     that calls it here has the wrong address.
+
+    Where callers must show certificates, each call has a caller, whose role the method's rule must name, and
+    who speaks for nobody else. Elsewhere all callers are anonymous, and may call what the listener serves.
     """
 
-    def __init__(self, listener: Listener, audit: AuditLog) -> None:
+    def __init__(self, listener: Listener, audit: AuditLog, cluster: str | None) -> None:
+        """`cluster`: the trust domain whose certificates callers must show; None: they show none."""
         self._listener = listener
         self._audit = audit
+        self._cluster = cluster
 
     def around_unary(self, method: Method, call: UnaryCall) -> UnaryCall:
-        """Wrap a method with one response. Nothing is put around one that this listener serves."""
+        """Wrap a method with one response. Nothing is put around one that everybody may call here."""
         rule = rule_of(method.service, method.name)
-        if self._serves(rule):
+        if self._is_open(rule):
             return call
 
-        async def refused(request: Any, context: Context) -> Any:
-            await abort(context, self._refusal(method, rule, context))
+        async def admitted(request: Any, context: Context) -> Any:
+            if (refusal := self._refusal(method, rule, context)) is not None:
+                await abort(context, refusal)
+            return await call(request, context)
 
-        return refused
+        return admitted
 
     def around_stream(self, method: Method, call: StreamCall) -> StreamCall:
         """Wrap a method with a stream of responses."""
         rule = rule_of(method.service, method.name)
-        if self._serves(rule):
+        if self._is_open(rule):
             return call
 
-        async def refused(request: Any, context: Context) -> AsyncIterator[Any]:
-            await abort(context, self._refusal(method, rule, context))
-            yield  # type: ignore[unreachable]  # It makes a generator, as a method with a stream is one.
+        async def admitted(request: Any, context: Context) -> AsyncIterator[Any]:
+            if (refusal := self._refusal(method, rule, context)) is not None:
+                await abort(context, refusal)
+            async for response in call(request, context):
+                yield response
 
-        return refused
+        return admitted
 
     def around_servicer(self, method: Method, call: UnaryCall) -> UnaryCall:
         """Wrap the servicer's method itself, which gets the parsed request: for what depends on its content.
-        Nothing is put around one whose calls have no line in the audit log."""
+        Nothing is put around one of which nothing does."""
         rule = rule_of(method.service, method.name)
-        if not rule.is_audited:
-            return call
+        if rule.is_audited:
+            call = self._audited(method, rule, call)
+        if rule.own_id_path and self._cluster is not None:
+            call = self._speaking_for_itself(method, rule, call)
+        return call
 
+    def _speaking_for_itself(self, method: Method, rule: AccessRule, call: UnaryCall) -> UnaryCall:
+        async def checked(request: Any, context: Context) -> Any:
+            (told,), _ = subjects_of(request, rule.own_id_path)
+            caller = current_caller()
+            if caller.name != told:
+                field = ".".join(rule.own_id_path)
+                raise self._denied(
+                    method,
+                    rule,
+                    context,
+                    f"{caller} may not call {method} with {field} {told}: a process speaks for itself only, "
+                    "and its certificate says which one it is",
+                )
+            return await call(request, context)
+
+        return checked
+
+    def _audited(self, method: Method, rule: AccessRule, call: UnaryCall) -> UnaryCall:
         async def audited(request: Any, context: Context) -> Any:
             outcome = "OK"
             try:
@@ -76,25 +107,52 @@ class AccessInterceptor:
             finally:
                 subjects, more = subjects_of(request, rule.subject_path)
                 is_trial = getattr(request, "validate_only", False)
-                self._audit.allowed(self._audited(method, rule, context), subjects, more, is_trial, outcome)
+                self._audit.allowed(self._facts(method, rule, context), subjects, more, is_trial, outcome)
 
         return audited
 
     def _serves(self, rule: AccessRule) -> bool:
         return self._listener is Listener.INTERNAL or rule.is_external
 
-    def _refusal(self, method: Method, rule: AccessRule, context: Context) -> ServiceError:
-        """Write down that a call is refused; and the error to refuse it with."""
-        error = ServiceError(
-            ErrorCode.ERROR_CODE_NOT_AUTHORIZED,
-            f"{method} is for the processes of the cluster: the internal listener alone serves it, and this "
-            "is the external one; call the address that the server gets by --listen or --advertise",
-            {"method": str(method), "listener": self._listener.name.lower()},
-        )
-        self._audit.denied(self._audited(method, rule, context), error.message)
-        return error
+    def _is_open(self, rule: AccessRule) -> bool:
+        """Whether everybody who reaches this listener may call the method."""
+        return self._serves(rule) and self._cluster is None
 
-    def _audited(self, method: Method, rule: AccessRule, context: Context) -> AuditedCall:
+    def _refusal(self, method: Method, rule: AccessRule, context: Context) -> ServiceError | None:
+        """Find out who calls, and whether the rule lets the caller in."""
+        if self._cluster is not None:
+            try:
+                CALLER.set(caller_of(context.auth_context(), self._cluster))
+            except UnknownIdentity as error:
+                return self._denied(
+                    method, rule, context, f"the caller's certificate names nobody of this cluster: {error}"
+                )
+        if not self._serves(rule):
+            return self._denied(
+                method,
+                rule,
+                context,
+                f"{method} is for the processes of the cluster: the internal listener alone serves it, and "
+                "this is the external one; call the address that the server gets by --listen or --advertise",
+            )
+        if self._cluster is not None and current_caller().role not in rule.roles:
+            allowed = ", ".join(sorted(rule.roles)) or "nobody"
+            return self._denied(
+                method, rule, context, f"{current_caller()} may not call {method}: it is for {allowed}"
+            )
+        return None
+
+    def _denied(self, method: Method, rule: AccessRule, context: Context, why: str) -> ServiceError:
+        """Write down that a call is refused; and the error to refuse it with."""
+        self._audit.denied(self._facts(method, rule, context), why)
+        facts = {
+            "method": str(method),
+            "caller": str(current_caller()),
+            "listener": self._listener.name.lower(),
+        }
+        return ServiceError(ErrorCode.ERROR_CODE_NOT_AUTHORIZED, why, facts)
+
+    def _facts(self, method: Method, rule: AccessRule, context: Context) -> AuditedCall:
         return AuditedCall(
             current_caller(),
             context.peer(),
