@@ -4,8 +4,10 @@ on beside them."""
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterator
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -22,28 +24,33 @@ pytestmark = pytest.mark.cluster
 
 DESCRIBE_SERVER = "/hightide.v1.ServerService/DescribeServer"
 CONNECTION_OF_ITS_OWN = [("grpc.use_local_subchannel_pool", 1)]
+PROGRAM = (sys.executable, str(Path(__file__).with_name("broker_of_few_calls.py")))
 CONNECTIONS = 4
-AT_A_TIME = 250
+AT_A_TIME = 50
 LOOK_S = 0.05
 PARKED_MS = 30_000
 CALL_S = 60.0
 
 
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    with LocalCluster(tmp_path_factory.mktemp("attacked"), broker_program=PROGRAM) as cluster:
+        yield cluster
+
+
 @pytest.fixture
-def control(hightide_cluster: LocalCluster) -> Iterator[ControlPlane]:
-    control = ControlPlane(hightide_cluster.bootstrap)
+def control(cluster: LocalCluster) -> Iterator[ControlPlane]:
+    control = ControlPlane(cluster.bootstrap)
     yield control
     control.close()
 
 
 @pytest.fixture
-def target(
-    hightide_cluster: LocalCluster, control: ControlPlane, request: pytest.FixtureRequest
-) -> Iterator[Target]:
+def target(cluster: LocalCluster, control: ControlPlane, request: pytest.FixtureRequest) -> Iterator[Target]:
     """A partition on three brokers, of which two must have each record before it is acknowledged."""
     topic = f"attacked-{abs(hash(request.node.nodeid))}"
     control.create_topic(topic, min_insync_replicas="2")
-    target = Target(hightide_cluster.bootstrap, topic)
+    target = Target(cluster.bootstrap, topic)
     yield target
     target.close()
 
