@@ -190,6 +190,12 @@ class InvalidArgumentError(ClientError, ValueError):
     """A value given to the SDK cannot be used."""
 
 
+class ConcurrentUseError(ClientError):
+    """Two threads, or two tasks, took records of one consumer at the same time."""
+
+    next_step = "Take records on one thread and pass them on, or make a consumer for each thread."
+
+
 class NotAssignedError(ClientError):
     """The partition is not assigned to this consumer."""
 

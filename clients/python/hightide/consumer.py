@@ -23,6 +23,7 @@ from hightide.consuming.consumer_settings import ConsumerSettings, OffsetReset
 from hightide.consuming.corrupt_batches import OnCorruptBatch, SkippedBatches
 from hightide.consuming.fetch_position import FetchedBatch
 from hightide.consuming.fetched_records import RecordsInDelivery, gather
+from hightide.consuming.one_user import OneUser
 from hightide.errors import ClosedError, CorruptBatchError, InternalError, InvalidArgumentError
 from hightide.group_consumer import GroupConsumer
 from hightide.records import Record, TopicPartition
@@ -124,7 +125,7 @@ class Consumer:
         driven = self._core if self._member is None else self._member.core
         reporter = tracing.Reporter("poll", client_id)
         self._driver = Driver(driven, self._transport, self._changed, "hightide-consumer", reporter)
-        self._is_closing = self._closed = False
+        self._alone, self._is_closing, self._closed = OneUser(self._changed.home.enter), False, False
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions from now on, and no others. Partitions that stay keep their position; new
@@ -150,11 +151,9 @@ class Consumer:
     def __iter__(self) -> Iterator[Record]:
         """Yield every record, for ever; at the end, wait for new ones. Errors as of poll()."""
         while True:
-            self._come_back()
-            if not self._in_delivery.has_records:
-                chunk = self._next_chunk(None)
-                assert chunk is not None, "without a timeout there is a chunk"
-                self._begin(chunk)
+            with self._alone:
+                self._come_back()
+                self._begin_next()
             yield from self._in_delivery.iterate()
 
     def read_to_end(self) -> Iterator[Record]:
@@ -168,10 +167,8 @@ class Consumer:
         overshot: set[TopicPartition] = set()
         try:
             while waiting:
-                if not self._in_delivery.has_records:
-                    chunk = self._next_chunk(None)
-                    assert chunk is not None, "without a timeout there is a chunk"
-                    self._begin(chunk)
+                with self._alone:
+                    self._begin_next()
                 partition = self._in_delivery.partition
                 assert partition is not None, "records are of a partition"
                 for record in self._in_delivery.iterate():
@@ -186,11 +183,23 @@ class Consumer:
             for partition in overshot:
                 self.seek(partition, ends[partition])
 
+    def _begin_next(self) -> None:
+        """Wait until there is a record to return next."""
+        if self._in_delivery.has_records:
+            return
+        chunk = self._next_chunk(None)
+        assert chunk is not None, "without a timeout there is a chunk"
+        self._begin(chunk)
+
     def poll(self, timeout_s: float = 1.0, max_records: int = 500) -> list[Record]:
         """Return the next records, or an empty list if none came in time. Raises BrokersUnavailableError,
         UnknownTopicError (in a group only for a topic that it never saw), OffsetOutOfRangeError
         (offset_reset="error"), CorruptBatchError, ClosedError; in a group also CoordinatorUnavailableError,
-        NoCommittedOffsetError, and the coordinator's typed refusal of the registration."""
+        NoCommittedOffsetError, and the coordinator's typed refusal; ConcurrentUseError."""
+        with self._alone:
+            return self._poll(timeout_s, max_records)
+
+    def _poll(self, timeout_s: float, max_records: int) -> list[Record]:
         self._come_back()
         records: list[Record] = []
         end_ms = now_ms() + timeout_s * 1000
@@ -216,14 +225,15 @@ class Consumer:
         """Return the next rows of one partition, with the columns topic, partition, offset, timestamp, key,
         value and, if records have them, headers. If none came in time, there are no rows. Errors as of
         poll()."""
-        self._come_back()
-        with self._changed:
-            self._in_delivery.give_up()
-        end_ms = now_ms() + timeout_s * 1000
-        while True:
-            batch, chunk_count = self._next_arrow(max(0.0, (end_ms - now_ms()) / 1000))
-            if batch.num_rows or not chunk_count:
-                return batch
+        with self._alone:
+            self._come_back()
+            with self._changed:
+                self._in_delivery.give_up()
+            end_ms = now_ms() + timeout_s * 1000
+            while True:
+                batch, chunk_count = self._next_arrow(max(0.0, (end_ms - now_ms()) / 1000))
+                if batch.num_rows or not chunk_count:
+                    return batch
 
     def _next_arrow(self, timeout_s: float) -> "tuple[pa.RecordBatch, int]":
         """The rows of the next chunks, and the number of those chunks; all rows may have been left out."""
@@ -379,7 +389,8 @@ class Consumer:
             self._go_on_at({partition: offset})
 
     def seek_to_timestamp(self, partition: TopicPartition | None, timestamp: datetime | int) -> None:
-        """Read on from the first record at or after a time (aware datetime, or microseconds since 1970), or
+        """Read on from the first record at or after a time (aware datetime, or microseconds
+        since 1970; what is rather milliseconds is refused), or
         from the end if there is none. None means all assigned partitions."""
         look_up = offset_at_time(timestamp)
         self._reset(self.assignment if partition is None else [partition], look_up)
@@ -435,7 +446,8 @@ class Consumer:
     def offsets_for_times(
         self, times: Mapping[TopicPartition, datetime | int]
     ) -> dict[TopicPartition, int | None]:
-        """The first offset at or after a time; None if no committed record is that late."""
+        """The first offset at or after a time, as of seek_to_timestamp(); None if no committed record is that
+        late."""
         wanted = {partition: offset_at_time(timestamp) for partition, timestamp in times.items()}
         return self._run(self._operations().list_offsets(wanted))
 

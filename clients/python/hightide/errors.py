@@ -15,6 +15,7 @@ from hightide.client_errors import BrokersUnavailableError as BrokersUnavailable
 from hightide.client_errors import BufferFullError as BufferFullError
 from hightide.client_errors import ClientError as ClientError
 from hightide.client_errors import ClosedError as ClosedError
+from hightide.client_errors import ConcurrentUseError as ConcurrentUseError
 from hightide.client_errors import ControllerUnavailableError as ControllerUnavailableError
 from hightide.client_errors import CoordinatorUnavailableError as CoordinatorUnavailableError
 from hightide.client_errors import DeliveryPendingError as DeliveryPendingError

@@ -1,11 +1,12 @@
 """What users give is checked where they give it."""
 
+from datetime import datetime
 from typing import Any
 
 import pytest
 from hightide import Consumer, Producer
 from hightide.calls.addresses import bootstrap_addresses
-from hightide.cluster.offset_at import offset_at
+from hightide.cluster.offset_at import moment_at, offset_at, offset_at_time
 from hightide.consumer_group.settings import topic_streams
 from hightide.errors import (
     BrokersUnavailableError,
@@ -98,10 +99,33 @@ def test_a_name_is_text_that_can_be_sent(bad: Any) -> None:
         checked_headers([(bad, b"value")])
 
 
-@pytest.mark.parametrize("bad", ["tomorrow", -1])
-def test_an_offset_is_named_or_a_time(bad: str | int) -> None:
+@pytest.mark.parametrize("bad", ["tomorrow", -1, 1.7e9, True, datetime(2026, 1, 1)])
+def test_an_offset_is_named_or_a_time(bad: Any) -> None:
     with pytest.raises(InvalidArgumentError):
         offset_at(bad)
+
+
+@pytest.mark.parametrize(
+    ("number", "unit"), [(1_700_000_000_000, "milliseconds"), (1_700_000_000, "seconds")]
+)
+def test_a_time_in_another_unit_is_refused_with_what_it_would_be(number: int, unit: str) -> None:
+    """Milliseconds, as Kafka's clients take them, were read as a time in January 1970: all records."""
+    with pytest.raises(
+        InvalidArgumentError, match=f"1970-01-.* in microseconds, and 2023-11-14 22:13 in {unit}; pass a"
+    ) as caught:
+        offset_at_time(number)
+    assert str(caught.value).endswith(" 1700000000000000")
+
+
+@pytest.mark.parametrize("timestamp_us", [0, 7, 1_000_070, 10**13, 1_700_000_000_123_457, 10**15])
+def test_microseconds_are_taken_as_ever_and_are_the_time_of_that_moment(timestamp_us: int) -> None:
+    assert offset_at_time(timestamp_us).timestamp_us == timestamp_us
+    assert offset_at_time(moment_at(timestamp_us)).timestamp_us == timestamp_us
+
+
+def test_a_time_long_after_us_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="after the year 9999"):
+        moment_at(10**18)
 
 
 def test_keys_go_where_other_clients_send_them() -> None:

@@ -145,6 +145,7 @@ def _reset(
 def _plan(
     admin: "Admin", name: str, topics: list[str], numbers: list[int], target: ResetTarget
 ) -> list[PlannedReset]:
+    from hightide.cluster.offset_at import moment_at
     from hightide.errors import UnknownGroupError
 
     try:
@@ -155,7 +156,7 @@ def _plan(
     partitions = _partitions(admin, topics, numbers) if topics else sorted(committed)
     earliest = admin.list_offsets(partitions, "earliest")
     latest = admin.list_offsets(partitions, "latest")
-    at_time = admin.list_offsets(partitions, target.value) if target.to is ResetTo.TIME else {}
+    at_time = admin.list_offsets(partitions, moment_at(target.value)) if target.to is ResetTo.TIME else {}
     ranges = {each: LogRange(earliest[each] or 0, latest[each] or 0) for each in partitions}
     return plan_resets(target, ranges, committed, at_time)
 

@@ -125,7 +125,9 @@ def _offsets_at(
         case Anchor.BEFORE_END:
             return {place: end - position.value for place, end in latest.items()}
         case Anchor.TIMESTAMP:
-            return admin.list_offsets(latest, position.value)
+            from hightide.cluster.offset_at import moment_at
+
+            return admin.list_offsets(latest, moment_at(position.value))
 
 
 def read_ranges(

@@ -6,6 +6,7 @@ from itertools import islice
 from typing import BinaryIO
 
 from hightide import Consumer, Record, TopicPartition
+from hightide.cluster.offset_at import moment_at
 from hightide.consuming.corrupt_batches import OnCorruptBatch
 
 from hightide_cli.command_line.client_arguments import ClientArguments
@@ -66,7 +67,7 @@ def seek(consumer: Consumer, assigned: Iterable[TopicPartition], position: Posit
         case Anchor.LATEST:
             consumer.seek_to_end()
         case Anchor.TIMESTAMP:
-            consumer.seek_to_timestamp(None, position.value)
+            consumer.seek_to_timestamp(None, moment_at(position.value))
         case Anchor.OFFSET:
             for partition in assigned:
                 consumer.seek(partition, position.value)
@@ -92,7 +93,7 @@ def _ends(
         case Anchor.BEFORE_END:
             wanted = {each: end - until.value for each, end in latest.items()}
         case Anchor.TIMESTAMP:
-            wanted = consumer.offsets_for_times(dict.fromkeys(assigned, until.value))
+            wanted = consumer.offsets_for_times(dict.fromkeys(assigned, moment_at(until.value)))
     return {each: range_of(each.partition, 0, latest[each], 0, wanted[each]).end for each in assigned}
 
 

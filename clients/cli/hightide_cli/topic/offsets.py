@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 def offsets(ctx: click.Context, name: str, moment: str | None) -> None:
     """Show the first and the next offset of each partition."""
     from hightide import TopicPartition
+    from hightide.cluster.offset_at import moment_at
 
     from hightide_cli.command_line.connections import open_admin
     from hightide_cli.records.positions import parse_moment
@@ -39,7 +40,7 @@ def offsets(ctx: click.Context, name: str, moment: str | None) -> None:
         partitions = [TopicPartition(name, each.partition) for each in described.partitions]
         earliest = admin.list_offsets(partitions, "earliest")
         latest = admin.list_offsets(partitions, "latest")
-        at_time = None if timestamp_us is None else admin.list_offsets(partitions, timestamp_us)
+        at_time = None if timestamp_us is None else admin.list_offsets(partitions, moment_at(timestamp_us))
     documents: list[dict[str, Json]] = []
     for partition in partitions:
         first, following = earliest[partition] or 0, latest[partition] or 0

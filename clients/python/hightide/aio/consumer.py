@@ -26,6 +26,7 @@ from hightide.consuming.consumer_settings import ConsumerSettings, OffsetReset
 from hightide.consuming.corrupt_batches import OnCorruptBatch, SkippedBatches
 from hightide.consuming.fetch_position import FetchedBatch
 from hightide.consuming.fetched_records import RecordsInDelivery, gather
+from hightide.consuming.one_user import OneUser
 from hightide.errors import ClosedError, CorruptBatchError, InternalError, InvalidArgumentError
 from hightide.records import Record, TopicPartition
 from hightide.transport.driver import now_ms
@@ -125,7 +126,7 @@ class Consumer:
         driven = self._core if self._member is None else self._member.core
         reporter = tracing.Reporter("poll", client_id)
         self._driver = Driver(driven, self._transport, self._changed, "hightide-aio-consumer", reporter)
-        self._is_closing = self._closed = False
+        self._alone, self._is_closing, self._closed = OneUser(self._changed.home.enter), False, False
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions from now on, and no others. Partitions that stay keep their position; new
@@ -150,11 +151,9 @@ class Consumer:
     async def __aiter__(self) -> AsyncIterator[Record]:
         """Yield every record, for ever; at the end, wait for new ones. Errors as of poll()."""
         while True:
-            await self._come_back()
-            if not self._in_delivery.has_records:
-                chunk = await self._next_chunk(None)
-                assert chunk is not None, "without a timeout there is a chunk"
-                self._begin(chunk)
+            with self._alone:
+                await self._come_back()
+                await self._begin_next()
             for record in self._in_delivery.iterate():
                 yield record
 
@@ -169,10 +168,8 @@ class Consumer:
         overshot: set[TopicPartition] = set()
         try:
             while waiting:
-                if not self._in_delivery.has_records:
-                    chunk = await self._next_chunk(None)
-                    assert chunk is not None, "without a timeout there is a chunk"
-                    self._begin(chunk)
+                with self._alone:
+                    await self._begin_next()
                 partition = self._in_delivery.partition
                 assert partition is not None, "records are of a partition"
                 for record in self._in_delivery.iterate():
@@ -187,11 +184,23 @@ class Consumer:
             for partition in overshot:
                 await self.seek(partition, ends[partition])
 
+    async def _begin_next(self) -> None:
+        """Wait until there is a record to return next."""
+        if self._in_delivery.has_records:
+            return
+        chunk = await self._next_chunk(None)
+        assert chunk is not None, "without a timeout there is a chunk"
+        self._begin(chunk)
+
     async def poll(self, timeout_s: float = 1.0, max_records: int = 500) -> list[Record]:
         """Return the next records, or an empty list if none came in time. Raises BrokersUnavailableError,
         UnknownTopicError (in a group only for a topic that it never saw), OffsetOutOfRangeError
         (offset_reset="error"), CorruptBatchError, ClosedError; in a group also CoordinatorUnavailableError,
-        NoCommittedOffsetError, and the coordinator's typed refusal of the registration."""
+        NoCommittedOffsetError, and the coordinator's typed refusal; ConcurrentUseError."""
+        with self._alone:
+            return await self._poll(timeout_s, max_records)
+
+    async def _poll(self, timeout_s: float, max_records: int) -> list[Record]:
         await self._come_back()
         records: list[Record] = []
         end_ms = now_ms() + timeout_s * 1000
@@ -217,14 +226,15 @@ class Consumer:
         """Return the next rows of one partition, with the columns topic, partition, offset, timestamp, key,
         value and, if records have them, headers. If none came in time, there are no rows. Errors as of
         poll()."""
-        await self._come_back()
-        with self._changed:
-            self._in_delivery.give_up()
-        end_ms = now_ms() + timeout_s * 1000
-        while True:
-            batch, chunk_count = await self._next_arrow(max(0.0, (end_ms - now_ms()) / 1000))
-            if batch.num_rows or not chunk_count:
-                return batch
+        with self._alone:
+            await self._come_back()
+            with self._changed:
+                self._in_delivery.give_up()
+            end_ms = now_ms() + timeout_s * 1000
+            while True:
+                batch, chunk_count = await self._next_arrow(max(0.0, (end_ms - now_ms()) / 1000))
+                if batch.num_rows or not chunk_count:
+                    return batch
 
     async def _next_arrow(self, timeout_s: float) -> "tuple[pa.RecordBatch, int]":
         """The rows of the next chunks, and the number of those chunks; all rows may have been left out."""
@@ -380,7 +390,8 @@ class Consumer:
             await self._go_on_at({partition: offset})
 
     async def seek_to_timestamp(self, partition: TopicPartition | None, timestamp: datetime | int) -> None:
-        """Read on from the first record at or after a time (aware datetime, or microseconds since 1970), or
+        """Read on from the first record at or after a time (aware datetime, or microseconds
+        since 1970; what is rather milliseconds is refused), or
         from the end if there is none. None means all assigned partitions."""
         look_up = offset_at_time(timestamp)
         await self._reset(await self.assignment() if partition is None else [partition], look_up)
@@ -436,7 +447,8 @@ class Consumer:
     async def offsets_for_times(
         self, times: Mapping[TopicPartition, datetime | int]
     ) -> dict[TopicPartition, int | None]:
-        """The first offset at or after a time; None if no committed record is that late."""
+        """The first offset at or after a time, as of seek_to_timestamp(); None if no committed record is that
+        late."""
         wanted = {partition: offset_at_time(timestamp) for partition, timestamp in times.items()}
         return await self._run(self._operations().list_offsets(wanted))
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Final, TypeVar
 
 from hightide import Admin, TopicPartition
+from hightide.cluster.offset_at import moment_at
 from hightide.errors import UnknownPartitionError, UnknownTopicError
 from hightide.records import TopicDescription
 
@@ -83,7 +84,9 @@ class ClusterQuestions:
             (partition, when): offset
             for when, partitions in by_when.items()
             for partition, offset in _retry_unknown(
-                partial(self._admin.list_offsets, partitions, when)
+                partial(
+                    self._admin.list_offsets, partitions, moment_at(when) if isinstance(when, int) else when
+                )
             ).items()
         }
 
