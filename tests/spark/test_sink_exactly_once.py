@@ -14,6 +14,7 @@ from hightide import Admin, ProducerKey, RangeReader, TopicPartition
 from hightide.errors import BatchTooLargeError
 from hightide.producing.partitioner import partition_for_key
 from hightide_local.cluster import LocalCluster
+from hightide_spark.core.cluster_options import Cluster
 from hightide_spark.core.reconcile import NewerWriterError, OtherRowsWrittenError
 from hightide_spark.core.sink_columns import sink_columns
 from hightide_spark.core.sink_options import WriteOptions
@@ -54,7 +55,7 @@ def batches(numbers: range, size: int = 1000) -> Iterator[pa.RecordBatch]:
 def sink_task(cluster: LocalCluster, topic: str, version: int, name: str = "task") -> SinkTask:
     """An attempt of the one task of a micro-batch."""
     columns = sink_columns({"key": "binary", "value": "binary"}, topic)
-    options = WriteOptions(cluster.bootstrap, topic, True, None)
+    options = WriteOptions(Cluster(cluster.bootstrap), topic, True, None)
     return SinkTask(options, columns, f"micro-batch {version}", ProducerKey(name, 0, version))
 
 

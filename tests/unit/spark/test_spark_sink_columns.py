@@ -179,7 +179,7 @@ def test_options_of_a_write_are_read() -> None:
         is_streaming=False,
         overwrite=False,
     )
-    assert (options.bootstrap, options.topic, options.is_exactly_once, options.txn) == (
+    assert (options.cluster.bootstrap, options.topic, options.is_exactly_once, options.txn) == (
         "b:1",
         "t",
         True,

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from hightide_spark.core.cluster_options import CLUSTER_OPTIONS, KAFKA_TLS_INSTEAD, Cluster, cluster_of
 from hightide_spark.core.option_table import Option, OptionTable, integer, one_of, text
-from hightide_spark.core.source_options import BOOTSTRAP
 from hightide_spark.errors import ContradictingOptionsError, OptionError
 
 EXACTLY_ONCE: Final = "exactly-once"
@@ -25,15 +25,22 @@ DELIVERY: Final = Option("delivery", one_of(EXACTLY_ONCE, AT_LEAST_ONCE), EXACTL
 TXN_APP_ID: Final[Option[str | None]] = Option("txnAppId", text, None)
 TXN_VERSION: Final[Option[int | None]] = Option("txnVersion", integer(0, (1 << 63) - 1), None)
 
-_OPTIONS: Final = (BOOTSTRAP, TOPIC, DELIVERY)
+_OPTIONS: Final = (*CLUSTER_OPTIONS, TOPIC, DELIVERY)
 # Names that Spark adds to the options of a stream.
 _IGNORED: Final = ("checkpointLocation", "path", "queryName")
 _NO_TXN: Final = dict.fromkeys(
     (TXN_APP_ID.name, TXN_VERSION.name),
     "a stream has an id and numbers its micro-batches by itself; leave it out",
 )
-_BATCH: Final = OptionTable("a write to hightide", (*_OPTIONS, TXN_APP_ID, TXN_VERSION), ignored=_IGNORED)
-_STREAM: Final = OptionTable("a streaming write to hightide", _OPTIONS, ignored=_IGNORED, instead=_NO_TXN)
+_BATCH: Final = OptionTable(
+    "a write to hightide",
+    (*_OPTIONS, TXN_APP_ID, TXN_VERSION),
+    ignored=_IGNORED,
+    instead=KAFKA_TLS_INSTEAD,
+)
+_STREAM: Final = OptionTable(
+    "a streaming write to hightide", _OPTIONS, ignored=_IGNORED, instead=_NO_TXN | KAFKA_TLS_INSTEAD
+)
 
 
 class UnsupportedModeError(OptionError):
@@ -44,7 +51,7 @@ class UnsupportedModeError(OptionError):
 class WriteOptions:
     """The options of one write. Without a `topic` each row names its own; `txn` is an id and a version."""
 
-    bootstrap: str
+    cluster: Cluster
     topic: str | None
     is_exactly_once: bool
     txn: tuple[str, int] | None
@@ -69,4 +76,4 @@ def write_options(given: Mapping[str, str], *, is_streaming: bool, overwrite: bo
             f"options {TXN_APP_ID.name} and {TXN_VERSION.name} have no meaning with delivery={AT_LEAST_ONCE}"
         )
     txn = None if app_id is None or version is None else (app_id, version)
-    return WriteOptions(values[BOOTSTRAP], values[TOPIC], is_exactly_once, txn)
+    return WriteOptions(cluster_of(values), values[TOPIC], is_exactly_once, txn)

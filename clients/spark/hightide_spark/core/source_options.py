@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from hightide.records import TopicPartition
 
+from hightide_spark.core.cluster_options import CLUSTER_OPTIONS, KAFKA_TLS_INSTEAD, Cluster, cluster_of
 from hightide_spark.core.option_table import (
     Option,
     OptionTable,
@@ -151,9 +152,6 @@ def _count(name: str, most: int = _COUNT_MAX) -> Option[int | None]:
     return Option(name, parse, None)
 
 
-BOOTSTRAP: Final = Option(
-    "bootstrap.servers", text, "", required=True, aliases=("kafka.bootstrap.servers",)
-)  # fmt: skip
 SUBSCRIBE: Final[Option[tuple[str, ...] | None]] = Option("subscribe", _topics, None)
 SUBSCRIBE_PATTERN: Final[Option[str | None]] = Option("subscribePattern", _pattern, None)
 ASSIGN: Final[Option[Mapping[str, frozenset[int]] | None]] = Option("assign", _assignment, None)
@@ -177,13 +175,14 @@ GROUP_ID: Final[Option[str | None]] = Option("groupId", text, None)
 
 _WHICH: Final = (SUBSCRIBE, SUBSCRIBE_PATTERN, ASSIGN)
 _BOTH: Final = (
-    BOOTSTRAP, *_WHICH, *STARTS, LATE, FAIL_ON_DATA_LOSS, IGNORE_CORRUPT_BATCHES, INCLUDE_HEADERS,
+    *CLUSTER_OPTIONS, *_WHICH, *STARTS, LATE, FAIL_ON_DATA_LOSS, IGNORE_CORRUPT_BATCHES, INCLUDE_HEADERS,
     MIN_PARTITIONS, MAX_RECORDS_PER_PARTITION,
 )  # fmt: skip
 _BATCH_ONLY: Final = (*ENDS, PUSHDOWN)
 _STREAM_ONLY: Final = (MAX_OFFSETS_PER_TRIGGER, MIN_OFFSETS_PER_TRIGGER, MAX_TRIGGER_DELAY, GROUP_ID)
 
 _INSTEAD: Final = {
+    **KAFKA_TLS_INSTEAD,
     "kafka.group.id": "name the group in groupId, to which a stream publishes how far it is",
     "topic": "a read names its topics in subscribe, subscribePattern or assign",
     "path": "a read names its topics in subscribe, subscribePattern or assign, and load() takes no path",
@@ -240,7 +239,7 @@ class Subscription:
 class ReadOptions:
     """The common options of batches and streams. `late` is the treatment of a start after the last record."""
 
-    bootstrap: str
+    cluster: Cluster
     subscription: Subscription
     start: Bound
     late: str
@@ -310,7 +309,7 @@ def stream_options(given: Mapping[str, str]) -> StreamOptions:
 
 def _read_options(values: OptionValues, start: Bound) -> ReadOptions:
     return ReadOptions(
-        values[BOOTSTRAP],
+        cluster_of(values),
         _subscription(values),
         start,
         values[LATE],

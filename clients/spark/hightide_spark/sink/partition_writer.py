@@ -13,6 +13,7 @@ from hightide.producing.arrow_rows import cut
 from hightide.producing.delivery import BulkDelivery
 from hightide.records import ProducerState, TopicPartition
 
+from hightide_spark.core.cluster_options import Cluster
 from hightide_spark.core.reconcile import (
     GoOn,
     PartitionAttempt,
@@ -33,24 +34,24 @@ log = logging.getLogger("hightide.spark.sink")
 class ReadBack:
     """Looks up the rows that attempts of a task wrote, over the connections of this process."""
 
-    def __init__(self, bootstrap: str) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
         self._topic_ids: dict[str, bytes] = {}
 
     def known(
         self, places: Iterable[TopicPartition], producer_id: int
     ) -> dict[TopicPartition, list[ProducerState]]:
         """The state that logs keep of a producer, for each partition one or none."""
-        return admin_of(self._bootstrap).describe_producers(places, [producer_id])
+        return admin_of(self._cluster).describe_producers(places, [producer_id])
 
     def read(self, topic: str, partition: int, span: Read, attempt: PartitionAttempt) -> None:
         """Read this range, and pass its batches to the attempt. The range may end earlier than expected."""
         if topic not in self._topic_ids:
-            (description,) = admin_of(self._bootstrap).describe_topics([topic])
+            (description,) = admin_of(self._cluster).describe_topics([topic])
             self._topic_ids[topic] = description.topic_id
         topic_id = self._topic_ids[topic]
         try:
-            reader = range_reader_of(self._bootstrap)
+            reader = range_reader_of(self._cluster)
             for batch in reader.read(topic, topic_id, partition, span.start, span.end):
                 writer = (batch.header.producer_id, batch.header.producer_epoch)
                 attempt.saw(*writer, batch.base_offset, batch.rows)
@@ -153,10 +154,10 @@ class PartitionWriter:
 class ExactlyOnce:
     """The common state of the writers of one task."""
 
-    def __init__(self, who: str, key: ProducerKey, bootstrap: str, *, with_timestamps: bool) -> None:
+    def __init__(self, who: str, key: ProducerKey, cluster: Cluster, *, with_timestamps: bool) -> None:
         self.who = who
         self.key = key
-        self.read_back = ReadBack(bootstrap)
+        self.read_back = ReadBack(cluster)
         self._with_timestamps = with_timestamps
 
     def attempt(self, topic: str, partition: int) -> PartitionAttempt:

@@ -38,7 +38,7 @@ class SinkTask:
         self._columns = columns
         self._who = who
         self._producer = Producer(
-            options.bootstrap,
+            **options.cluster.arguments(),
             key=key,
             linger_ms=0,
             # Batches are cut before. Only the topic's max.message.bytes limits a single row.
@@ -51,7 +51,7 @@ class SinkTask:
         self._exactly_once = (
             None
             if key is None
-            else ExactlyOnce(who, key, options.bootstrap, with_timestamps=columns.has_timestamps)
+            else ExactlyOnce(who, key, options.cluster, with_timestamps=columns.has_timestamps)
         )
         self._writers: dict[tuple[str, int], PartitionWriter] = {}
         self._partition_counts: dict[str, int] = {}

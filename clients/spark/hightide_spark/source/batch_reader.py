@@ -57,7 +57,7 @@ class BatchReader(DataSourceReader):
         """The tasks: ranges of offsets, each within one partition. Raises DataLossError, OptionError and the
         SDK's errors."""
         read = self._options.read
-        cluster = ClusterQuestions(read.bootstrap, read.subscription)
+        cluster = ClusterQuestions(read.cluster, read.subscription)
         topics = cluster.topics()
         every = [partition for topic in topics.values() for partition in cluster.partitions_of(topic)]
         asked = [*questions(read.start, every), *questions(self._options.end, every)]

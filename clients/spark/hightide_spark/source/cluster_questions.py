@@ -11,6 +11,7 @@ from hightide.cluster.offset_at import moment_at
 from hightide.errors import UnknownPartitionError, UnknownTopicError
 from hightide.records import TopicDescription
 
+from hightide_spark.core.cluster_options import Cluster
 from hightide_spark.core.source_options import Subscription
 from hightide_spark.core.start_and_end import Answers, When
 from hightide_spark.core.stream_offsets import StreamOffsets, TopicOffsets
@@ -27,13 +28,13 @@ class ClusterQuestions:
     """Asks the cluster for one read. The batch and the stream reader make one on the driver. Errors are the
     SDK's."""
 
-    def __init__(self, bootstrap: str, subscription: Subscription) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, cluster: Cluster, subscription: Subscription) -> None:
+        self._cluster = cluster
         self._subscription = subscription
 
     @property
     def _admin(self) -> Admin:
-        return admin_of(self._bootstrap)
+        return admin_of(self._cluster)
 
     def topics(self) -> dict[str, TopicDescription]:
         """The subscribed topics by name, at the start of a read. Raises UnknownTopicError or

@@ -13,6 +13,8 @@ from typing import Final, Generic, Protocol, TypeVar
 from hightide import Admin
 from hightide.range_reader import RangeReader
 
+from hightide_spark.core.cluster_options import Cluster
+
 _CLUSTERS_MAX: Final = 4
 _CLIENT_ID: Final = "spark"
 
@@ -25,45 +27,45 @@ T = TypeVar("T", bound=_Client)
 
 
 class _ByCluster(Generic[T]):
-    """The clients of one kind by bootstrap address. If there are more than _CLUSTERS_MAX, the least recently
+    """The clients of one kind by cluster. If there are more than _CLUSTERS_MAX, the least recently
     used one is closed."""
 
-    def __init__(self, make: Callable[[str], T]) -> None:
+    def __init__(self, make: Callable[[Cluster], T]) -> None:
         self._make = make
         self._lock = threading.Lock()
-        self._clients: OrderedDict[str, T] = OrderedDict()
+        self._clients: OrderedDict[Cluster, T] = OrderedDict()
 
-    def get(self, bootstrap: str) -> T:
+    def get(self, cluster: Cluster) -> T:
         with self._lock:
-            if bootstrap not in self._clients:
-                self._clients[bootstrap] = self._make(bootstrap)
-            self._clients.move_to_end(bootstrap)
+            if cluster not in self._clients:
+                self._clients[cluster] = self._make(cluster)
+            self._clients.move_to_end(cluster)
             surplus = [
                 self._clients.popitem(last=False)[1] for _ in range(len(self._clients) - _CLUSTERS_MAX)
             ]
-            client = self._clients[bootstrap]
+            client = self._clients[cluster]
         for each in surplus:
             each.close()
         return client
 
 
-def _admin(bootstrap: str) -> Admin:
-    return Admin(bootstrap, client_id=_CLIENT_ID)
+def _admin(cluster: Cluster) -> Admin:
+    return Admin(**cluster.arguments(), client_id=_CLIENT_ID)
 
 
-def _range_reader(bootstrap: str) -> RangeReader:
-    return RangeReader(bootstrap, client_id=_CLIENT_ID)
+def _range_reader(cluster: Cluster) -> RangeReader:
+    return RangeReader(**cluster.arguments(), client_id=_CLIENT_ID)
 
 
 _ADMINS: Final = _ByCluster(_admin)
 _RANGE_READERS: Final = _ByCluster(_range_reader)
 
 
-def admin_of(bootstrap: str) -> Admin:
-    """The admin client of this process for the cluster at `bootstrap`. Any thread may call it."""
-    return _ADMINS.get(bootstrap)
+def admin_of(cluster: Cluster) -> Admin:
+    """The admin client of this process for this cluster. Any thread may call it."""
+    return _ADMINS.get(cluster)
 
 
-def range_reader_of(bootstrap: str) -> RangeReader:
-    """The range reader of this process for the cluster at `bootstrap`. Any thread may call it."""
-    return _RANGE_READERS.get(bootstrap)
+def range_reader_of(cluster: Cluster) -> RangeReader:
+    """The range reader of this process for this cluster. Any thread may call it."""
+    return _RANGE_READERS.get(cluster)

@@ -8,6 +8,7 @@ from typing import Final
 from hightide import Admin
 from hightide.errors import HightideError
 
+from hightide_spark.core.cluster_options import Cluster
 from hightide_spark.core.stream_offsets import StreamOffsets, positions
 
 _LOG = logging.getLogger(__name__)
@@ -21,8 +22,8 @@ class GroupProgress:
     """Commits the positions of one stream, for option groupId. Failures do not fail the query: the first is
     logged, and a later micro-batch commits newer positions."""
 
-    def __init__(self, bootstrap: str, group: str) -> None:
-        self._bootstrap = bootstrap
+    def __init__(self, cluster: Cluster, group: str) -> None:
+        self._cluster = cluster
         self._group = group
         self._admin: Admin | None = None
         self._published: StreamOffsets | None = None
@@ -37,7 +38,7 @@ class GroupProgress:
         if offsets == self._published or is_too_early:
             return
         if self._admin is None:
-            self._admin = Admin(self._bootstrap, timeout_ms=_TIMEOUT_MS, client_id="spark")
+            self._admin = Admin(**self._cluster.arguments(), timeout_ms=_TIMEOUT_MS, client_id="spark")
         try:
             self._admin.commit_group_offsets(self._group, positions(offsets))
         except HightideError as error:

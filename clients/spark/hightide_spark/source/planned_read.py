@@ -18,6 +18,7 @@ from hightide.range_reader import RangeBatch
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 
+from hightide_spark.core.cluster_options import Cluster
 from hightide_spark.core.ranges import LogRange
 from hightide_spark.core.schema import columns_of, default_ddl
 from hightide_spark.core.source_options import ReadOptions, includes_headers
@@ -59,7 +60,7 @@ class PlannedRead:
     """The cluster, the columns, and whether a loss or an unreadable batch ends the read. The readers pickle
     it with themselves. `arrow_schema` is the schema that Spark wants, field by field for `columns`."""
 
-    bootstrap: str
+    cluster: Cluster
     columns: tuple[str, ...]
     arrow_schema: Any
     fail_on_data_loss: bool
@@ -70,7 +71,7 @@ class PlannedRead:
         """Make it from the options and the schema of a read, on the driver. Raises UnsupportedSchemaError."""
         arrow_schema = to_arrow_schema(schema, timezone="UTC")
         return cls(
-            options.bootstrap,
+            options.cluster,
             columns_of(arrow_schema),
             arrow_schema,
             options.fail_on_data_loss,
@@ -90,7 +91,7 @@ class PlannedRead:
         """The batches of a range. Records that retention deleted are skipped, any other loss ends the range,
         if the read tolerates losses."""
         start = wanted.start
-        reader = range_reader_of(self.bootstrap)
+        reader = range_reader_of(self.cluster)
         topic_id = bytes.fromhex(wanted.topic_id)
         while start < wanted.end:
             try:

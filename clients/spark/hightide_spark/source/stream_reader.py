@@ -49,12 +49,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = stream_options(given)
         read = self._options.read
         self._read = PlannedRead.of(read, schema)
-        self._cluster = ClusterQuestions(read.bootstrap, read.subscription)
+        self._cluster = ClusterQuestions(read.cluster, read.subscription)
         self._patience = Patience(
             self._options.min_offsets_per_trigger or 0, self._options.max_trigger_delay_ms
         )
         group = self._options.group_id
-        self._group = GroupProgress(read.bootstrap, group) if group else None
+        self._group = GroupProgress(read.cluster, group) if group else None
         # With Trigger.AvailableNow the ends of the logs at its start, else None.
         self._available_ends: StreamOffsets | None = None
         self._latest: StreamOffsets | None = None

@@ -103,6 +103,16 @@ def test_a_client_with_a_certificate_is_answered(place: Place, ca: Authority) ->
     transport.close()
 
 
+def test_a_key_and_its_certificate_may_be_in_one_file(place: Place, ca: Authority, tmp_path: Path) -> None:
+    """The PEM keystores of Kafka are."""
+    alice, both = ca.client(), tmp_path / "alice.pem"
+    both.write_bytes(Path(alice.key or "").read_bytes() + Path(alice.certificate or "").read_bytes())
+    place.serve(ca.broker())
+    transport = Transport(tls=TlsFiles(alice.ca, str(both), str(both)))
+    assert transport.run(metadata_call(place.address)) == GetMetadataResponse()
+    transport.close()
+
+
 def test_on_a_loop_too_a_client_with_a_certificate_is_answered(place: Place, ca: Authority) -> None:
     async def act() -> None:
         transport = AioTransport(tls=ca.client())

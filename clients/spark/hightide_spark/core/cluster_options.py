@@ -1,0 +1,148 @@
+"""The options that say which cluster is read or written, and with which files of TLS; the same for reads and
+writes.
+
+`tlsCa`, `tlsCertificate` and `tlsKey` are paths of PEM files, on every machine that runs tasks. Kafka's names
+for the same are taken too: those of librdkafka (`kafka.ssl.ca.location`), and those of the Java client where
+its files are PEM. `kafka.security.protocol` needs not be given; if it is, it must say what the files say.
+"""
+
+from dataclasses import dataclass
+from typing import Final, TypedDict
+
+from hightide_spark.core.option_table import Option, OptionValues, text
+from hightide_spark.errors import ContradictingOptionsError, MissingOptionError
+
+_CONVERT: Final = (
+    "write it as PEM by `keytool -importkeystore -srckeystore STORE -destkeystore STORE.p12 -deststoretype "
+    "PKCS12`, then `openssl pkcs12 -in STORE.p12 -out STORE.pem -nodes`"
+)
+
+
+def _protocol(value: str) -> str:
+    name = value.strip().upper()
+    if name.startswith("SASL"):
+        raise ValueError(
+            "it may be PLAINTEXT or SSL: Hightide knows clients by their certificates, and has no SASL"
+        )
+    if name not in ("PLAINTEXT", "SSL"):
+        raise ValueError("it may be PLAINTEXT or SSL")
+    return name
+
+
+def _store_type(value: str) -> str:
+    name = value.strip().upper()
+    if name in ("JKS", "PKCS12"):
+        raise ValueError(f"it may be PEM: Hightide does not read Java's stores; {_CONVERT}")
+    if name != "PEM":
+        raise ValueError("it may be PEM")
+    return name
+
+
+BOOTSTRAP: Final = Option(
+    "bootstrap.servers", text, "", required=True, aliases=("kafka.bootstrap.servers",)
+)  # fmt: skip
+TLS_CA: Final[Option[str | None]] = Option("tlsCa", text, None, aliases=("kafka.ssl.ca.location",))
+TLS_CERTIFICATE: Final[Option[str | None]] = Option(
+    "tlsCertificate", text, None, aliases=("kafka.ssl.certificate.location",)
+)
+TLS_KEY: Final[Option[str | None]] = Option("tlsKey", text, None, aliases=("kafka.ssl.key.location",))
+PROTOCOL: Final[Option[str | None]] = Option("kafka.security.protocol", _protocol, None)
+TRUSTSTORE: Final[Option[str | None]] = Option("kafka.ssl.truststore.location", text, None)
+TRUSTSTORE_TYPE: Final[Option[str | None]] = Option("kafka.ssl.truststore.type", _store_type, None)
+KEYSTORE: Final[Option[str | None]] = Option("kafka.ssl.keystore.location", text, None)
+KEYSTORE_TYPE: Final[Option[str | None]] = Option("kafka.ssl.keystore.type", _store_type, None)
+
+CLUSTER_OPTIONS: Final = (
+    BOOTSTRAP, TLS_CA, TLS_CERTIFICATE, TLS_KEY,
+    PROTOCOL, TRUSTSTORE, TRUSTSTORE_TYPE, KEYSTORE, KEYSTORE_TYPE,
+)  # fmt: skip
+
+_A_FILE: Final = "write it into a file that only its user can read, and give the path in "
+_NO_PASSWORD: Final = (
+    "keys have no password here; write the key without one by `openssl pkey -in OLD -out NEW`, readable by "
+    "its user alone"
+)
+# Names of Kafka that mean nothing here, with what to do. An error never shows their values.
+KAFKA_TLS_INSTEAD: Final = {
+    "kafka.ssl.ca.pem": _A_FILE + TLS_CA.name,
+    "kafka.ssl.truststore.certificates": _A_FILE + TLS_CA.name,
+    "kafka.ssl.certificate.pem": _A_FILE + TLS_CERTIFICATE.name,
+    "kafka.ssl.keystore.certificate.chain": _A_FILE + TLS_CERTIFICATE.name,
+    "kafka.ssl.key.pem": _A_FILE + TLS_KEY.name,
+    "kafka.ssl.keystore.key": _A_FILE + TLS_KEY.name,
+    "kafka.ssl.key.password": _NO_PASSWORD,
+    "kafka.ssl.keystore.password": _NO_PASSWORD,
+    "kafka.ssl.truststore.password": "a PEM file of certificates has no password; leave it out",
+    "kafka.ssl.endpoint.identification.algorithm": "the name of a server is always checked; leave it out",
+    "kafka.enable.ssl.certificate.verification": "servers are always checked; leave it out",
+}
+
+
+class ClientArguments(TypedDict, total=False):
+    """The arguments that all clients of the SDK have in common."""
+
+    bootstrap: str
+    tls_ca: str
+    tls_certificate: str
+    tls_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cluster:
+    """The addresses of a cluster and the paths of the files of TLS. It travels to tasks, and is the key of
+    their connections. Without files the SDK looks into the environment of the process."""
+
+    bootstrap: str
+    tls_ca: str | None = None
+    tls_certificate: str | None = None
+    tls_key: str | None = None
+
+    def arguments(self) -> ClientArguments:
+        """The arguments for a client of the SDK."""
+        given = ClientArguments(bootstrap=self.bootstrap)
+        if self.tls_ca is not None:
+            given["tls_ca"] = self.tls_ca
+        if self.tls_certificate is not None and self.tls_key is not None:
+            given["tls_certificate"], given["tls_key"] = self.tls_certificate, self.tls_key
+        return given
+
+
+def cluster_of(values: OptionValues) -> Cluster:
+    """The cluster that the options name. Raises MissingOptionError, ContradictingOptionsError."""
+    for store, kind in ((TRUSTSTORE, TRUSTSTORE_TYPE), (KEYSTORE, KEYSTORE_TYPE)):
+        if values.is_given(store) and not values.is_given(kind):
+            raise MissingOptionError(
+                f"option {store.name} needs {kind.name}=PEM: it is JKS for Kafka otherwise, which Hightide "
+                f"does not read; {_CONVERT}"
+            )
+        if values.is_given(kind) and not values.is_given(store):
+            raise MissingOptionError(f"option {kind.name} is given without {store.name}; give both")
+    ca = _either(values, TLS_CA, TRUSTSTORE)
+    # A PEM keystore of Kafka has the key and the certificates in one file.
+    certificate = _either(values, TLS_CERTIFICATE, KEYSTORE)
+    key = _either(values, TLS_KEY, KEYSTORE)
+    if (certificate is None) != (key is None):
+        there, missing = (TLS_CERTIFICATE, TLS_KEY) if key is None else (TLS_KEY, TLS_CERTIFICATE)
+        raise MissingOptionError(f"option {there.name} is given without {missing.name}; give both")
+    if certificate is not None and ca is None:
+        raise MissingOptionError(
+            f"a certificate is given without option {TLS_CA.name}: give the certificate of the CA that "
+            "signed those of the servers"
+        )
+    if values[PROTOCOL] == "SSL" and ca is None:
+        raise MissingOptionError(
+            f"option {PROTOCOL.name} is SSL: give the certificate of the CA of the cluster in {TLS_CA.name}"
+        )
+    if values[PROTOCOL] == "PLAINTEXT" and ca is not None:
+        raise ContradictingOptionsError(
+            f"option {PROTOCOL.name} is PLAINTEXT, and files of TLS are given; leave out one or the other"
+        )
+    return Cluster(values[BOOTSTRAP], ca, certificate, key)
+
+
+def _either(values: OptionValues, one: Option[str | None], other: Option[str | None]) -> str | None:
+    if values.is_given(one) and values.is_given(other):
+        raise ContradictingOptionsError(
+            f"options {one.name} and {other.name} exclude each other; give one of them"
+        )
+    return values[one] if values[one] is not None else values[other]
