@@ -21,6 +21,7 @@ from adversary.raw_client import RawClient
 from grpc_health.v1 import health_pb2
 from hightide_broker.settings import BrokerSettings
 from hightide_broker.storage import DataDirectory
+from hightide_local.certificates import CertificateAuthority
 from hightide_local.histories.waiting import wait_until
 from hightide_local.processes.embedded_zookeeper import EmbeddedZooKeeper
 from hightide_local.processes.ports import free_port
@@ -157,6 +158,19 @@ def test_a_zookeeper_that_comes_within_the_bound_is_found(tmp_path: Path) -> Non
     finally:
         early.close()
         zookeeper.stop()
+
+
+def test_the_certificate_of_another_process_is_refused_before_zookeeper_is_asked(tmp_path: Path) -> None:
+    """Its peers would take what it says of itself for a lie, and it would never be in sync."""
+    other = CertificateAuthority.create(tmp_path).issue("broker/2", ["127.0.0.1"], tmp_path)
+    files = ("--tls-certificate", other.certificate, "--tls-key", other.key, "--tls-ca", other.ca)
+    broker = ("--broker-id", "1", "--listen", f"127.0.0.1:{free_port()}", "--data-dir", tmp_path / "data")
+    with Service("hightide_broker.main", *map(str, (*broker, *files))) as service:
+        refusal = service.refusal()
+    assert "broker-2.crt" in refusal
+    assert "it has spiffe://hightide/broker/2, and this process is spiffe://hightide/broker/1" in refusal
+    assert "hightide certs issue broker/1" in refusal
+    assert not (tmp_path / "data").exists()
 
 
 def test_an_address_of_zookeeper_that_is_none_is_refused(tmp_path: Path) -> None:

@@ -32,6 +32,15 @@ def trust_domain_of(uris: Sequence[str]) -> str:
     return matched["cluster"]
 
 
+def check_own_identity(uris: Sequence[str], role: str, number: int) -> None:
+    """Check that a certificate is that of this process: `broker`, 2. Others would refuse what it says of
+    itself. Raises UnknownIdentity."""
+    cluster = trust_domain_of(uris)
+    own = f"spiffe://{cluster}/{role}/{number}"
+    if uris[0] != own:
+        raise UnknownIdentity(f"it has {uris[0]}, and this process is {own}")
+
+
 def caller_of(authenticated: Mapping[str, Iterable[bytes]], cluster: str) -> Principal:
     """The caller of a call, by what gRPC has checked when the connection was made (`auth_context()`).
 

@@ -10,6 +10,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from hightide_runtime.access.identities import UnknownIdentity, check_own_identity
+from hightide_runtime.errors import StartupError
 from hightide_runtime.process.logs import set_up_logging
 from hightide_runtime.process.loop_watchdog import LoopWatchdog
 from hightide_runtime.process.process_metrics import report_process
@@ -18,6 +20,8 @@ from hightide_runtime.process.settings import ServiceSettings
 from hightide_runtime.serving.channels import OpenChannel, channel_opener
 from hightide_runtime.telemetry.metric_export import Metrics
 from hightide_runtime.telemetry.tracing import Telemetry
+from hightide_runtime.tls.certificates import ReloadedCertificates
+from hightide_runtime.tls.files import ClientAuth, ServerTls
 from hightide_runtime.zookeeper.session import ZooKeeperSession
 
 __all__ = ["ServiceProcess", "run_process"]
@@ -89,12 +93,26 @@ def run_process(
     end_process(run_service(f"hightide-{role}", service))
 
 
+def _check_certificate(role: str, number: int, tls: ServerTls | None) -> None:
+    """Refuse the certificate of another process, where callers are known by theirs. Raises StartupError."""
+    if tls is None or tls.client_auth is ClientAuth.NONE:
+        return
+    try:
+        check_own_identity(ReloadedCertificates(tls.files).current().uris, role, number)
+    except UnknownIdentity as error:
+        raise StartupError(
+            f"other processes would not know this one by {tls.files.certificate}: {error}; issue its own "
+            f"certificate by `hightide certs issue {role}/{number}`"
+        ) from None
+
+
 @asynccontextmanager
 async def _open(
     role: str, number: int, settings: ServiceSettings, stopping: StopSignal
 ) -> AsyncIterator[ServiceProcess]:
     # First, so that a wrong certificate is found before other processes notice that this one exists.
     open_channel = channel_opener(settings.tls_files)
+    _check_certificate(role, number, settings.server_tls)
     telemetry = Telemetry.set_up(role, str(number))
     metrics = Metrics.set_up(role, str(number), settings.prometheus_listen)
     try:

@@ -1,7 +1,7 @@
 """Who a caller is, by its certificate; what names nobody of this cluster is nobody."""
 
 import pytest
-from hightide_runtime.access.identities import UnknownIdentity, caller_of, trust_domain_of
+from hightide_runtime.access.identities import UnknownIdentity, caller_of, check_own_identity, trust_domain_of
 from hightide_runtime.access.principals import Principal, Role
 
 
@@ -62,3 +62,16 @@ def test_the_cluster_of_a_process_is_the_one_in_its_own_certificate() -> None:
     for uris in ([], ["spiffe://a/broker/1", "spiffe://b/broker/1"], ["https://a/broker/1"]):
         with pytest.raises(UnknownIdentity):
             trust_domain_of(uris)
+
+
+def test_a_process_has_its_own_certificate_and_not_that_of_another() -> None:
+    check_own_identity(["spiffe://hightide/broker/12"], "broker", 12)
+    for uri in (
+        "spiffe://hightide/broker/1",
+        "spiffe://hightide/controller/12",
+        "spiffe://hightide/client/12",
+    ):
+        with pytest.raises(
+            UnknownIdentity, match=f"it has {uri}, and this process is spiffe://hightide/broker/12"
+        ):
+            check_own_identity([uri], "broker", 12)
