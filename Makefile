@@ -10,7 +10,7 @@ STUBS := clients/python/hightide/v1
 # that none shall be.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test lint types layers proto proto-check blocking blocking-check docs docs-test unit sim integration spark e2e soak slow mutants clean
+.PHONY: setup demo test lint types layers proto proto-check blocking blocking-check docs docs-test unit sim clusters integration spark e2e soak slow mutants clean
 
 # Of the two PySparks that pip brings, Spark's workers would take the archive, which is for machines that have no other,
 # and compile it anew in each process: most of what they do in the 10 s in which they must have started.
@@ -27,13 +27,14 @@ $(STAMP):
 demo: setup
 	@$(BIN)/hightide demo
 
-# Two at a time where each of them keeps one processor busy; a make that can shows the output of each by itself.
+# Two parts at a time, so that no processor waits while a part ends on one worker. The cluster of the pages has the
+# ports of `dev up`, and loses one for a while where a page kills a broker: no other part with such a cluster may run
+# beside docs-test. A make that can shows the output of each part when it has ended.
 SIDE_BY_SIDE = $(MAKE) -j2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 test: setup
-	$(SIDE_BY_SIDE) lint types layers proto-check blocking-check
-	$(MAKE) unit sim
+	$(SIDE_BY_SIDE) lint layers proto-check blocking-check types unit sim
 	$(SIDE_BY_SIDE) docs-test spark
-	$(MAKE) integration e2e
+	$(MAKE) clusters
 
 lint: setup
 	$(BIN)/ruff check .
@@ -75,13 +76,17 @@ unit: setup
 # The same schedules each time: sets of names have no order of their own.
 sim: setup
 	PYTHONHASHSEED=0 $(BIN)/pytest -q -n 2 tests/sim
-# More workers than processors, since tests with clusters also wait; files that may take long begin first.
+# More workers than processors, since tests with clusters use a third of one each; files that may take long begin
+# first. The two in one run: otherwise most workers have nothing to do while the demo or a benchmark ends.
+WITH_CLUSTERS = $(BIN)/pytest -q -n 5 --dist loadfile --no-loadscope-reorder -m "not soak" --durations 15
+clusters: setup
+	$(WITH_CLUSTERS) tests/e2e tests/integration
 integration: setup
-	$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder -m "not soak" --durations 15 tests/integration
+	$(WITH_CLUSTERS) tests/integration
 spark: setup
 	$(BIN)/pytest -q --durations 10 tests/spark
 e2e: setup
-	$(BIN)/pytest -q -n 3 --dist loadfile --no-loadscope-reorder --durations 5 tests/e2e
+	$(WITH_CLUSTERS) tests/e2e
 
 # What looks for bugs that nobody knows of: schedules and faults that are others each time. make soak FIRST_SEED=7 does
 # the same again, and the first that fails says its seed.
