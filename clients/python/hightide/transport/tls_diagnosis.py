@@ -50,7 +50,8 @@ def diagnose(address: str, files: TlsFiles | None, timeout_s: float) -> TlsFindi
         return _of_plaintext(address, end_s) if files is None else _of_tls(address, files, end_s)
     except InvalidArgumentError as error:
         return TlsFinding(TlsFault.FILES, f"{address} is not connected to: {error.message}")
-    except OSError:
+    except (OSError, ValueError):
+        # A ValueError is of a host that is no name at all, which gRPC has said already.
         return None
 
 
@@ -110,7 +111,7 @@ def _their_certificate(
     address: str, files: TlsFiles, error: ssl.SSLCertVerificationError, end_s: float
 ) -> TlsFinding:
     host, _ = _host_and_port(address)
-    shown = _certificate_at(address, files, end_s)
+    shown = _certificate_at(address, end_s)
     refused = f"{address}: the certificate of the server{_described(shown)} is refused: "
     match error.verify_code:
         case code if code in _UNKNOWN_CA:
@@ -124,17 +125,15 @@ def _their_certificate(
     return TlsFinding(TlsFault.SERVER_CERTIFICATE, refused + text)
 
 
-def _certificate_at(address: str, files: TlsFiles, end_s: float) -> Certificate | None:
+def _certificate_at(address: str, end_s: float) -> Certificate | None:
     """The certificate that a server shows, whatever is wrong with it; None if it cannot be had. Python reads
-    only certificates that it has verified, so the certificate is its own anchor in a second connection."""
+    only certificates that it has verified, so the certificate is its own anchor in a second connection. This
+    client does not show its own: nobody knows who the server is."""
     try:
-        context = _unchecking()
-        load_own_certificate(context, files)
-        with _connect(address, context, end_s) as connection:
+        with _connect(address, _unchecking(), end_s) as connection:
             shown = connection.getpeercert(binary_form=True)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
-        load_own_certificate(context, files)
         _anchor(context, shown or b"")
         with _connect(address, context, end_s) as connection:
             return connection.getpeercert()

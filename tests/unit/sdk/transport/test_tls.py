@@ -18,6 +18,7 @@ from hightide.calls.call import MessageCall, Method
 from hightide.calls.tls_files import TlsFiles
 from hightide.errors import (
     AddressUnreachableError,
+    BrokersUnavailableError,
     InvalidArgumentError,
     TlsFault,
     TlsHandshakeError,
@@ -32,6 +33,8 @@ from hightide_local.histories.waiting import aio_wait_until, wait_until
 from tls_server import Authority, Place
 
 PATIENCE_S = 30.0
+CONNECTIONS_OF_A_LOOK = 3
+"""One that checks the server, and two to read its certificate."""
 
 
 @pytest.fixture
@@ -242,6 +245,45 @@ def test_where_tls_is_not_the_reason_none_is_told(place: Place, ca: Authority) -
     assert diagnose(place.address, None, PATIENCE_S) is None, "all is well"
 
 
+def test_a_host_that_is_no_name_has_no_finding(ca: Authority) -> None:
+    assert diagnose(".:9092", ca.client(), PATIENCE_S) is None
+
+
+def test_a_server_that_is_refused_is_not_shown_the_certificate_of_the_client(
+    ca: Authority, other_ca: Authority
+) -> None:
+    """It could be anybody, and a certificate names its owner."""
+    impostor = other_ca.broker()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(impostor.certificate or "", impostor.key)
+    context.load_verify_locations(ca.file)
+    context.verify_mode = ssl.CERT_OPTIONAL
+    shown: list[object] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+
+        def look() -> None:
+            while True:
+                connection, _ = listener.accept()
+                try:
+                    with context.wrap_socket(connection, server_side=True) as secured:
+                        shown.append(secured.getpeercert())
+                except ssl.SSLError:
+                    shown.append(None)
+                except OSError:
+                    return
+                if len(shown) == CONNECTIONS_OF_A_LOOK:
+                    return
+
+        looking = threading.Thread(target=look)
+        looking.start()
+        finding = diagnose(address, ca.client(), PATIENCE_S)
+        looking.join()
+    assert finding is not None
+    assert "issued by other CA" in finding.text
+    assert not any(shown)
+
+
 def test_a_port_that_stays_silent_is_not_waited_for(ca: Authority) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
@@ -431,6 +473,15 @@ def test_files_that_are_found_half_renewed_are_read_again(place: Place, ca: Auth
     shutil.copy(renewed.key or "", alice.key or "")
     assert transport.run(metadata_call(place.address)) == GetMetadataResponse()
     transport.close()
+
+
+def test_a_range_reader_too_reads_files_again_that_it_finds_half_renewed(ca: Authority) -> None:
+    """It tries for as long as it may, and says in the end what kept it from trying."""
+    alice = ca.client()
+    with RangeReader("127.0.0.1:1", unavailable_timeout_ms=200, **arguments(alice)) as reader:
+        shutil.copy(ca.client("renewed").key or "", alice.key or "")
+        with pytest.raises(BrokersUnavailableError, match="does not belong to tls_certificate"):
+            list(reader.read("t", b"i" * 16, 0, 0, 1))
 
 
 class Opened:
