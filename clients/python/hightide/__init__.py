@@ -7,6 +7,8 @@ Importing it costs nothing: each name is loaded when it is first used (PEP 562).
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+__version__ = "0.1.0"
+
 if TYPE_CHECKING:
     from hightide.admin import Admin
     from hightide.consumer import Consumer

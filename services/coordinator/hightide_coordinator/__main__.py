@@ -1,0 +1,14 @@
+"""The entry of `hightide-coordinator`."""
+
+from typing import NoReturn
+
+from hightide_runtime.missing_extra import run_main
+
+
+def main() -> NoReturn:
+    """Run the command, or say which extra it needs."""
+    run_main("hightide-coordinator", "hightide_coordinator.main", "server")
+
+
+if __name__ == "__main__":
+    main()
