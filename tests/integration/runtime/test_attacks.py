@@ -240,6 +240,19 @@ def test_nobody_speaks_for_another_process(
     assert (line["who"], line["method"], line["allowed"]) == (stranger, attack.method, False)
 
 
+def test_an_id_of_one_role_is_not_that_of_another(tmp_path: Path) -> None:
+    async def test(cluster: Cluster) -> None:
+        for attack in ATTACKS.values():
+            number = attack.owner.partition("/")[2]
+            for role in {"client", "broker", "controller", "coordinator"} - {attack.owner.partition("/")[0]}:
+                async with cluster.inside(cluster.issued(f"{role}/{number}")) as channel:
+                    sentence, _ = await refusal_of(attack.by(channel))
+                assert f"{role}/{number} may not call {attack.method}: it is for " in sentence
+        assert cluster.servicers.obeyed == []
+
+    with_cluster(tmp_path, test)
+
+
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
 def test_the_process_itself_may(attack: Attack, tmp_path: Path) -> None:
     async def test(cluster: Cluster) -> None:
