@@ -117,11 +117,20 @@ def test_documents_are_as_the_registry_says(
         checked(line, *more)
     check_places(checked, tmp_path)
     checked("topic delete doc-copied --yes")
+    check_certificates(checked, tmp_path)
     assert checked.wrong == []
     from_a_cluster = {name for name in DOCUMENTS if name.split()[0] not in {"bench", "dev", "demo"}}
     # Each of these has a test of its own, that has to do more to it before it prints something.
     elsewhere = {"elect unclean", "topic isr-watch", "trace show", "topic trim"}
     assert checked.seen | elsewhere >= from_a_cluster, "a command without a look at its document"
+
+
+def check_certificates(checked: Checked, tmp_path: Path) -> None:
+    """The commands about certificates, which need no cluster."""
+    directory = tmp_path / "ca"
+    checked("certs ca", "--directory", str(directory))
+    checked("certs issue", "client/alice", "--directory", str(directory))
+    checked("certs show", str(directory / "client-alice.crt"))
 
 
 def check_places(checked: Checked, tmp_path: Path) -> None:

@@ -42,6 +42,9 @@ COMMANDS = {
         "hightide_cli.context.commands", "context", "Give clusters names; choose the one to use."
     ),
     "dev": LazyCommand("hightide_cli.dev.commands", "dev", "Start and stop a cluster on this machine."),
+    "certs": LazyCommand(
+        "hightide_cli.certs.commands", "certs", "Issue the certificates of a small cluster."
+    ),
     "demo": LazyCommand("hightide_demo.command", "demo", "Kill a leader under load, and lose nothing."),
     "bench": LazyCommand(
         "hightide_bench.commands.bench", "bench", "Measure throughput, latency and failover."

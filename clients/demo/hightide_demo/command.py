@@ -19,13 +19,14 @@ from hightide_cli.printing.output import emit, wants_document
     show_default=True,
     help="How many seconds the writing takes, so that all kills happen under load.",
 )
+@click.option("--tls", is_flag=True, help="Let all processes and clients use TLS with certificates.")
 @click.option(
     "--directory",
     type=click.Path(file_okay=False, path_type=Path),
     help="The directory of the cluster of the demo.",
 )
 @click.pass_context
-def demo(ctx: click.Context, rows: int | None, seconds: float, directory: Path | None) -> None:
+def demo(ctx: click.Context, rows: int | None, seconds: float, tls: bool, directory: Path | None) -> None:
     """Write real data, kill processes under load, and prove that nothing is lost.
 
     Starts a cluster of its own: ZooKeeper, 2 controllers, 3 brokers, 2 coordinators. Writes the 336,776
@@ -41,7 +42,7 @@ def demo(ctx: click.Context, rows: int | None, seconds: float, directory: Path |
     from hightide_demo.run import DemoSettings, run_demo
 
     as_document = wants_document(ctx)
-    settings = DemoSettings(rows, seconds, directory or demo_directory())
+    settings = DemoSettings(rows, seconds, directory or demo_directory(), tls)
     report = run_demo(settings, Console(stderr=as_document, highlight=False))
     if as_document:
         emit(ctx, report.document())

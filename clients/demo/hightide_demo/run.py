@@ -3,6 +3,7 @@ reports."""
 
 import fcntl
 import gc
+import os
 import shutil
 import signal
 import time
@@ -16,6 +17,7 @@ from hightide import Admin, Consumer, Producer, TopicPartition
 from hightide_bench.measuring.comparison import Comparer, Comparison, RecordRow
 from hightide_cli.trace.search import broker_failover, controller_failover, coordinator_failover
 from hightide_local.cluster import LocalCluster
+from hightide_local.cluster_certificates import TLS_VARIABLES
 from hightide_local.processes.spark_java import spark_java_home
 from hightide_local.traces.client_traces import export_trace_directory, trace_clients
 from hightide_local.traces.trace_lookup import summarise_failover
@@ -47,12 +49,13 @@ class DemoDirectoryError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DemoSettings:
-    """The number of rows (None for all flights), the duration of the load, and the directory of the
-    cluster."""
+    """The number of rows (None for all flights), the duration of the load, the directory of the cluster, and
+    whether it uses TLS."""
 
     rows: int | None
     duration_s: float
     directory: Path
+    tls: bool = False
 
 
 def run_demo(settings: DemoSettings, console: Console) -> DemoReport:
@@ -67,7 +70,8 @@ def run_demo(settings: DemoSettings, console: Console) -> DemoReport:
     with own_directory(settings.directory), _interrupted_by_sigterm():
         shutil.rmtree(settings.directory, ignore_errors=True)
         settings.directory.mkdir(parents=True)
-        cluster = LocalCluster(settings.directory, coordinators=COORDINATORS)
+        cluster = LocalCluster(settings.directory, coordinators=COORDINATORS, tls=settings.tls)
+        _let_clients_in(cluster)
         try:
             with console.status("starting ZooKeeper, 2 controllers, 2 coordinators, 3 brokers"):
                 began_s = time.monotonic()
@@ -86,6 +90,14 @@ def run_demo(settings: DemoSettings, console: Console) -> DemoReport:
             with console.status("stopping the cluster"):
                 _throw_away(cluster)
             _delete_data(settings.directory, keep={cluster.log_directory.name, cluster.trace_directory.name})
+
+
+def _let_clients_in(cluster: LocalCluster) -> None:
+    """Let the clients of this process, and of those that it starts, reach the cluster. What the user's
+    environment says of TLS is about another one."""
+    for name in TLS_VARIABLES:
+        os.environ.pop(name, None)
+    os.environ.update(cluster.client_environment)
 
 
 def _throw_away(cluster: LocalCluster) -> None:

@@ -47,6 +47,50 @@ class CertificateFiles:
     ca: Path
 
 
+@dataclass(frozen=True, slots=True)
+class CertificateDescription:
+    """What a certificate says, as text. Times are ISO 8601. `identity` is its SPIFFE URI, if it has one."""
+
+    path: str
+    subject: str
+    identity: str | None
+    hosts: tuple[str, ...]
+    issuer: str
+    valid_from: str
+    valid_until: str
+    is_valid: bool
+
+
+def describe_certificate(path: Path) -> CertificateDescription:
+    """Describe the first certificate of a PEM file. Raises CertificateError."""
+    try:
+        certificate = x509.load_pem_x509_certificate(path.read_bytes())
+    except OSError as error:
+        raise CertificateError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        raise CertificateError(f"{path} has no certificate in PEM form: {error}") from None
+    uris: list[str] = []
+    hosts: list[str] = []
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+        uris = names.get_values_for_type(x509.UniformResourceIdentifier)
+        addresses = names.get_values_for_type(x509.IPAddress)
+        hosts = [*names.get_values_for_type(x509.DNSName), *map(str, addresses)]
+    except x509.ExtensionNotFound:
+        pass  # It is for no host.
+    begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+    return CertificateDescription(
+        str(path),
+        certificate.subject.rfc4514_string(),
+        next((uri for uri in uris if uri.startswith("spiffe://")), None),
+        tuple(hosts),
+        certificate.issuer.rfc4514_string(),
+        begin.isoformat(),
+        end.isoformat(),
+        begin <= datetime.now(UTC) <= end,
+    )
+
+
 class CertificateAuthority:
     """The CA of one cluster: the files ca.crt and ca.key (mode 0600) of a directory."""
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from hightide.calls.tls_files import CA_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE
+
 from hightide_local.processes.ports import HOST
 
 if TYPE_CHECKING:
     from hightide_local.certificates import CertificateFiles
 
+TLS_VARIABLES: Final = (CA_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE)
 _HOSTS: Final = (HOST, "localhost", "::1")
 _CLIENT: Final = "client/local"
 
@@ -38,11 +41,8 @@ class ClusterCertificates:
     @property
     def client_environment(self) -> dict[str, str]:
         """The environment variables by which the SDK and `hightide` use the certificate for clients."""
-        return {
-            "HIGHTIDE_TLS_CA": str(self.client.ca),
-            "HIGHTIDE_TLS_CERTIFICATE": str(self.client.certificate),
-            "HIGHTIDE_TLS_KEY": str(self.client.key),
-        }
+        paths = (self.client.ca, self.client.certificate, self.client.key)
+        return dict(zip(TLS_VARIABLES, map(str, paths), strict=True))
 
     def issue(self, identity: str) -> CertificateFiles:
         """Issue a certificate for an identity such as "client/alice", for this machine. It replaces an

@@ -8,8 +8,10 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from hightide import Admin, Consumer, Producer
 from hightide.client_errors import TlsRefusedError
+from hightide_cli.main import main
 from hightide_local.certificates import CertificateAuthority
 from hightide_local.cluster import ClusterError, LocalCluster
+from hightide_local.cluster_certificates import TLS_VARIABLES
 from hightide_local.detached import down, find, up
 
 pytestmark = pytest.mark.cluster
@@ -151,3 +153,22 @@ def test_a_detached_cluster_is_found_again_with_its_tls(
             assert [str(name) for name in admin.list_topics()] == ["here"]
     finally:
         down(directory, delete=True)
+
+
+def test_commands_find_the_cluster_of_dev_up_with_its_certificates(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    for name in (*TLS_VARIABLES, "HIGHTIDE_BOOTSTRAP"):
+        monkeypatch.delenv(name, raising=False)
+    try:
+        assert (
+            main(["dev", "up", "--tls", "--brokers", "1", "--controllers", "1", "--coordinators", "0"]) == 0
+        )
+        printed = capsys.readouterr().out
+        assert all(f"export {name}=" in printed for name in TLS_VARIABLES)
+        assert main(["topic", "create", "here", "-p", "1", "-r", "1"]) == 0
+        assert main(["cluster", "health"]) == 0
+    finally:
+        assert main(["dev", "down", "--delete"]) == 0

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from cryptography import x509
-from hightide_local.certificates import CertificateAuthority, CertificateFiles
+from hightide_local.certificates import CertificateAuthority, CertificateFiles, describe_certificate
 from hightide_local.errors import CertificateError
 
 
@@ -132,6 +132,20 @@ def test_a_certificate_ends_after_its_days_and_no_later_than_its_ca(tmp_path: Pa
     ca = x509.load_pem_x509_certificate((tmp_path / "ca.crt").read_bytes())
     endless = certificate_of(authority.issue("client/c", [], tmp_path, days=100_000))
     assert endless.not_valid_after_utc == ca.not_valid_after_utc
+
+
+def test_a_certificate_is_described_as_it_was_issued(tmp_path: Path) -> None:
+    authority = CertificateAuthority.create(tmp_path, cluster="payments")
+    described = describe_certificate(authority.issue("broker/1", ["kite", "10.0.0.1"], tmp_path).certificate)
+    assert described.identity == "spiffe://payments/broker/1"
+    assert described.hosts == ("kite", "10.0.0.1")
+    assert described.issuer == "CN=payments CA"
+    assert described.is_valid
+    assert not describe_certificate(authority.issue("client/a", [], tmp_path, days=-1).certificate).is_valid
+    with pytest.raises(CertificateError, match=r"ca\.key has no certificate in PEM form"):
+        describe_certificate(tmp_path / "ca.key")
+    with pytest.raises(CertificateError, match=r"none\.crt cannot be read: No such file"):
+        describe_certificate(tmp_path / "none.crt")
 
 
 def test_a_ca_is_never_replaced(tmp_path: Path) -> None:

@@ -68,8 +68,12 @@ def _resolved(
 
         # The waits of its clients belong in the traces that `trace show` finds there.
         trace_clients(running.trace_directory)
+        files = None if running.certificates is None else running.certificates.client
         return Target(
-            running.bootstrap, "that of the cluster of `hightide dev up`", zookeeper=running.zookeeper
+            running.bootstrap,
+            "that of the cluster of `hightide dev up`",
+            zookeeper=running.zookeeper,
+            tls=NO_TLS if files is None else TlsPaths(*map(str, (files.ca, files.certificate, files.key))),
         )
     return Target(
         DEFAULT_BOOTSTRAP,

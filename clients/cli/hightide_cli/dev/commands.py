@@ -1,5 +1,6 @@
 """`hightide dev`: a whole cluster on this machine that goes on running when the command has ended."""
 
+import shlex
 from pathlib import Path
 
 import click
@@ -47,10 +48,15 @@ common_options(dev)
     show_default=True,
     help="The number of coordinators; 0: no consumer groups.",
 )
+@click.option(
+    "--tls", is_flag=True, help="Use TLS, with a CA and certificates in the directory of the cluster."
+)
 @_DIRECTORY
 @progress_option
 @click.pass_context
-def up(ctx: click.Context, brokers: int, controllers: int, coordinators: int, directory: Path | None) -> None:
+def up(
+    ctx: click.Context, brokers: int, controllers: int, coordinators: int, tls: bool, directory: Path | None
+) -> None:
     """Start the cluster. Processes that run already are left alone. It is ready when the command returns."""
     from hightide_local import detached
 
@@ -60,14 +66,27 @@ def up(ctx: click.Context, brokers: int, controllers: int, coordinators: int, di
             brokers=brokers,
             controllers=controllers,
             coordinators=coordinators,
+            tls=tls,
         )
+    files = None if cluster.certificates is None else cluster.certificates.client
     if wants_document(ctx):
-        emit(ctx, {"bootstrap": cluster.bootstrap, "directory": str(cluster.directory)})
+        emit(
+            ctx,
+            {
+                "bootstrap": cluster.bootstrap,
+                "directory": str(cluster.directory),
+                "tls_ca": None if files is None else str(files.ca),
+                "tls_certificate": None if files is None else str(files.certificate),
+                "tls_key": None if files is None else str(files.key),
+            },
+        )
         return
     click.echo(f"ready: {brokers} brokers at {cluster.bootstrap}, logs in {cluster.log_directory}")
     if directory is None:
         click.echo(_who_finds_it(choices(ctx).target(), cluster.bootstrap))
     click.echo(f"  export HIGHTIDE_BOOTSTRAP={cluster.bootstrap}")
+    for name, value in cluster.client_environment.items():
+        click.echo(f"  export {name}={shlex.quote(value)}")
 
 
 def _who_finds_it(target: Target, bootstrap: str) -> str:

@@ -210,6 +210,19 @@ class ServerSettingsDocument(TypedDict):
     settings: Annotated[Sequence[ServerSettingDocument], "by name"]
 
 
+class CertificateDocument(TypedDict):
+    """A certificate."""
+
+    path: Annotated[str, "the file"]
+    subject: Annotated[str, "whose it is, as RFC 4514 writes names"]
+    identity: Annotated[str | None, "whose it is, as in spiffe://hightide/broker/1; null where it says none"]
+    hosts: Annotated[Sequence[str], "the names and IP addresses that it is for"]
+    issuer: Annotated[str, "who signed it"]
+    valid_from: Annotated[str, "ISO 8601"]
+    valid_until: Annotated[str, "ISO 8601"]
+    is_valid: Annotated[bool, "whether it is valid now, by the clock of this machine"]
+
+
 class FindingDocument(TypedDict):
     """The result of one check."""
 

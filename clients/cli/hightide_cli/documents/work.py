@@ -1,6 +1,6 @@
 """The documents of the commands that run something for a while, or look into files, as `-o json` has them."""
 
-from hightide_cli.documents.cluster import LocalProcessDocument
+from hightide_cli.documents.cluster import CertificateDocument, LocalProcessDocument
 from hightide_cli.documents.form import (
     Document,
     Field,
@@ -75,12 +75,20 @@ _KILL = (
     whole("rows_before", "how many rows had been written"),
 )
 
+_CERTIFICATE = fields_of(CertificateDocument)
+
 WORK_DOCUMENTS: dict[str, tuple[Document, ...]] = {
+    "certs ca": (Document(_CERTIFICATE, "The certificate of the new CA."),),
+    "certs issue": (Document(_CERTIFICATE, "The new certificate."),),
+    "certs show": (Document(_CERTIFICATE, "The first certificate of the file."),),
     "dev up": (
         Document(
             (
                 text("bootstrap", "the brokers' addresses"),
                 text("directory", "where the cluster keeps its files"),
+                text("tls_ca", "the CA of a cluster with TLS; null of one without").or_null,
+                text("tls_certificate", "a certificate for clients; null without TLS").or_null,
+                text("tls_key", "its key; null without TLS").or_null,
             ),
             "The cluster that runs now.",
         ),

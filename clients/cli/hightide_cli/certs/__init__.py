@@ -1,0 +1,1 @@
+"""`hightide certs`: the certificates of a small cluster."""
