@@ -34,7 +34,7 @@ _CLOCK_SKEW = timedelta(hours=1)
 #: The characters that SPIFFE-ID allows in a trust domain, and in a segment of a path.
 _CLUSTER = re.compile(r"[a-z0-9._-]{1,255}")
 _IDENTITY = re.compile(
-    r"(?P<service>broker|controller|coordinator)/[1-9][0-9]{0,9}|client/[a-zA-Z0-9._-]{1,200}"
+    r"(?P<service>broker|controller|coordinator|zookeeper)/[1-9][0-9]{0,9}|client/[a-zA-Z0-9._-]{1,200}"
 )
 
 
@@ -177,17 +177,18 @@ class CertificateAuthority:
     ) -> CertificateFiles:
         """Issue a certificate with a new key, and write both, and ca.crt, to a directory.
 
-        `identity`: "broker/1", "controller/1", "coordinator/1" or "client/alice". `hosts`: the names and IP
-        addresses by which clients reach the process; a client may have none. `days`: how long it is valid, at
-        most as long as the CA; a negative number gives one that has expired, for tests. `name`: of the files,
-        else the identity with a dash, "broker-1.crt" and "broker-1.key". Files of that name are replaced,
-        each at once, the key (mode 0600) first: a process that reads both in between finds that they do not
-        fit, and reads again. Raises CertificateError for an identity or host that is not allowed.
+        `identity`: "broker/1", "controller/1", "coordinator/1", "zookeeper/1" or "client/alice". `hosts`: the
+        names and IP addresses by which clients reach the process; a client may have none. `days`: how long it
+        is valid, at most as long as the CA; a negative number gives one that has expired, for tests. `name`:
+        of the files, else the identity with a dash, "broker-1.crt" and "broker-1.key". Files of that name are
+        replaced, each at once, the key (mode 0600) first: a process that reads both in between finds that
+        they do not fit, and reads again. Raises CertificateError for an identity or host that is not allowed.
         """
         matched = _IDENTITY.fullmatch(identity)
         if matched is None:
             raise CertificateError(
-                f"{identity!r} is no identity; use broker/ID, controller/ID, coordinator/ID or client/NAME"
+                f"{identity!r} is no identity; use broker/ID, controller/ID, coordinator/ID, zookeeper/ID or "
+                "client/NAME"
             )
         is_service = matched["service"] is not None
         if is_service and not hosts:

@@ -171,7 +171,7 @@ def test_a_ca_whose_files_do_not_belong_together_is_refused(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "identity", ["", "broker", "broker/0", "broker/one", "zookeeper/1", "client/", "client/a/b", "client/a b"]
+    "identity", ["", "broker", "broker/0", "broker/one", "sdk/1", "client/", "client/a/b", "client/a b"]
 )
 def test_an_identity_that_no_process_can_have_is_refused(tmp_path: Path, identity: str) -> None:
     authority = CertificateAuthority.create(tmp_path)

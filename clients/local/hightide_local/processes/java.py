@@ -65,8 +65,11 @@ def zookeeper_class_path() -> str:
         raise ClusterError("ZooKeeper comes with pyspark, which is not installed: `pip install pyspark`")
     jars = Path(spec.submodule_search_locations[0], "jars")
     wanted = ("zookeeper", "slf4j-api", "log4j-", "netty-", "metrics-core", "snappy-java", "commons-io")
+    # Netty's own libraries for sockets are for one machine each; its TLS needs what they have in common.
     found = sorted(
-        jar for jar in jars.glob("*.jar") if jar.name.startswith(wanted) and "-native-" not in jar.name
+        jar
+        for jar in jars.glob("*.jar")
+        if jar.name.startswith(wanted) and ("-native-" not in jar.name or "-unix-common" in jar.name)
     )
     if not any(jar.name.startswith("zookeeper-3") for jar in found):
         raise ClusterError(f"there is no ZooKeeper among the jars of pyspark in {jars}; reinstall pyspark")
