@@ -149,6 +149,10 @@ def check_places(checked: Checked, tmp_path: Path) -> None:
     checked("doctor", may_fail=True)
     checked("zk get /cluster/id --zookeeper", cluster.zookeeper)
     checked("zk tree /brokers --zookeeper", cluster.zookeeper)
+    credentials = tmp_path / "zookeeper.credentials"
+    credentials.touch(mode=0o600)
+    credentials.write_text("hightide:secret")
+    checked(f"zk secure --undo --zookeeper-credentials-file {credentials} --zookeeper", cluster.zookeeper)
     for broker in (1, 2):
         for each in cluster.data_directory(broker).glob("*-0"):
             # A log without a batch has no row to look at.

@@ -57,7 +57,7 @@ COMMANDS = {
     "doctor": LazyCommand(
         "hightide_cli.doctor.commands", "doctor", "Find what is wrong, and what to do about it."
     ),
-    "zk": LazyCommand("hightide_cli.zk.commands", "zk", "Show what is in ZooKeeper; change nothing."),
+    "zk": LazyCommand("hightide_cli.zk.commands", "zk", "Show what is in ZooKeeper, and secure it."),
     "rpc": LazyCommand(
         "hightide_cli.rpc.commands", "rpc", "Call any method of any server, list and describe them."
     ),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hightide_local.histories.waiting import wait_until
 from hightide_local.processes.embedded_zookeeper import EmbeddedZooKeeper
-from hightide_runtime.zookeeper.errors import typed_error
+from hightide_runtime.zookeeper.errors import NotPermitted, typed_error
 from hightide_runtime.zookeeper.session import (
     BadVersion,
     ConnectionLost,
@@ -20,7 +20,6 @@ from hightide_runtime.zookeeper.session import (
     SetData,
     WatchFired,
     ZooKeeperError,
-    ZooKeeperRefused,
     ZooKeeperSession,
 )
 from integration.controller.session_theft import end_session
@@ -211,7 +210,7 @@ def test_a_request_made_before_the_loop_hears_that_the_connection_broke_is_lost_
     [
         (-112, SessionExpired, "the ZooKeeper session expired before a request on /a was taken"),
         (-118, ConnectionLost, "the ZooKeeper session went on at another server before a request on /a"),
-        (-102, ZooKeeperRefused, "ZooKeeper refused a request on /a: NoAuthError"),
+        (-102, NotPermitted, "ZooKeeper does not let this process use /a: its ACL"),
     ],
 )
 def test_what_the_server_says_of_a_session_is_no_refusal(

@@ -12,6 +12,8 @@ _FOR_THE_USER = (
     ("hightide.errors", "HightideError"),
     ("hightide.batch.header", "BatchError"),
     ("hightide_local.errors", "ClusterError"),
+    ("hightide_runtime.errors", "StartupError"),
+    ("hightide_runtime.zookeeper.errors", "ZooKeeperError"),
     ("hightide_broker.storage.errors", "StorageError"),
     ("hightide_cli.context.named_clusters", "ContextError"),
     ("hightide_cli.reassign.plan_file", "PlanFileError"),

@@ -161,6 +161,16 @@ class ZnodeDocument(TypedDict):
     bytes: Annotated[int, Shows("size_bytes"), "of its value"]
 
 
+class SecuredDocument(TypedDict):
+    """The ACLs of a cluster's znodes."""
+
+    znodes: Annotated[int, "how many the cluster has"]
+    to_change: Annotated[int, "how many had another ACL than wanted when the command came to them"]
+    open: Annotated[int, "how many of all anyone could change then"]
+    locked_out: Annotated[Sequence[str], "znodes of live processes that do not show these credentials"]
+    executed: Annotated[bool, "whether the ACLs were set; otherwise nothing was changed"]
+
+
 class ContextDocument(TypedDict):
     """A cluster by its name."""
 

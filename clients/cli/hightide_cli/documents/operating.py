@@ -11,6 +11,7 @@ from hightide_cli.documents.cluster import (
     HealthDocument,
     LogDirectoryDocument,
     OfflineCount,
+    SecuredDocument,
     ServerDocument,
     ServerSettingsDocument,
     TopicSettingDocument,
@@ -343,6 +344,7 @@ OPERATING_DOCUMENTS: dict[str, tuple[Document, ...]] = {
         ),
     ),
     "zk get": (Document(_ZNODE, "One znode."),),
+    "zk secure": (Document(fields_of(SecuredDocument), "The ACLs of a cluster's znodes."),),
     "rpc ls": (
         Document((texts("services", "their full names"),), "What a server offers.", when="without a service"),
         Document((many("methods", "of the service", *_METHOD),), "Its methods.", when="with a service"),

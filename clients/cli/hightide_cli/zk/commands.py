@@ -1,37 +1,21 @@
-"""`hightide zk`: look into ZooKeeper, without changing anything."""
-
-from typing import Any
+"""`hightide zk`: look into ZooKeeper, and secure what is there."""
 
 import click
 
-from hightide_cli.command_line.choices import choices
 from hightide_cli.command_line.options import common_options
 from hightide_cli.printing.output import emit, wants_document
 from hightide_cli.printing.rendering import properties
-
-_ADDRESS = click.option(
-    "--zookeeper",
-    metavar="HOST:PORT[,…][/CHROOT]",
-    envvar="HIGHTIDE_ZOOKEEPER",
-    show_envvar=True,
-    help="The ZooKeeper of the cluster; the default is that of the context or of `dev up`.",
-)
-_TIMEOUT = click.option(
-    "--timeout",
-    "timeout_s",
-    type=click.FloatRange(min=0.1, max=60),
-    default=5.0,
-    show_default=True,
-    help="Seconds to wait for ZooKeeper.",
-)
+from hightide_cli.zk.options import ZooKeeperOptions, zookeeper_options
+from hightide_cli.zk.secure import secure
 
 
 @click.group()
 def zk() -> None:
-    """Show what is in ZooKeeper, where all decisions are; change nothing."""
+    """Show what is in ZooKeeper, where all decisions are, and secure it."""
 
 
 common_options(zk)
+zk.add_command(secure)
 
 
 @common_options
@@ -51,8 +35,7 @@ common_options(zk)
 @click.option(
     "--values", "with_values", is_flag=True, help="Also show the beginning of the content of each znode."
 )
-@_ADDRESS
-@_TIMEOUT
+@zookeeper_options
 @click.pass_context
 def tree(
     ctx: click.Context,
@@ -60,8 +43,7 @@ def tree(
     depth: int,
     znodes_max: int,
     with_values: bool,
-    zookeeper: str | None,
-    timeout_s: float,
+    server: ZooKeeperOptions,
 ) -> None:
     """Show the znodes below a path. It marks ephemeral ones, which vanish with their process.
 
@@ -71,7 +53,7 @@ def tree(
     from hightide_cli.zk.znode_reader import ZnodeReader
     from hightide_cli.zk.znode_text import tree_lines, znode_document
 
-    with ZnodeReader(_connection(ctx, zookeeper), timeout_s) as reader:
+    with ZnodeReader(server.hosts(ctx), server.security(), server.timeout_s) as reader:
         found = reader.tree(path, depth, znodes_max)
     is_cut = len(found) >= znodes_max
     if wants_document(ctx):
@@ -86,15 +68,14 @@ def tree(
 @common_options
 @zk.command()
 @click.argument("path")
-@_ADDRESS
-@_TIMEOUT
+@zookeeper_options
 @click.pass_context
-def get(ctx: click.Context, path: str, zookeeper: str | None, timeout_s: float) -> None:
+def get(ctx: click.Context, path: str, server: ZooKeeperOptions) -> None:
     """Show the content of one znode, and how often it was changed."""
     from hightide_cli.zk.znode_reader import ZnodeReader
     from hightide_cli.zk.znode_text import value_text, znode_document
 
-    with ZnodeReader(_connection(ctx, zookeeper), timeout_s) as reader:
+    with ZnodeReader(server.hosts(ctx), server.security(), server.timeout_s) as reader:
         found = reader.get(path)
     if wants_document(ctx):
         emit(ctx, znode_document(found, with_value=True))
@@ -113,15 +94,3 @@ def get(ctx: click.Context, path: str, zookeeper: str | None, timeout_s: float) 
             ]
         )
     )
-
-
-def _connection(ctx: click.Context, said: str | None) -> str:
-    target: Any = choices(ctx).target()
-    found = said or target.zookeeper
-    if found is None:
-        raise click.UsageError(
-            "give the address of ZooKeeper with --zookeeper HOST:PORT, or in the context "
-            "(`hightide context add NAME --bootstrap … --zookeeper …`)",
-            ctx,
-        )
-    return str(found)

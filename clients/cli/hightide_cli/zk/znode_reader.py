@@ -4,9 +4,12 @@ otherwise."""
 import logging
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import click
+
+if TYPE_CHECKING:
+    from hightide_runtime.zookeeper.security import ZooKeeperSecurity
 
 PATH_CHARACTERS_MAX: Final = 1_024
 VALUE_BYTES_MAX: Final = 64 << 10
@@ -35,7 +38,8 @@ class Znode:
 class ZnodeReader:
     """A read-only look; use it as a with-block. Raises ZooKeeperAwayError."""
 
-    def __init__(self, connection: str, timeout_s: float) -> None:
+    def __init__(self, connection: str, security: "ZooKeeperSecurity", timeout_s: float) -> None:
+        from hightide_runtime.zookeeper.tls_socket import ConnectingHandler
         from kazoo.client import KazooClient
 
         # One sentence below reports kazoo's messages about a server that is away.
@@ -43,21 +47,32 @@ class ZnodeReader:
         self._connection = connection
         self._timeout_s = timeout_s
         try:
-            self._client = KazooClient(hosts=connection, timeout=max(timeout_s, 2.0), read_only=True)
+            self._handler = ConnectingHandler(timeout_s, security.tls)
+            self._client = KazooClient(
+                hosts=connection,
+                timeout=max(timeout_s, 2.0),
+                read_only=True,
+                handler=self._handler,
+                auth_data=[("digest", credential.text) for credential in security.credentials],
+            )
         except (ValueError, TypeError) as error:
             raise ZooKeeperAwayError(f"{connection!r} is no address of ZooKeeper: {error}") from error
 
     def __enter__(self) -> Self:
         """Connect."""
+        from kazoo.exceptions import NoAuthError
         from kazoo.handlers.threading import KazooTimeoutError
 
         try:
             self._client.start(timeout=self._timeout_s)
-        except KazooTimeoutError as error:
+        except (KazooTimeoutError, NoAuthError) as error:
             self._client.stop()
             self._client.close()
+            if isinstance(error, NoAuthError):
+                raise self._not_permitted("its chroot") from error
+            why = f": {self._handler.failure}" if self._handler.failure else ""
             raise ZooKeeperAwayError(
-                f"no ZooKeeper answers at {self._connection} within {self._timeout_s:g} s"
+                f"no ZooKeeper answers at {self._connection} within {self._timeout_s:g} s{why}"
             ) from error
         return self
 
@@ -93,18 +108,26 @@ class ZnodeReader:
         return found
 
     def _ask(self, path: str, ask: Any) -> Any:
-        from kazoo.exceptions import KazooException, NoNodeError
+        from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
         from kazoo.handlers.threading import KazooTimeoutError
 
         try:
             return ask(path).get(timeout=self._timeout_s)
         except NoNodeError as error:
             raise _GoneError(f"there is no znode {path}; `hightide zk tree` shows those that are") from error
+        except NoAuthError as error:
+            raise self._not_permitted(path) from error
         except (KazooException, KazooTimeoutError) as error:
             what = str(error) or type(error).__name__
             raise ZooKeeperAwayError(
                 f"ZooKeeper at {self._connection} did not give {path}: {what}"
             ) from error
+
+    def _not_permitted(self, what: str) -> ZooKeeperAwayError:
+        return ZooKeeperAwayError(
+            f"ZooKeeper at {self._connection} shows {what} only to its cluster; give the file with the "
+            "cluster's credentials with --zookeeper-credentials-file"
+        )
 
 
 class _GoneError(ZooKeeperAwayError):

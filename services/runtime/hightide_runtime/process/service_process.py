@@ -22,6 +22,7 @@ from hightide_runtime.telemetry.metric_export import Metrics
 from hightide_runtime.telemetry.tracing import Telemetry
 from hightide_runtime.tls.certificates import ReloadedCertificates
 from hightide_runtime.tls.files import ClientAuth, ServerTls
+from hightide_runtime.zookeeper.access_check import open_session
 from hightide_runtime.zookeeper.session import ZooKeeperSession
 
 __all__ = ["ServiceProcess", "run_process"]
@@ -116,8 +117,9 @@ async def _open(
     telemetry = Telemetry.set_up(role, str(number))
     metrics = Metrics.set_up(role, str(number), settings.prometheus_listen)
     try:
-        session = await ZooKeeperSession.connect(
+        session = await open_session(
             settings.zookeeper,
+            settings.zookeeper_security(),
             session_timeout_ms=settings.zookeeper_session_timeout_ms,
             connect_timeout_ms=settings.zookeeper_connect_timeout_ms,
         )

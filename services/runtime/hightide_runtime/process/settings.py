@@ -35,6 +35,8 @@ from hightide_runtime.process.effective_settings import (
     told_by_name,
 )
 from hightide_runtime.tls.files import ClientAuth, ServerTls, TlsFiles
+from hightide_runtime.zookeeper.security import ZnodeAcl, ZooKeeperSecurity
+from hightide_runtime.zookeeper.tls_socket import ZooKeeperTls
 
 
 def _host_port(value: object) -> object:
@@ -135,6 +137,31 @@ class ServiceSettings(BaseSettings):
         ge=100,
         description="how long the process tries to reach ZooKeeper when it starts, before it ends",
     )
+    zookeeper_tls_ca: Path | None = Field(
+        None,
+        description="the CAs, in PEM, that may have signed the certificates of ZooKeeper servers: turns "
+        "TLS with ZooKeeper on; default: plaintext",
+    )
+    zookeeper_tls_certificate: Path | None = Field(
+        None,
+        description="the certificate, in PEM, for ZooKeeper servers that ask for one; default: "
+        "--tls-certificate",
+    )
+    zookeeper_tls_key: Path | None = Field(
+        None, description="the key of --zookeeper-tls-certificate, in PEM; default: --tls-key"
+    )
+    zookeeper_credentials_file: Path | None = Field(
+        None,
+        description="the file with user:password for ZooKeeper, the same for all processes of the "
+        "cluster, which nobody else may read (chmod 600); a second line while they are replaced; "
+        "default: none",
+    )
+    zookeeper_acl: ZnodeAcl = Field(
+        ZnodeAcl.OPEN,
+        description="who may change the znodes that the process creates: open (anyone who reaches "
+        "ZooKeeper), or creator (only those with these credentials, and the process refuses a ZooKeeper that "
+        "is open)",
+    )
     log_level: LogLevel = Field(
         LogLevel.INFO, description="the least severe messages to log; the log goes to stderr"
     )
@@ -176,6 +203,32 @@ class ServiceSettings(BaseSettings):
             self.external_tls_client_auth or self.tls_client_auth,
             tuple(hosts),
         )
+
+    def zookeeper_security(self) -> ZooKeeperSecurity:
+        """TLS, credentials and ACL for the session. Reads the files. Raises StartupError."""
+        ca, certificate, key = self.zookeeper_tls_ca, self.zookeeper_tls_certificate, self.zookeeper_tls_key
+        if certificate is None:
+            certificate, key = self.tls_certificate, self.tls_key
+        tls = None if ca is None else ZooKeeperTls(ca, certificate, key)
+        return ZooKeeperSecurity.of(tls, self.zookeeper_credentials_file, self.zookeeper_acl)
+
+    @model_validator(mode="after")
+    def _secures_zookeeper(self) -> Self:
+        certificate, key = self.zookeeper_tls_certificate, self.zookeeper_tls_key
+        if (certificate is None) != (key is None):
+            raise ValueError(
+                "a certificate needs its key: give --zookeeper-tls-certificate and --zookeeper-tls-key"
+            )
+        if certificate is not None and self.zookeeper_tls_ca is None:
+            raise ValueError(
+                "--zookeeper-tls-certificate is for TLS with ZooKeeper, which --zookeeper-tls-ca turns on"
+            )
+        if self.zookeeper_acl is ZnodeAcl.CREATOR and self.zookeeper_credentials_file is None:
+            raise ValueError(
+                "--zookeeper-acl creator needs credentials, which name the creator: give "
+                "--zookeeper-credentials-file"
+            )
+        return self
 
     @field_validator("external_advertise", mode="after")
     @classmethod

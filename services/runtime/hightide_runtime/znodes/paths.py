@@ -5,6 +5,13 @@ The controller's core names them in its complaints, and needs nothing else about
 
 from hightide_runtime.znodes.topic_names import is_legal_topic_name
 
+#: All that hangs directly from the chroot.
+TOP_LEVEL = frozenset(
+    (
+        *("/admin", "/brokers", "/candidates", "/cluster", "/config", "/consumers"),
+        *("/controller", "/controller_epoch", "/producer_ids"),
+    )
+)
 TOPICS = "/brokers/topics"
 TOPIC_CONFIGS = "/config/topics"
 REASSIGNMENTS = "/admin/partitions_reassigned"

@@ -1,5 +1,5 @@
-"""kazoo's connection, with three changes: short attempts to connect, watches on whole trees, and a check of
-the cluster.
+"""kazoo's connection, with four changes: short attempts to connect, watches on whole trees, a check of the
+cluster, and credentials before everything else.
 
 kazoo gives one attempt to connect the whole session timeout. A ZooKeeper that is just starting can accept a
 connection and never answer on it. Waiting for it as long as the session lives lets the session expire,
@@ -10,7 +10,8 @@ a path that no caller registered, so kazoo would drop it.
 
 kazoo lets requests into a new session as soon as there is one. So kazoo's own thread checks whether the
 session is with the cluster of this process (`cluster_identity`). On any other thread, a request could come
-before the check.
+before the check. For the same reason that thread shows the credentials, on each new connection: kazoo
+itself reports the session before it has shown them.
 """
 
 import logging
@@ -19,24 +20,32 @@ from collections.abc import Callable
 from typing import Any
 
 from kazoo.client import KazooClient
-from kazoo.exceptions import AuthFailedError, ConnectionDropped, NoNodeError
-from kazoo.handlers.threading import SequentialThreadingHandler
-from kazoo.protocol.connection import ConnectionHandler
+from kazoo.exceptions import AuthFailedError, ConnectionDropped, NoAuthError, NoNodeError
+from kazoo.protocol.connection import AUTH_XID, ConnectionHandler
 from kazoo.protocol.serialization import Connect, GetData, Watch
 from kazoo.retry import KazooRetry
 
 from hightide_runtime.zookeeper.cluster_identity import ClusterMembership
 from hightide_runtime.zookeeper.errors import InconsistentClusterId
+from hightide_runtime.zookeeper.protocol import Authenticate
+from hightide_runtime.zookeeper.security import ZooKeeperSecurity
+from hightide_runtime.zookeeper.tls_socket import ConnectingHandler, tls_failure
 
 _log = logging.getLogger(__name__)
 
 _SHORTEST_S, _LONGEST_S = 0.5, 2.0
 _TURNED_AWAY_LOG_S = 2.0
+_GIVE_CREDENTIALS = "start it with the credentials of the cluster (--zookeeper-credentials-file)"
+_STARTING_OR_BEHIND = (
+    "it is starting, or it is behind what this process has seen (transaction {zxid:#x}), since it is another "
+    "one, was wiped, or was restored from a backup; in the last case start this process again"
+)
 
 
 def impatient_client(
     hosts: str,
     session_timeout_ms: int,
+    security: ZooKeeperSecurity,
     retry: KazooRetry,
     log: Any,
     on_watch: Callable[[str], None],
@@ -52,27 +61,14 @@ def impatient_client(
     client = KazooClient(
         hosts,
         timeout=session_timeout_ms / 1000,
-        handler=_ImpatientHandler(attempt_s),
+        handler=ConnectingHandler(attempt_s, security.tls),
         connection_retry=retry,
         logger=log,
     )
     client._connection = _Connection(
-        client, attempt_s, client._conn_retry.copy(), log, on_watch, on_other_cluster
+        client, attempt_s, security, client._conn_retry.copy(), log, on_watch, on_other_cluster
     )
     return client
-
-
-class _ImpatientHandler(SequentialThreadingHandler):  # type: ignore[misc]
-    """Limits how long a TCP connection may take."""
-
-    def __init__(self, attempt_s: float) -> None:
-        super().__init__()
-        self._attempt_s = attempt_s
-
-    def create_connection(self, *arguments: Any, **options: Any) -> Any:
-        """Called by kazoo for each attempt."""
-        options["timeout"] = min(options.get("timeout", self._attempt_s), self._attempt_s)
-        return super().create_connection(*arguments, **options)
 
 
 class _OtherCluster(AuthFailedError):  # type: ignore[misc]
@@ -87,6 +83,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         self,
         client: Any,
         attempt_s: float,
+        security: ZooKeeperSecurity,
         retry: KazooRetry,
         log: Any,
         on_watch: Callable[[str], None],
@@ -94,10 +91,14 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
     ) -> None:
         super().__init__(client, retry, logger=log)
         self._attempt_s = attempt_s
+        self._security = security
         self._on_watch = on_watch
         self._on_other_cluster = on_other_cluster
         self._address = ""
         self._turned_away_since_s: float | None = None
+        #: Why the last attempt to connect failed, where a setting may be the reason; empty after one that
+        #: did not.
+        self.failure = ""
         #: The timeout that ZooKeeper granted when the session was last taken up; 0 before that.
         self.granted_timeout_ms = 0
         #: Every new session is compared with it; None while the process belongs to no cluster yet.
@@ -112,7 +113,16 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
 
     def _connect(self, host: str, hostip: str, port: int) -> Any:
         self._address = f"{host}:{port}"
-        return super()._connect(host, hostip, port)
+        try:
+            found = super()._connect(host, hostip, port)
+        except Exception as error:
+            if failure := tls_failure(error):
+                self.failure = f"{self._address}: {failure}"
+                self._note_turned_away(failure)
+            raise
+        self.failure = ""
+        self._turned_away_since_s = None
+        return found
 
     def _invoke(self, timeout: float, request: Any, xid: int | None = None) -> Any:
         timeout = min(timeout, self._attempt_s)
@@ -120,16 +130,30 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
             return super()._invoke(timeout, request, xid)
         try:
             answer = super()._invoke(timeout, request, xid)
-        except ConnectionDropped:
-            self._note_turned_away()
+        except ConnectionDropped as error:
+            if not tls_failure(error):
+                self.failure = f"{self._address} closes the connection" + (
+                    "" if self._security.tls else ": if its port is for TLS, give --zookeeper-tls-ca"
+                )
+                self._note_turned_away(_STARTING_OR_BEHIND.format(zxid=self.client.last_zxid))
             raise
-        self._turned_away_since_s = None
         granted, _ = answer
         # kazoo keeps only two thirds of it, under no name.
         self.granted_timeout_ms = max(granted.time_out, 0)
         if granted.time_out > 0:
+            self._authenticate()
             self._check_session(granted.session_id)
         return answer
+
+    def _authenticate(self) -> None:
+        """Show the credentials, before the session is reported and anything is asked. Wrong ones are no error
+        of ZooKeeper: it only refuses what they may not do."""
+        for credential in self._security.credentials:
+            self._submit(Authenticate(credential.text), self._attempt_s, AUTH_XID)
+            header, _, _ = self._read_header(self._attempt_s)
+            if header.xid != AUTH_XID or header.err:
+                self.failure = f"{self._address} does not take credentials of the scheme digest"
+                raise ConnectionDropped(f"{self.failure}: error {header.err}, xid {header.xid}")
 
     def _check_session(self, session_id: int) -> None:
         """Check the cluster before kazoo reports the session. A server that makes one has applied everything
@@ -151,23 +175,20 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         header, buffer, offset = self._read_header(self._attempt_s)
         if header.err == NoNodeError.code:
             return None
+        if header.err == NoAuthError.code:
+            self.failure = f"{self._address} does not let this process read {path}; {_GIVE_CREDENTIALS}"
+            self._note_turned_away(self.failure)
         if header.err or header.xid != self._xid:
             raise ConnectionDropped(f"{path} cannot be read: error {header.err}, xid {header.xid}")
         content: bytes | None = request.deserialize(buffer, offset)[0]
         return content or b""
 
-    def _note_turned_away(self) -> None:
-        """Report a server that answers the request for a session by closing the connection, and keep asking.
-        A server that starts does so for a moment; one that is behind this process does so until it has caught
-        up."""
+    def _note_turned_away(self, reason: str) -> None:
+        """Report a server that gives no session, and keep asking. A server that starts closes the connection
+        for a moment; one that is behind this process does so until it has caught up."""
         now_s = time.monotonic()
         if self._turned_away_since_s is None:
             self._turned_away_since_s = now_s
         elif now_s - self._turned_away_since_s > _TURNED_AWAY_LOG_S:
             self._turned_away_since_s = now_s
-            _log.warning(
-                "ZooKeeper at %s gives no session: it is starting, or it is behind what this process has "
-                "seen (transaction %#x), since it is another one, was wiped, or was restored from a backup; "
-                "in the last case start this process again",
-                self._address, self.client.last_zxid,
-            )  # fmt: skip
+            _log.warning("ZooKeeper at %s gives no session: %s", self._address, reason)

@@ -89,7 +89,18 @@ class InconsistentClusterId(SessionExpired):
 
 
 class ZooKeeperRefused(ZooKeeperError):
-    """ZooKeeper refused for a reason that Hightide does not use (ACLs, quota, a bad argument)."""
+    """ZooKeeper refused for another reason (an ACL, a quota, a bad argument)."""
+
+
+class NotPermitted(ZooKeeperRefused):
+    """The ACL of a znode, or of its parent, does not let this process do that."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"ZooKeeper does not let this process use {path}: its ACL, or that of its parent, names others; "
+            "start the process with the credentials of the cluster (--zookeeper-credentials-file)"
+        )
+        self.path = path
 
 
 class ZooKeeperUnreachable(ZooKeeperError):
@@ -112,6 +123,8 @@ def typed_error(
             return BadVersion(path, index)
         case kazoo_errors.NotEmptyError():
             return NotEmpty(path, index)
+        case kazoo_errors.NoAuthError():
+            return NotPermitted(path)
         # Before SessionExpiredError, of which kazoo makes ConnectionClosedError a kind.
         case kazoo_errors.ConnectionLoss() | kazoo_errors.ConnectionClosedError():
             unknown = "; it may have been applied or not" if writes else ""

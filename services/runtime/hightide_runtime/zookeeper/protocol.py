@@ -7,9 +7,10 @@ operation and *returns* exceptions in the list of results; it has no multiRead (
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, assert_never
 
+from hightide_runtime.zookeeper.acls import OPEN_ACL, encode_acl
 from hightide_runtime.zookeeper.operations import Check, Create, Delete, Operation, SetData
 
 _HEADER = struct.Struct("!iBi")
@@ -25,8 +26,6 @@ _SET_DATA_HEADER = _HEADER.pack(_SET_DATA, 0, -1)
 _GET_CHILDREN_HEADER = _HEADER.pack(_GET_CHILDREN, 0, -1)
 _CHECK_HEADER = _HEADER.pack(_CHECK, 0, -1)
 
-#: One entry: all permissions for anyone. ACLs come with authentication.
-_OPEN_ACL = _INT.pack(1) + _INT.pack(31) + _INT.pack(5) + b"world" + _INT.pack(6) + b"anyone"
 _EPHEMERAL = 1
 _PERSISTENT_RECURSIVE = 1
 
@@ -48,6 +47,8 @@ class MultiRequest:
 
     operations: Sequence[Operation]
     chroot: str = ""
+    encoded_acl: bytes = encode_acl(OPEN_ACL)
+    """The ACL of what is created (`acls.encode_acl`)."""
     type: ClassVar[int] = 14
 
     def serialize(self) -> bytes:
@@ -62,7 +63,7 @@ class MultiRequest:
                     parts += (_CHECK_HEADER, path, _INT.pack(version))
                 case Create(data=data, ephemeral=ephemeral):
                     flags = _INT.pack(_EPHEMERAL if ephemeral else 0)
-                    parts += (_CREATE_HEADER, path, _INT.pack(len(data)), data, _OPEN_ACL, flags)
+                    parts += (_CREATE_HEADER, path, _INT.pack(len(data)), data, self.encoded_acl, flags)
                 case Delete(version=version):
                     parts += (_DELETE_HEADER, path, _INT.pack(version))
                 case _:
@@ -94,6 +95,19 @@ class MultiRequest:
             else:
                 results.append(OperationFailed(_INT.unpack_from(buffer, offset)[0]))
                 offset += _INT.size
+
+
+@dataclass(frozen=True, slots=True)
+class Authenticate:
+    """Shows `user:password` for the scheme `digest`. kazoo's own request has the password in its text, which
+    is logged."""
+
+    credential: str = field(repr=False)
+    type: ClassVar[int] = 100
+
+    def serialize(self) -> bytes:
+        """The body of the request."""
+        return _INT.pack(0) + _string("digest") + _string(self.credential)
 
 
 class EndSession:

@@ -14,17 +14,16 @@ import uuid
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from time import perf_counter
 from typing import Any, TypeAlias
 
 from kazoo.exceptions import ConnectionLoss, KazooException, SessionExpiredError
 from kazoo.protocol import serialization
 from kazoo.protocol.states import EventType, KazooState, WatchedEvent
 from kazoo.retry import KazooRetry
-from kazoo.security import OPEN_ACL_UNSAFE
 
 from hightide_runtime.telemetry.metric_declarations import Distribution
 from hightide_runtime.znodes import cluster_znodes
+from hightide_runtime.zookeeper.acls import Acl, ZnodeAccess, acl_of, encode_acl
 from hightide_runtime.zookeeper.cluster_identity import ClusterMembership, check_cluster_id, cluster_id_in
 from hightide_runtime.zookeeper.connection import impatient_client
 from hightide_runtime.zookeeper.errors import (
@@ -51,8 +50,6 @@ from hightide_runtime.zookeeper.operations import (
     multis_of,
 )
 from hightide_runtime.zookeeper.protocol import (
-    ROLLED_BACK,
-    RUNTIME_INCONSISTENCY,
     AddTreeWatch,
     EndSession,
     IgnoredAnswer,
@@ -61,6 +58,8 @@ from hightide_runtime.zookeeper.protocol import (
     MultiRequest,
     OperationFailed,
 )
+from hightide_runtime.zookeeper.replies import Replies, settle_multi
+from hightide_runtime.zookeeper.security import PLAIN, ZooKeeperSecurity
 
 __all__ = [
     "BadVersion",
@@ -176,7 +175,7 @@ class ZooKeeperSession:
     there is none with another cluster (`cluster_identity`): the session is LOST for good then, and `refused`.
     """
 
-    def __init__(self, hosts: str, session_timeout_ms: int) -> None:
+    def __init__(self, hosts: str, session_timeout_ms: int, security: ZooKeeperSecurity = PLAIN) -> None:
         """For `connect`; a session that is not connected yet."""
         self._addresses, slash, chroot = hosts.partition("/")
         self._chroot = (slash + chroot).rstrip("/")
@@ -186,9 +185,11 @@ class ZooKeeperSession:
         self._session_id = 0
         self._closing = False
         self._given_up = False
-        self._under_way: set[_Reply] = set()
+        self._acl = security.znode_acl
+        self._encoded_acl = encode_acl(self._acl)
         self.events: asyncio.Queue[ZooKeeperEvent] = asyncio.Queue()
         self.counts = SessionCounts()
+        self._replies = Replies(self._loop, self._hand_over, self.counts.request_s.record)
         self.refused = asyncio.Event()
         """Set where this process belongs to another cluster than the ZooKeeper that answers; mains end it."""
         self.refusal: InconsistentClusterId | None = None
@@ -197,22 +198,28 @@ class ZooKeeperSession:
         retry = KazooRetry(max_tries=-1, delay=0.05, backoff=2, max_delay=0.25)
         self._trees: frozenset[str] = frozenset()
         self._client = impatient_client(
-            self._addresses, session_timeout_ms, retry, _kazoo_log, self._on_any_watch,
+            self._addresses, session_timeout_ms, security, retry, _kazoo_log, self._on_any_watch,
             lambda refusal: self._hand_over(self._refused, refusal),
         )  # fmt: skip
         self._client.add_listener(self._on_kazoo_state)
 
     @classmethod
     async def connect(
-        cls, hosts: str, *, session_timeout_ms: int = 6000, connect_timeout_ms: int = 30_000
+        cls,
+        hosts: str,
+        *,
+        session_timeout_ms: int = 6000,
+        connect_timeout_ms: int = 30_000,
+        security: ZooKeeperSecurity = PLAIN,
+        creates_chroot: bool = True,
     ) -> "ZooKeeperSession":
         """Open a session with `host:port[,host:port…][/chroot]`; the chroot is created where it is missing.
 
         Keeps trying, and logs the address every 5 s. Raises ZooKeeperUnreachable, whose message is fit to
-        be printed as the one line with which a main exits.
+        be printed as the one line with which a main exits, and NotPermitted where others own the chroot.
         """
         try:
-            session = cls(hosts, session_timeout_ms)
+            session = cls(hosts, session_timeout_ms, security)
         except ValueError as error:
             raise ZooKeeperUnreachable(f"{hosts!r} is no ZooKeeper address ({error})") from None
         deadline = session._loop.time() + connect_timeout_ms / 1000
@@ -221,20 +228,32 @@ class ZooKeeperSession:
             while not session._connected.is_set():
                 left_s = deadline - session._loop.time()
                 if left_s <= 0:
-                    raise ZooKeeperUnreachable(
-                        f"no ZooKeeper answers at {session._addresses} within {connect_timeout_ms} ms; "
-                        "start it, or give its address with --zookeeper"
-                    )
+                    raise ZooKeeperUnreachable(session._why_unreachable(connect_timeout_ms))
                 try:
                     await asyncio.wait_for(session._connected.wait(), min(left_s, _CONNECT_LOG_S))
                 except TimeoutError:
-                    _log.warning("no ZooKeeper answers at %s yet; trying on", session._addresses)
-            if session._chroot:
+                    why = session._failure("")
+                    _log.warning("no ZooKeeper answers at %s yet; trying on%s", session._addresses, why)
+            if session._chroot and creates_chroot:
                 await session._ensure_chroot()
         except BaseException:
             await session.close()
             raise
         return session
+
+    def _why_unreachable(self, after_ms: int) -> str:
+        found = self._failure("start it, or give its address with --zookeeper")
+        return f"no ZooKeeper answers at {self._addresses} within {after_ms} ms{found}"
+
+    def _failure(self, otherwise: str) -> str:
+        """What the last attempt to connect failed from, as the end of a sentence."""
+        failure = self._client._connection.failure or otherwise
+        return f"; {failure}" if failure else ""
+
+    @property
+    def addresses(self) -> str:
+        """The servers, as they were given, without the chroot."""
+        return self._addresses
 
     @property
     def state(self) -> SessionState:
@@ -314,7 +333,7 @@ class ZooKeeperSession:
     async def create(self, path: str, data: bytes, *, ephemeral: bool = False) -> Znode:
         """Create a znode and return it, with its czxid; NodeExists, NoNode (no parent)."""
         flags = 1 if ephemeral else 0
-        request = serialization.Create2(self._absolute(path), data, OPEN_ACL_UNSAFE, flags)
+        request = serialization.Create2(self._absolute(path), data, self._acl, flags)
         _, stat = await self._submit(request, path, writes=True)
         return Znode(path, data, stat.version, stat.czxid, stat.ephemeralOwner)
 
@@ -341,6 +360,15 @@ class ZooKeeperSession:
         """Delete a znode; BadVersion, NoNode, NotEmpty."""
         await self._submit(serialization.Delete(self._absolute(path), version), path, writes=True)
 
+    async def get_access(self, path: str) -> ZnodeAccess:
+        """Who may use a znode; NoNode, NotPermitted (this process may not even know)."""
+        entries, stat = await self._submit(serialization.GetACL(self._absolute(path)), path, writes=False)
+        return ZnodeAccess(acl_of(entries), stat.ephemeralOwner != 0, stat.numChildren)
+
+    async def set_acl(self, path: str, acl: Acl) -> None:
+        """Replace the ACL of a znode; NoNode, NotPermitted (it may not be administered)."""
+        await self._submit(serialization.SetACL(self._absolute(path), acl, -1), path, writes=True)
+
     def submit_multi(self, operations: Sequence[Operation]) -> asyncio.Future[tuple[int, ...]]:
         """Send a multi now, and have its result later: this is how several are pipelined.
 
@@ -351,9 +379,9 @@ class ZooKeeperSession:
         assert 0 < len(operations) <= MAX_MULTI_OPERATIONS, len(operations)
         assert sum(operation.size_bytes for operation in operations) <= MAX_PACKET_BYTES
         outcome: asyncio.Future[tuple[int, ...]] = self._loop.create_future()
-        request = MultiRequest(tuple(operations), self._chroot)
+        request = MultiRequest(tuple(operations), self._chroot, self._encoded_acl)
         reply = self._submit(request, operations[0].path, writes=True)
-        reply.add_done_callback(partial(_settle_multi, request.operations, outcome))
+        reply.add_done_callback(partial(settle_multi, request.operations, outcome))
         return outcome
 
     async def multi(self, operations: Sequence[Operation]) -> tuple[int, ...]:
@@ -465,19 +493,24 @@ class ZooKeeperSession:
 
     def _submit(self, request: Any, path: str, *, writes: bool) -> "asyncio.Future[Any]":
         """Queue a request for kazoo's connection thread; the future has the response, or a typed error."""
-        reply = _Reply(self, path, writes=writes)
-        if self._closing:
-            reply.future.set_exception(ConnectionLost("the session is closed", outcome_unknown=False))
-        elif self._state is SessionState.LOST:
-            reply.future.set_exception(self.refusal or SessionExpired("the ZooKeeper session expired"))
-        elif self._state is SessionState.SUSPENDED:
-            reply.future.set_exception(
-                ConnectionLost(f"no connection to ZooKeeper at {self._addresses}", outcome_unknown=False)
-            )
-        else:
-            self._under_way.add(reply)
-            self._client._call(request, reply)
+        error = self._error_now()
+        if error is not None:
+            failed = self._loop.create_future()
+            failed.set_exception(error)
+            return failed
+        reply = self._replies.expect(path, writes=writes)
+        self._client._call(request, reply)
         return reply.future
+
+    def _error_now(self) -> ZooKeeperError | None:
+        """The error of any request at this moment; None if one can be sent."""
+        if self._closing:
+            return ConnectionLost("the session is closed", outcome_unknown=False)
+        if self._state is SessionState.LOST:
+            return self.refusal or SessionExpired("the ZooKeeper session expired")
+        if self._state is SessionState.SUSPENDED:
+            return ConnectionLost(f"no connection to ZooKeeper at {self._addresses}", outcome_unknown=False)
+        return None
 
     def _hand_over(self, callback: Any, *arguments: Any) -> None:
         """From kazoo's threads to the loop; the loop may be gone when the process is ending."""
@@ -522,77 +555,10 @@ class ZooKeeperSession:
         else:
             # kazoo fails what is under way when the connection breaks, and keeps what it is given between
             # that and this news until there is a connection again.
-            for reply in tuple(self._under_way):
-                reply.lost(SessionExpiredError() if state is SessionState.LOST else ConnectionLoss())
+            self._replies.lose(SessionExpiredError() if state is SessionState.LOST else ConnectionLoss())
         _log.log(
             logging.INFO if state is SessionState.CONNECTED else logging.WARNING,
             "ZooKeeper session %#x with %s is %s",
             *(self._session_id, self._addresses, state.value),
         )
         self.events.put_nowait(SessionStateChanged(state, self._session_id))
-
-
-class _Reply:
-    """What kazoo is told to put a response into: it settles an asyncio future on the loop.
-
-    kazoo's own AsyncResult would take one more thread on the way.
-    """
-
-    __slots__ = ("_path", "_sent", "_session", "_writes", "future")
-
-    def __init__(self, session: ZooKeeperSession, path: str, *, writes: bool) -> None:
-        self._session = session
-        self._path = path
-        self._writes = writes
-        self._sent = perf_counter()
-        self.future: asyncio.Future[Any] = session._loop.create_future()
-
-    def set(self, value: object = None) -> None:
-        """Called on kazoo's connection thread."""
-        self._session._hand_over(self._settle, value, None)
-
-    def set_exception(self, error: BaseException) -> None:
-        """Called on kazoo's connection thread, or by the caller's when the session is over."""
-        self._session._hand_over(self._settle, None, error)
-
-    def lost(self, error: KazooException) -> None:
-        """The connection, or the session, was over before there was an answer."""
-        self._settle(None, error)
-
-    def _settle(self, value: object, error: BaseException | None) -> None:
-        if self not in self._session._under_way:
-            return  # It was lost before.
-        self._session._under_way.remove(self)
-        self._session.counts.request_s.record(perf_counter() - self._sent)
-        if self.future.done():
-            return
-        if error is None:
-            self.future.set_result(value)
-        else:
-            self.future.set_exception(typed_error(error, self._path, writes=self._writes))
-
-
-def _settle_multi(
-    operations: Sequence[Operation],
-    outcome: asyncio.Future[tuple[int, ...]],
-    reply: "asyncio.Future[list[int | OperationFailed]]",
-) -> None:
-    """Turn the reply to a multi into versions, or into the error of the operation that failed."""
-    if outcome.done() or reply.cancelled():
-        outcome.cancel()
-        return
-    if (error := reply.exception()) is not None:
-        outcome.set_exception(error)
-        return
-    failures = [
-        (index, result.error)
-        for index, result in enumerate(reply.result())
-        if isinstance(result, OperationFailed)
-    ]
-    if not failures:
-        outcome.set_result(tuple(result for result in reply.result() if isinstance(result, int)))
-        return
-    # The others only say that they were rolled back, or not tried, because of this one.
-    culprits = [failure for failure in failures if failure[1] not in (ROLLED_BACK, RUNTIME_INCONSISTENCY)]
-    index, number = culprits[0] if culprits else failures[0]
-    outcome.set_exception(typed_error(number, operations[index].path, index=index, writes=True))

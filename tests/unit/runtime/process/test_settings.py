@@ -60,8 +60,13 @@ def test_each_setting_in_use_tells_who_said_so(monkeypatch: pytest.MonkeyPatch) 
         "tls-client-auth": ("required", "required", SettingOrigin.DEFAULT),
         "tls-key": ("", "", SettingOrigin.DEFAULT),
         "zookeeper": ("zk:1", "127.0.0.1:2181", SettingOrigin.ENVIRONMENT),
+        "zookeeper-acl": ("open", "open", SettingOrigin.DEFAULT),
         "zookeeper-connect-timeout-ms": ("30000", "30000", SettingOrigin.DEFAULT),
+        "zookeeper-credentials-file": ("", "", SettingOrigin.DEFAULT),
         "zookeeper-session-timeout-ms": ("6000", "6000", SettingOrigin.DEFAULT),
+        "zookeeper-tls-ca": ("", "", SettingOrigin.DEFAULT),
+        "zookeeper-tls-certificate": ("", "", SettingOrigin.DEFAULT),
+        "zookeeper-tls-key": ("", "", SettingOrigin.DEFAULT),
     }
     assert used["zookeeper"].variable == "HIGHTIDE_TEST_ZOOKEEPER"
     assert all(each.meaning for each in used.values() if each.name not in {"test-id", "listen"})
