@@ -82,7 +82,7 @@ async def opened(
     hosts: str, security: ZooKeeperSecurity, connect_timeout_ms: int = 30_000
 ) -> ZooKeeperSession:
     return await open_session(
-        hosts, security, session_timeout_ms=4_000, connect_timeout_ms=connect_timeout_ms
+        hosts, security, session_timeout_ms=8_000, connect_timeout_ms=connect_timeout_ms
     )
 
 
@@ -114,6 +114,16 @@ async def until_session(session: ZooKeeperSession, condition: Callable[[], bool]
     """Wait for news of the session until it is as wanted."""
     while not condition():
         await asyncio.wait_for(session.events.get(), PATIENCE_S)
+
+
+def failure(hosts: str, security: ZooKeeperSecurity) -> str:
+    """The sentence of a process that tried to connect for long enough to know why it cannot."""
+    for timeout_ms in (1_500, 6_000, 24_000, 96_000):
+        said = refusal(hosts, security, timeout_ms)
+        assert said.startswith(f"no ZooKeeper answers at {hosts} within {timeout_ms} ms; ")
+        if "start it, or give its address" not in said:
+            break
+    return said
 
 
 @contextmanager
@@ -326,32 +336,31 @@ def test_a_server_of_another_ca_is_not_trusted_and_the_reason_is_told(secure: Se
     other = CertificateAuthority.create(secure.root / "other-ca").issue(
         "zookeeper/1", [HOST], secure.root / "other"
     )
-    said = refusal(secure.server.tls_address, ZooKeeperSecurity(ZooKeeperTls(other.ca)), 1_500)
-    assert f"no ZooKeeper answers at {secure.server.tls_address} within 1500 ms" in said
+    said = failure(secure.server.tls_address, ZooKeeperSecurity(ZooKeeperTls(other.ca)))
     assert "its certificate is not accepted: " in said
     assert "--zookeeper-tls-ca" in said
 
 
 def test_a_server_under_a_name_that_its_certificate_lacks_is_not_trusted(secure: Secure) -> None:
     port = secure.server.tls_address.rpartition(":")[2]
-    said = refusal(f"localhost:{port}", ZooKeeperSecurity(secure.tls()), 1_500)
+    said = failure(f"localhost:{port}", ZooKeeperSecurity(secure.tls()))
     assert "'localhost'" in said
 
 
 def test_a_process_without_a_certificate_is_told_that_zookeeper_wants_one(secure: Secure) -> None:
     without = ZooKeeperTls(secure.tls().ca)
-    said = refusal(secure.server.tls_address, ZooKeeperSecurity(without), 1_500)
+    said = failure(secure.server.tls_address, ZooKeeperSecurity(without))
     assert "it refuses the certificate of this process, or wants one" in said
     assert "--zookeeper-tls-certificate" in said
 
 
 def test_a_plaintext_process_at_the_port_for_tls_is_told_the_setting(secure: Secure) -> None:
-    said = refusal(secure.server.tls_address, ZooKeeperSecurity(), 1_500)
+    said = failure(secure.server.tls_address, ZooKeeperSecurity())
     assert "closes the connection: if its port is for TLS, give --zookeeper-tls-ca" in said
 
 
 def test_tls_at_a_plaintext_port_is_told_as_that(secure: Secure) -> None:
-    said = refusal(secure.server.address, ZooKeeperSecurity(secure.tls()), 1_500)
+    said = failure(secure.server.address, ZooKeeperSecurity(secure.tls()))
     assert "there is no TLS with it" in said
     assert "give its port for TLS with --zookeeper" in said
 
