@@ -126,6 +126,7 @@ TWINS = (
                 "self._changed = ThreadCondition()\n        self._lock = self._changed.lock",
             ),
             ("Waits up to max_block_ms", "Blocks up to max_block_ms"),
+            ("return await delivery", "return delivery.result()"),
             ("\n        Await the Delivery to know where it went.", ""),
             ("await BulkDelivery(batches).settled(timeout_s)", "BulkDelivery(batches).exception(timeout_s)"),
             # An interrupted thread raises the error of what is left; a cancelled task must end as cancelled.

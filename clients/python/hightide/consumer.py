@@ -564,6 +564,13 @@ class Consumer:
         # A record whose processing raised is not settled: it is read again.
         self._close(is_settled=kind is None)
 
+    def __repr__(self) -> str:
+        # It takes no lock: the garbage collector shows what was not closed.
+        state = "closed" if self._closed else "open" if self._driver.is_started else "not used yet"
+        group = "" if self._member is None else f"group {self._member.core.settings.group}, "
+        where = ", ".join(self._bootstrap)
+        return f"<{type(self).__name__} of {where}: {group}partitions: {len(self._core.positions)}, {state}>"
+
     def __del__(self) -> None:
         # A consumer that was refused its settings, or was never used, has left nothing behind.
         if getattr(self, "_closed", True) or not self._driver.is_started or self._changed.home.is_elsewhere:

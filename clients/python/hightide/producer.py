@@ -30,6 +30,7 @@ from hightide.producing.pending_batch import RECORD_OVERHEAD_BYTES, PendingBatch
 from hightide.producing.producer_core import ProducerCore
 from hightide.producing.producer_settings import Acks, CompressionName, ProducerSettings
 from hightide.producing.record_checks import as_bytes, checked_headers, checked_timestamp
+from hightide.records import RecordMetadata
 from hightide.transport import at_exit
 from hightide.transport.driver import Driver, now_ms, run_callbacks
 from hightide.transport.sender import Sender
@@ -146,6 +147,23 @@ class Producer:
                     batch.size_bytes = size_bytes
                     return Delivery(batch, index)
         return self._send_slowly(topic, value, key, partition, timestamp_us, headers)
+
+    def send_and_wait(
+        self,
+        topic: str,
+        value: bytes | None = None,
+        key: bytes | None = None,
+        *,
+        partition: int | None = None,
+        timestamp_us: int | None = None,
+        headers: Sequence[tuple[str, bytes]] | None = None,
+    ) -> RecordMetadata:
+        """Send one record at once, wait until it is acknowledged, and return its place. It costs a round
+        trip: for many records, use send(). Raises as send(), and the error of the delivery."""
+        delivery = self.send(
+            topic, value, key, partition=partition, timestamp_us=timestamp_us, headers=headers
+        )
+        return delivery.result()
 
     def _send_slowly(
         self,
@@ -359,6 +377,11 @@ class Producer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        # It takes no lock: the garbage collector shows what was not closed.
+        state = "closed" if self._closed else "open" if self._driver.is_started else "not used yet"
+        return f"<{type(self).__name__} of {', '.join(self._core.cluster.bootstrap)}: {state}>"
 
     def __del__(self) -> None:
         # A producer that was refused its settings, or was never used, has left nothing behind.

@@ -7,7 +7,7 @@ import uuid
 
 import pyarrow as pa
 import pytest
-from hightide import Admin, Consumer, Producer, Record, TopicPartition, aio
+from hightide import Admin, Consumer, Producer, Record, RecordMetadata, TopicPartition, aio
 from hightide.errors import (
     DeliveryPendingError,
     InvalidConfigError,
@@ -205,6 +205,19 @@ def test_a_result_that_is_not_there_yet_is_a_timeout(hightide_cluster: LocalClus
             delivery.result(timeout_s=0)
         hightide_cluster.heal()
         assert delivery.result(UNTIL_S).offset == 1
+
+
+def test_who_sends_one_record_and_waits_gets_its_place(hightide_cluster: LocalCluster, topic: str) -> None:
+    async def again() -> RecordMetadata:
+        async with aio.Producer(hightide_cluster.bootstrap, linger_ms=60_000) as producer:
+            return await producer.send_and_wait(topic, b"two", b"k", headers=[("h", b"1")])
+
+    with Producer(hightide_cluster.bootstrap, linger_ms=60_000) as producer:
+        first = producer.send_and_wait(topic, b"one", b"k")
+    second = asyncio.run(again())
+    assert (first.offset, second.offset, first.partition) == (0, 1, second.partition)
+    with pytest.raises(UnknownTopicError), Producer(hightide_cluster.bootstrap) as producer:
+        producer.send_and_wait("nowhere", b"three")
 
 
 def test_a_program_that_does_not_close_still_delivers(hightide_cluster: LocalCluster, topic: str) -> None:

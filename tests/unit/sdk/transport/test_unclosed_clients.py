@@ -6,7 +6,7 @@ import gc
 import threading
 
 import pytest
-from hightide import Consumer, Producer, TopicPartition, aio
+from hightide import Admin, Consumer, Producer, TopicPartition, aio
 from hightide.errors import DeliveryTimeoutError
 from hightide.transport import at_exit
 from hightide_local.histories.waiting import wait_until
@@ -62,6 +62,20 @@ def test_a_client_that_was_never_used_needs_no_closing(recwarn: pytest.WarningsR
         made = make(NOBODY)
         del made
     assert not recwarn.list
+
+
+def test_a_client_shows_its_cluster_its_group_and_its_state() -> None:
+    for names in (Producer, Consumer, Admin), (aio.Producer, aio.Consumer, aio.Admin):
+        producer, consumer, admin = (make(NOBODY) for make in names)
+        assert repr(producer) == f"<Producer of {NOBODY}: not used yet>"
+        assert repr(consumer) == f"<Consumer of {NOBODY}: partitions: 0, not used yet>"
+        assert repr(admin) == f"<Admin of {NOBODY}: open>"
+    with Consumer(NOBODY, group="readers", topics="t") as member:
+        assert repr(member) == f"<Consumer of {NOBODY}: group readers, partitions: 0, not used yet>"
+    with Consumer(NOBODY) as reader:
+        reader.assign([PLACE])
+        assert repr(reader) == f"<Consumer of {NOBODY}: partitions: 1, open>"
+    assert repr(reader) == f"<Consumer of {NOBODY}: partitions: 1, closed>"
 
 
 def test_with_asyncio_what_was_not_closed_ends_by_itself() -> None:
