@@ -5,19 +5,27 @@ of CPU to load. So this speaks the little of HTTP/2 that one Health/Check takes 
 library: the request is always the same bytes, and of the answer only the message is looked at.
 
 Exit code 0: all serve; 1: one does not, and a line on stderr says which and why; 2: wrong usage. With
-`--watch` it goes on looking, and prints each change.
+`--watch` it goes on looking, and prints each change. `--tls-of HIGHTIDE_BROKER` makes it use TLS if the
+environment has HIGHTIDE_BROKER_TLS_CERTIFICATE, _TLS_KEY and _TLS_CA, the settings of the process itself.
 """
 
+from __future__ import annotations
+
 import contextlib
+import os
 import socket
 import struct
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from hightide_runtime.addresses import HostPort
 
-USAGE = "usage: python -m hightide_runtime.probe [--watch] HOST:PORT…"
+if TYPE_CHECKING:
+    import ssl
+
+USAGE = "usage: python -m hightide_runtime.probe [--watch] [--tls-of HIGHTIDE_SERVICE] HOST:PORT…"
 PATIENCE_S = 2.0
 WATCH_INTERVAL_S = 2.0
 ANSWER_MAX_BYTES = 64 * 1024
@@ -32,10 +40,14 @@ class NotServing(Exception):
     """Why a process does not count as serving, as a sentence."""
 
 
-def check(address: HostPort) -> None:
+def check(address: HostPort, tls: ssl.SSLContext | None = None) -> None:
     """Ask grpc.health.v1.Health/Check about the server as a whole. Raises NotServing."""
     try:
-        with socket.create_connection((address.host, address.port), PATIENCE_S) as connection:
+        with contextlib.ExitStack() as open_ones:
+            connection = socket.create_connection((address.host, address.port), PATIENCE_S)
+            open_ones.enter_context(connection)
+            if tls is not None:
+                connection = open_ones.enter_context(tls.wrap_socket(connection))
             connection.sendall(_request(address))
             status = _status_in(_Frames(connection))
     except OSError as error:
@@ -43,6 +55,26 @@ def check(address: HostPort) -> None:
     if status != 1:
         name = STATUSES[status] if status < len(STATUSES) else str(status)
         raise NotServing(f"{address} says that it is {name}")
+
+
+def tls_of(prefix: str, environment: Mapping[str, str]) -> ssl.SSLContext | None:
+    """The TLS of the process whose settings begin with `prefix`; None: it has none. Raises NotServing."""
+    files = [environment.get(f"{prefix}_TLS_{name}") for name in ("CA", "CERTIFICATE", "KEY")]
+    if not all(files):
+        return None
+    import ssl  # It takes a while, and most have no TLS.
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    # The process is asked by the address at which it listens, which its certificate need not name.
+    context.check_hostname = False
+    context.set_alpn_protocols(["h2"])
+    ca, certificate, key = files
+    try:
+        context.load_verify_locations(ca)
+        context.load_cert_chain(str(certificate), key)
+    except OSError as error:
+        raise NotServing(f"{ca}, {certificate} and {key} cannot be used: {error}") from None
+    return context
 
 
 def _request(address: HostPort) -> bytes:
@@ -129,13 +161,13 @@ def _status_in(frames: _Frames) -> int:
             raise OSError("it answered the call with an error")
 
 
-def watch(addresses: Sequence[HostPort]) -> None:
+def watch(addresses: Sequence[HostPort], tls: ssl.SSLContext | None = None) -> None:
     """Look again and again, and print each change, until the process is ended."""
     told: dict[HostPort, str] = {}
     while True:
         for address in addresses:
             try:
-                check(address)
+                check(address, tls)
                 now = f"{address} serves"
             except NotServing as why:
                 now = str(why)
@@ -147,9 +179,18 @@ def watch(addresses: Sequence[HostPort]) -> None:
 
 def main(arguments: Sequence[str]) -> int:
     """The exit code. Called by the HEALTHCHECK of the images, and by the compose service `broker`."""
-    watching = "--watch" in arguments
+    left = [each for each in arguments if each != "--watch"]
+    watching = len(left) < len(arguments)
+    tls = None
     try:
-        addresses = [HostPort.parse(each) for each in arguments if each != "--watch"]
+        if "--tls-of" in left[:-1]:
+            at = left.index("--tls-of")
+            tls = tls_of(left[at + 1], os.environ)
+            del left[at : at + 2]
+        addresses = [HostPort.parse(each) for each in left]
+    except NotServing as why:
+        print(why, file=sys.stderr)
+        return 1
     except ValueError as error:
         print(f"{error}\n{USAGE}", file=sys.stderr)
         return 2
@@ -158,12 +199,12 @@ def main(arguments: Sequence[str]) -> int:
         return 2
     if watching:
         with contextlib.suppress(KeyboardInterrupt):
-            watch(addresses)
+            watch(addresses, tls)
         return 0
     failed = False
     for address in addresses:
         try:
-            check(address)
+            check(address, tls)
         except NotServing as why:
             print(why, file=sys.stderr)
             failed = True

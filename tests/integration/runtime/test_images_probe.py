@@ -7,11 +7,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
+from hightide_local.certificates import CertificateAuthority
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.probe import NotServing, check
 from hightide_runtime.serving.server import Server, serve
+from hightide_runtime.tls.files import ServerTls, TlsFiles
 
 
 def with_server(test: Callable[[Server], Awaitable[None]]) -> None:
@@ -39,6 +42,33 @@ def test_a_server_counts_as_well_from_when_it_says_that_it_serves() -> None:
         assert (after.returncode, after.stdout, after.stderr) == (0, "", "")
 
     with_server(test)
+
+
+def test_a_server_with_tls_is_asked_with_its_own_certificate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = CertificateAuthority.create(tmp_path).issue("broker/1", ["kite"], tmp_path)
+    tls = ServerTls(TlsFiles(files.certificate, files.key, files.ca))
+
+    async def run() -> None:
+        server = await serve(HostPort("127.0.0.1", 0), [], tls=tls)
+        try:
+            await server.set_serving(True)
+            look = ("--tls-of", "HIGHTIDE_BROKER", str(server.address))
+            assert (await asyncio.to_thread(probe, *look)).returncode == 1, "in plaintext it is refused"
+            monkeypatch.setenv("HIGHTIDE_BROKER_TLS_CERTIFICATE", str(files.certificate))
+            monkeypatch.setenv("HIGHTIDE_BROKER_TLS_KEY", str(files.key))
+            monkeypatch.setenv("HIGHTIDE_BROKER_TLS_CA", str(files.ca))
+            served = await asyncio.to_thread(probe, *look)
+            assert (served.returncode, served.stderr) == (0, "")
+            files.ca.unlink()
+            broken = await asyncio.to_thread(probe, *look)
+            assert broken.returncode == 1
+            assert "ca.crt" in broken.stderr
+        finally:
+            await server.stop(0)
+
+    asyncio.run(run())
 
 
 def test_a_look_takes_little_of_the_processor() -> None:

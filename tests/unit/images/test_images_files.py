@@ -82,7 +82,10 @@ def test_an_image_is_built_in_stages_and_runs_as_an_ordinary_user(path: Path) ->
 def test_a_service_is_probed_and_ended_as_it_expects(name: str) -> None:
     text = (DOCKER / name / "Dockerfile").read_text()
     assert re.search(r"^STOPSIGNAL SIGTERM$", text, re.MULTILINE)
-    assert f'python -m hightide_runtime.probe "$HIGHTIDE_{name.upper()}_LISTEN"' in text
+    assert (
+        f'python -m hightide_runtime.probe --tls-of HIGHTIDE_{name.upper()} "$HIGHTIDE_{name.upper()}_LISTEN"'
+        in text
+    )
 
 
 def test_a_container_that_is_stopped_while_it_starts_ends_at_once() -> None:
