@@ -13,6 +13,7 @@ from typing import Any
 import grpc
 import pytest
 from adversary.control import ControlPlane
+from adversary.raw_client import RawClient
 from adversary.target import BROKER, Target
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
@@ -122,3 +123,18 @@ def test_parked_fetches_take_no_place_of_replication_of_decisions_and_of_other_c
 
     asyncio.run(story())
     target.assert_unharmed()
+
+
+def test_fetches_that_name_one_partition_10_000_times_are_refused_before_any_of_them_is_read(
+    target: Target,
+) -> None:
+    asked = broker_pb2.FetchPartition(
+        topic_id=target.topic_id, leader_epoch=-1, fetch_offset=0, max_bytes=1 << 20
+    )
+    request = broker_pb2.FetchRequest(max_bytes=12 << 20, partitions=[asked] * 10_000)
+    with RawClient(target.leader.address) as attacker:
+        for _ in range(20):
+            answer = attacker.send(f"{BROKER}/Fetch", request)
+            assert (answer.is_typed_error, answer.reason) == (True, "INVALID_REQUEST"), answer
+            assert f"topic_id {target.topic_id.hex()}, partition 0" in answer.message
+            target.produce_good()

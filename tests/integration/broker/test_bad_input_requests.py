@@ -20,6 +20,7 @@ from hightide.v1 import (
     replica_service_pb2 as replica_pb2,
 )
 from hightide_local.cluster import LocalCluster
+from hightide_runtime.serving.request_lists import NAMED_BY
 
 pytestmark = pytest.mark.cluster
 
@@ -153,7 +154,8 @@ def _list_offsets(target: Target) -> tuple[str, Message]:
 
 
 def _get_metadata(target: Target) -> tuple[str, Message]:
-    return f"{BROKER}/GetMetadata", broker_pb2.GetMetadataRequest(topics=["x"] * HUNDRED_THOUSAND)
+    topics = map(str, range(HUNDRED_THOUSAND))
+    return f"{BROKER}/GetMetadata", broker_pb2.GetMetadataRequest(topics=topics)
 
 
 def _plain_records(target: Target) -> tuple[str, Message]:
@@ -169,6 +171,26 @@ def test_a_request_with_100_000_parts_is_over_the_limit(
     answer = target.leader.send(path, request)
     assert (answer.is_typed_error, answer.reason) == (True, "LIMIT_EXCEEDED"), answer
     assert len(answer.message) < 2000
+
+
+@pytest.mark.parametrize(
+    ("method", "field"),
+    [
+        pytest.param(method, field.name, id=f"{method.path}.{field.name}")
+        for method in METHODS
+        for field in method.request.DESCRIPTOR.fields
+        if f"{method.request.DESCRIPTOR.name}.{field.name}" in NAMED_BY
+    ],
+)
+def test_a_request_that_names_a_thing_twice_is_refused_and_told_which(
+    target: Target, servers: Callable[[Method], RawClient], method: Method, field: str
+) -> None:
+    request = plausible(method.request)
+    entries = getattr(request, field)
+    entries.append(entries[0])
+    answer = servers(method).send(method.path, request)
+    assert (answer.is_typed_error, answer.reason) == (True, "INVALID_REQUEST"), answer
+    assert "more than once" in answer.message
 
 
 @pytest.mark.parametrize("method", ["ReplicaFetch", "EndOffsetForLeaderEpoch"])

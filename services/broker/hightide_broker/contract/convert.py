@@ -109,8 +109,8 @@ def _topic_out(topic: TopicView) -> metadata_pb2.TopicMetadata:
 
 
 def metadata_names_in(request: broker_pb2.GetMetadataRequest) -> Sequence[str]:
-    """The topics of a GetMetadata request. Raises ServiceError if it names too many, or one twice, since an
-    answer must not be larger than the cluster."""
+    """The topics of a GetMetadata request. Raises ServiceError if it names too many, since an answer must
+    not be larger than the cluster."""
     return _topic_names(request.topics)
 
 
@@ -120,8 +120,6 @@ def _topic_names(names: Sequence[str]) -> Sequence[str]:
             ErrorCode.ERROR_CODE_LIMIT_EXCEEDED,
             f"the request names {len(names)} topics; take at most {REQUEST_PARTITIONS_MAX}, or all",
         )
-    if len(set(names)) != len(names):
-        raise ServiceError(ErrorCode.ERROR_CODE_INVALID_REQUEST, "the request names a topic twice; ask once")
     return names
 
 
@@ -156,7 +154,8 @@ def metadata_out(
 
 
 def described_topics_in(request: broker_pb2.DescribeReplicasRequest) -> Sequence[str]:
-    """The topics of a DescribeReplicas request; none means all. Raises ServiceError if it names one twice."""
+    """The topics of a DescribeReplicas request; none means all. Raises ServiceError if it names too
+    many."""
     return _topic_names(request.topics)
 
 

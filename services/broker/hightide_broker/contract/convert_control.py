@@ -1,12 +1,13 @@
 """Conversions between the controller's messages and the broker's dataclasses: decisions, stops, metadata, and
 their outcomes.
 
-They check the shape of messages (an id of 16 bytes, a port, no partition twice), so that all other code can
-rely on it, and raise ServiceError (INVALID_REQUEST).
+They check the shape of messages (an id of 16 bytes, a port), so that all other code can rely on it,
+and raise ServiceError (INVALID_REQUEST).
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 from hightide.v1 import broker_control_service_pb2 as control_pb2
@@ -126,11 +127,13 @@ def _recovered_log_in(log: control_pb2.RecoveredLog) -> RecoveredLog:
     return RecoveredLog(log.broker_id, log.leader_epoch, log.log_end_offset)
 
 
-def _check_each_once(keys: Sequence[tuple[bytes, int]]) -> None:
-    if len(set(keys)) != len(keys):
+def _check_each_once(topic: TopicDecisions) -> None:
+    partitions = [each.partition for each in topic.partitions]
+    if len(set(partitions)) != len(partitions):
+        ((duplicate, _),) = Counter(partitions).most_common(1)
         raise ServiceError(
             ErrorCode.ERROR_CODE_INVALID_REQUEST,
-            "the request decides about a partition twice; name each partition once",
+            f"the request decides about {topic.topic}-{duplicate} more than once; name each partition once",
         )
 
 
@@ -138,7 +141,8 @@ def decisions_in(request: control_pb2.LeaderAndISRRequest) -> Decisions:
     """The decisions of a LeaderAndISR request."""
     epoch = request.stamp.controller_epoch
     topics = tuple(_topic_decisions_in(topic, epoch) for topic in request.topics)
-    _check_each_once([(topic.topic_id, each.partition) for topic in topics for each in topic.partitions])
+    for topic in topics:
+        _check_each_once(topic)
     return Decisions(topics, tuple(endpoint_in(leader) for leader in request.leaders))
 
 
@@ -188,7 +192,6 @@ def stops_in(request: control_pb2.StopReplicaRequest) -> tuple[StopDecision, ...
                 f"{each.topic[:249]!r}-{each.partition} in leader epoch {each.leader_epoch} and partition "
                 f"epoch {each.partition_epoch} is no replica",
             )
-    _check_each_once([(each.topic_id, each.partition) for each in request.partitions])
     return tuple(
         StopDecision(
             each.topic,

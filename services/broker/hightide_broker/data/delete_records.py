@@ -56,10 +56,6 @@ class RecordDeletion:
                 ErrorCode.ERROR_CODE_LIMIT_EXCEEDED,
                 f"the request names {len(asked)} partitions; send at most {PARTITIONS_MAX}",
             )
-        if len({each.key for each in asked}) < len(asked):
-            raise ServiceError(
-                ErrorCode.ERROR_CODE_INVALID_REQUEST, "the request names a partition twice; name it once"
-            )
         if validate_only:
             return [self._checked(each) for each in asked]
         moved = [self._moved(each) for each in asked]

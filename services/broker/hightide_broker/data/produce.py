@@ -146,9 +146,3 @@ def _check(request: ProduceRequest[memoryview]) -> None:
             ErrorCode.ERROR_CODE_LIMIT_EXCEEDED,
             f"the request names {len(request.partitions)} partitions; send at most {REQUEST_PARTITIONS_MAX}",
         )
-    keys = {(each.topic_id, each.partition) for each in request.partitions}
-    if len(keys) != len(request.partitions):
-        raise ServiceError(
-            ErrorCode.ERROR_CODE_INVALID_REQUEST,
-            "the request names a partition more than once; put all batches of a partition into one entry",
-        )

@@ -37,6 +37,7 @@ from hightide_runtime.serving.interceptors.listener import ListenerInterceptor
 from hightide_runtime.serving.interceptors.timing import MethodTiming, TimingInterceptor
 from hightide_runtime.serving.interceptors.trace_context import TraceContextInterceptor
 from hightide_runtime.serving.listeners import Listener
+from hightide_runtime.serving.request_lists import check_of
 from hightide_runtime.tls.certificates import ReloadedCertificates
 from hightide_runtime.tls.credentials import server_credentials
 from hightide_runtime.tls.files import ClientAuth, ServerTls
@@ -351,6 +352,7 @@ def _register(
         )
         codec = service.codecs.get(name)
         parse = codec.parse if codec else handler.request_deserializer
+        parse = functools.partial(_parse, parse, check_of(service.name, name))
         serialise = codec.serialise if codec else handler.response_serializer
         wrapped[name] = _wrapped(handler, method, parse, serialise, interceptors, access)
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.name, wrapped),))
@@ -359,7 +361,7 @@ def _register(
 def _wrapped(
     handler: Any,
     method: Method,
-    parse: Callable[[bytes], Any],
+    parse: Callable[[Any], Any],
     serialise: Callable[[Any], bytes],
     interceptors: Sequence[Interceptor],
     access: AccessInterceptor,
@@ -376,8 +378,6 @@ def _wrapped(
         return grpc.stream_stream_rpc_method_handler(behaviour)
     if handler.request_streaming:
         parse = functools.partial(_parse_each, parse)
-    else:
-        parse = functools.partial(_parse, parse)
     if handler.response_streaming:
         stream = _bytes_in_bytes_out_stream(
             handler.stream_stream if handler.request_streaming else handler.unary_stream, parse, serialise
@@ -415,16 +415,18 @@ def _bytes_in_bytes_out_stream(
     return call
 
 
-def _parse(parse: Callable[[bytes], Any], request: bytes) -> Any:
+def _parse(parse: Callable[[bytes], Any], check: Callable[[Any], None], request: bytes) -> Any:
     try:
-        return parse(request)
+        parsed = parse(request)
     except (DecodeError, ValueError) as error:
         raise ServiceError(
             ErrorCode.ERROR_CODE_INVALID_REQUEST,
             f"the {len(request)} bytes of the request are not the message of this method ({error})",
         ) from None
+    check(parsed)
+    return parsed
 
 
 async def _parse_each(parse: Callable[[bytes], Any], requests: AsyncIterator[bytes]) -> AsyncIterator[Any]:
     async for request in requests:
-        yield _parse(parse, request)
+        yield parse(request)

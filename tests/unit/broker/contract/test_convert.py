@@ -92,7 +92,9 @@ def decision(
 
 
 def twice(request: control_pb2.LeaderAndISRRequest) -> control_pb2.LeaderAndISRRequest:
-    return control_pb2.LeaderAndISRRequest(topics=[*request.topics, *request.topics])
+    partitions = request.topics[0].partitions
+    partitions.append(partitions[0])
+    return request
 
 
 @pytest.mark.parametrize(
@@ -174,7 +176,6 @@ def stop(
         stops(stop(topic_id=b"short")),
         stops(stop(leader_epoch=-2)),
         stops(stop(partition_epoch=-1)),
-        stops(stop(), stop()),
     ],
 )
 def test_a_stop_that_makes_no_sense_is_refused_as_a_whole(request_: control_pb2.StopReplicaRequest) -> None:
@@ -254,9 +255,9 @@ def test_a_process_that_nobody_could_reach_is_refused(endpoint: metadata_pb2.End
         convert_control.metadata_update_in(control_pb2.UpdateMetadataRequest(brokers=[endpoint]))
 
 
-@pytest.mark.parametrize("names", [["flights", "flights"], [str(number) for number in range(10_001)]])
-def test_an_answer_about_topics_cannot_be_made_larger_than_the_cluster(names: list[str]) -> None:
-    with pytest.raises(ServiceError):
+def test_an_answer_about_topics_cannot_be_made_larger_than_the_cluster() -> None:
+    names = [str(number) for number in range(10_001)]
+    with pytest.raises(ServiceError, match="10001 topics"):
         convert.metadata_names_in(broker_pb2.GetMetadataRequest(topics=names))
 
 
