@@ -10,6 +10,8 @@ from typing import Final
 
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.clock import Clock
+from hightide_runtime.serving.answer_budget import answer_budgets
+from hightide_runtime.serving.interceptors.interceptor import Plane
 from hightide_runtime.telemetry.metric_declarations import Measure
 from hightide_runtime.telemetry.tracing import Telemetry
 from hightide_runtime.znodes.cluster_znodes import BrokerZnode
@@ -99,6 +101,8 @@ class Assembly:
         )
         # Session ids start at the time, so that those of an earlier life of this broker are not mistaken.
         self._sessions: LeaderSessions[PartitionKey] = LeaderSessions(clock.wall_us())
+        self.answers = answer_budgets(settings.in_flight_answer_bytes_max)
+        """The bytes of unread answers: of clients, and of followers and other members of the cluster."""
         self._shell = ReplicaShell(clock, self._sessions, telemetry, self.storage_failed)
         self._shell.counters.counts_what_is_sent = is_measured
         self._reads = ports.threads(READING_THREADS, "reads")
@@ -106,8 +110,9 @@ class Assembly:
         self._isr_store = IsrStore(broker_id, clock, session, self._shell)
         self._fetchers = Fetchers(self._replicas, self._shell, self._fetch_settings(), ports.connect)
         self._replica_server = ReplicaServer(
-            cluster_id, clock, self._replicas, self._sessions, self._shell, self._reads
-        )
+            cluster_id, clock, self._replicas, self._sessions, self._shell, self._reads,
+            self.answers[Plane.CONTROL],
+        )  # fmt: skip
         self._failed_replicas = FailedReplicas(
             session, broker_id, lambda: self.registration.broker_epoch, ports.connect
         )
@@ -126,6 +131,7 @@ class Assembly:
             self._metadata,
             settings.parked_fetches_max,
             self._reads,
+            self.answers[Plane.DATA],
             self._shell.counters,
         )
         self._offsets = OffsetLookup(broker_id, self._replicas, self._metadata, worker)
@@ -229,7 +235,8 @@ class Assembly:
         return broker_readings(
             MeasuredParts(
                 self._replicas, self._directories, self._shell, self._isr_store, self._fetchers,
-                self._fetching, self._sessions, self._in_flight, self._healing, self._scrub, self._comparison,
+                self._fetching, self._sessions, self._in_flight, self.answers, self._healing, self._scrub,
+                self._comparison,
             )
         )  # fmt: skip
 

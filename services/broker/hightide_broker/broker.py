@@ -110,6 +110,7 @@ class Broker:
             external=settings.external_listen,
             external_introspection=settings.external_introspection,
             tls=settings.server_tls,
+            answers=parts.answers,
         )
         report_rpcs(process.metrics, server.timings)
         patience_s = _patience_s(settings)

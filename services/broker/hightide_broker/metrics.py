@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from hightide_runtime.serving.answer_budget import AnswerBudget
+from hightide_runtime.serving.interceptors.interceptor import Plane
 from hightide_runtime.telemetry.metric_declarations import (
     Measure,
     Reading,
@@ -99,6 +101,11 @@ METRICS = (
     histogram(f"{_P}.fsync.duration", "s", "one fsync of a log"),
     gauge(f"{_P}.produces_waiting", "{partition}", "appended, and not in all in-sync replicas yet"),
     gauge(f"{_P}.produce_in_flight", "By", "batches of produces that are not answered yet"),
+    gauge(
+        f"{_P}.answers_unread", "By", "answers that have not left yet: their clients do not read", "plane"
+    ),
+    counter(f"{_P}.answers_delayed", "{call}", "fetches that waited for room for their answers", "plane"),
+    counter(f"{_P}.answers_refused", "{call}", "answers for which there was no room", "plane"),
     gauge(f"{_P}.fetches_waiting", "{call}", "fetches of consumers that wait for records"),
     gauge(f"{_P}.replica_fetches_waiting", "{call}", "fetches of followers that wait for records"),
     gauge(f"{_P}.fetch_sessions", "{session}", "followers that copy from it"),
@@ -118,6 +125,7 @@ class MeasuredParts:
     fetching: FetchHandler
     sessions: LeaderSessions[PartitionKey]
     in_flight: UnfinishedWorkLimit
+    answers: Mapping[Plane, AnswerBudget]
     healing: ReplicaHealing
     scrub: ReplicaScrub
     comparison: LeaderComparison
@@ -167,6 +175,7 @@ def broker_readings(measured: MeasuredParts) -> Measure:
             **_moved(counters),
             **_replicated(survey(replicas), counters, measured),
             **_waiting(measured),
+            **_answers(measured.answers),
             **_disks(measured.directories),
         }
         return {f"{_P}.{name}": reading for name, reading in readings.items()}
@@ -243,6 +252,14 @@ def _waiting(measured: MeasuredParts) -> Readings:
         "replica_fetches_waiting": len(measured.shell.parked_rounds),
         "fetch_sessions": len(measured.sessions),
         "fetchers": measured.fetchers.leader_count,
+    }
+
+
+def _answers(budgets: Mapping[Plane, AnswerBudget]) -> Readings:
+    return {
+        "answers_unread": {(plane.value,): budget.taken for plane, budget in budgets.items()},
+        "answers_delayed": {(plane.value,): budget.waits for plane, budget in budgets.items()},
+        "answers_refused": {(plane.value,): budget.refusals for plane, budget in budgets.items()},
     }
 
 

@@ -102,7 +102,7 @@ class ClientRpcs(BrokerServiceServicer):
         self, request: broker_pb2.FetchRequest, context: Context
     ) -> wire.FetchResponse[Sequence[Buffer]]:
         """Read record batches; raw bytes out, by `wire`."""
-        return convert.fetch_out(await self._fetching.fetch(convert.fetch_in(request)))
+        return convert.fetch_out(await self._fetching.fetch(convert.fetch_in(request), context.peer()))
 
     async def ProduceRecords(
         self, request: broker_pb2.ProduceRecordsRequest, context: Context
@@ -123,7 +123,7 @@ class ClientRpcs(BrokerServiceServicer):
         key = self._key(request.topic, request.partition)
         skips = convert.skips_corrupt_batches(request)
         found = await self._plain.fetch(
-            key, request.offset, request.max_records, request.max_wait_ms, skips_corrupt=skips
+            key, request.offset, request.max_records, request.max_wait_ms, context.peer(), skips_corrupt=skips
         )
         return convert.plain_records_out(found)
 
@@ -187,7 +187,7 @@ class ReplicaRpcs(ReplicaServiceServicer):
         self, request: replica_pb2.ReplicaFetchRequest, context: Context
     ) -> wire.ReplicaFetchResponse[Sequence[Buffer]]:
         """One round of a fetch session; raw bytes out, by `wire`."""
-        return await self._server.fetch(convert.replica_fetch_in(request))
+        return await self._server.fetch(convert.replica_fetch_in(request), context.peer())
 
     async def EndOffsetForLeaderEpoch(
         self, request: replica_pb2.EndOffsetForLeaderEpochRequest, context: Context

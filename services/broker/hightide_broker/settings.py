@@ -97,8 +97,19 @@ class BrokerSettings(ServiceSettings, env_prefix="HIGHTIDE_BROKER_", cli_prog_na
         ge=1024 * 1024,
         description="the most bytes of unfinished produce requests; the broker refuses more with OVERLOADED",
     )
+    in_flight_answer_bytes_max: int = Field(
+        256 * 1024 * 1024,
+        ge=64 * 1024 * 1024,
+        description="the most bytes of answers that clients have not read yet; answers to other brokers have "
+        "as many of their own. A connection may hold a quarter of what is free: beyond that its fetches get "
+        "smaller answers, wait for at most max_wait_ms, and are refused with OVERLOADED. Each byte takes two "
+        "bytes of memory",
+    )
     parked_fetches_max: int = Field(
-        10_000, ge=1, description="the most fetches that may wait for new records; more are refused"
+        10_000,
+        ge=1,
+        description="the most fetches that may wait for new records; more are refused. A connection may hold "
+        "a quarter of the free places",
     )
     disk_timeout_ms: int = Field(
         30_000,

@@ -9,6 +9,7 @@ from typing import Any
 
 import grpc
 from declared_services import declare
+from hightide.v1 import access_pb2
 from hightide.v1 import replica_service_pb2 as pb
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.serving.interceptors.interceptor import Plane
@@ -20,8 +21,12 @@ CALL_S = 60.0
 CONNECTION_OF_ITS_OWN = [("grpc.use_local_subchannel_pool", 1)]
 MORE_THAN_A_WINDOW_BYTES = 8 << 20
 
+SMALL_BYTES, LARGE_BYTES = 1_000, 100_000
+DESCRIBING = access_pb2.AccessRule(external=True, operation=access_pb2.OPERATION_DESCRIBE)
+
 for each_plane in Plane:
     declare(f"test.{each_plane}", "Wait")
+declare("test.describing", "Wait", DESCRIBING)
 
 
 class Parking:
@@ -109,12 +114,12 @@ class Clients:
 
 
 @asynccontextmanager
-async def clients(calls_max: int) -> AsyncIterator[Clients]:
+async def clients(calls_max: int = 100, answer_bytes_max: int = 256 << 20) -> AsyncIterator[Clients]:
     parking = Parking()
     services = [parking.service(f"test.{plane}", plane) for plane in Plane]
-    server = await serve(
-        HostPort("127.0.0.1", 0), services, limits=ServerLimits(max_concurrent_rpcs=calls_max)
-    )
+    services.append(parking.service("test.describing", Plane.DATA))
+    limits = ServerLimits(max_concurrent_rpcs=calls_max, answer_bytes_max=answer_bytes_max)
+    server = await serve(HostPort("127.0.0.1", 0), services, limits=limits)
     async with AsyncExitStack() as connections:
         try:
             yield Clients(server, parking, connections)
@@ -188,5 +193,32 @@ def test_a_call_whose_answer_nobody_reads_keeps_its_place_until_it_is_read() -> 
             await each.is_full()
             assert len(await unread.read()) > MORE_THAN_A_WINDOW_BYTES
             await each.is_free_again()
+
+    asyncio.run(story())
+
+
+def test_beside_answers_that_nobody_reads_large_descriptions_are_refused_and_nothing_else() -> None:
+    async def story() -> None:
+        async with clients(answer_bytes_max=MORE_THAN_A_WINDOW_BYTES) as each:
+            each.parking.let_go.set()
+            stalled, other = await each.connect(), await each.connect()
+            request = pb.DigestBatchesRequest(base_offset=MORE_THAN_A_WINDOW_BYTES).SerializeToString()
+            unread: Any = raw_stream(stalled, "/test.data/Wait")(request, timeout=CALL_S)
+            await each.has_returned(1)
+            status, sentence, info = await failure_of(each.call(other, "describing", LARGE_BYTES))
+            assert (status, info.reason) == (grpc.StatusCode.RESOURCE_EXHAUSTED, "OVERLOADED")
+            assert "bytes of answers of the data plane that were not read yet, 0 of them" in sentence
+            assert len(await each.call(other, "describing", SMALL_BYTES)) > SMALL_BYTES
+            # Whoever has changed something must hear of it.
+            assert len(await each.call(other, "data", LARGE_BYTES)) > LARGE_BYTES
+            await unread.read()
+
+            async def described() -> bool:
+                try:
+                    return len(await each.call(other, "describing", LARGE_BYTES)) > LARGE_BYTES
+                except grpc.aio.AioRpcError:
+                    return False
+
+            await until(described, "there is room again")
 
     asyncio.run(story())

@@ -383,7 +383,7 @@ class SimHost:
         answer: Any
         try:
             asked = method.parse(request)
-            answered = await method.handler(asked, None)
+            answered = await method.handler(asked, _Call(str(envelope.source)))
             if name == "Produce":
                 self._note_acknowledged(asked, answered)
             answer = method.serialise(answered)
@@ -412,7 +412,7 @@ class SimHost:
             try:
                 method = self._methods["Produce"]
                 asked = method.parse(request)
-                self._note_acknowledged(asked, await method.handler(asked, None))
+                self._note_acknowledged(asked, await method.handler(asked, _Call(str(self.client))))
             except ServiceError:
                 return
             except Exception as error:
@@ -422,6 +422,16 @@ class SimHost:
         if "Produce" in self._methods:
             self.loop.create_task(produced())
             self.loop.settle()
+
+
+class _Call:
+    """What a servicer may ask of a call: whose connection it came on. No interceptor counts its answer."""
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+
+    def peer(self) -> str:
+        return f"sim:{self._source}"
 
 
 def _methods(parts: Assembly) -> dict[str, _Method]:

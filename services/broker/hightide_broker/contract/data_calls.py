@@ -128,6 +128,12 @@ class PlainRecord:
     timestamp_us: int
     headers: tuple[tuple[str, bytes], ...]
 
+    @property
+    def size_bytes(self) -> int:
+        """The bytes of its key, value and headers."""
+        headers = sum(len(key) + len(value) for key, value in self.headers)
+        return len(self.key or b"") + len(self.value or b"") + headers
+
 
 @dataclass(frozen=True, slots=True)
 class PlainRecordsRead:

@@ -8,12 +8,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import Executor
+from dataclasses import dataclass, replace
 from typing import Final
 
 from hightide.batch.errors import BatchError
 from hightide.batch.header import Buffer
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import ServiceError
+from hightide_runtime.serving.answer_budget import AnswerBudget
+from hightide_runtime.serving.fair_limit import PART, FairLimit
 
 from hightide_broker.cluster.metadata import MetadataCache
 from hightide_broker.contract.data_calls import FetchCall, FetchFrom, PartitionRead, PartitionRefused
@@ -30,7 +33,6 @@ from hightide_broker.data import partition_errors
 from hightide_broker.limits import (
     FETCH_BYTES_MAX,
     REQUEST_PARTITIONS_MAX,
-    UnfinishedWorkLimit,
     bounded_wait_ms,
 )
 from hightide_broker.replica.counters import OTHER_TOPICS, Counters
@@ -39,6 +41,29 @@ from hightide_broker.replica.parking import ParkedFetch
 from hightide_broker.storage import StorageError
 
 NOT_READ: Final[Sequence[Buffer]] = ()
+
+
+@dataclass(slots=True)
+class _Answer:
+    """What was read for one fetch. `lacks_room`: there is more to read, and no room for it beside the answers
+    that the connection has not read yet."""
+
+    partitions: list[PartitionRead]
+    size_bytes: int
+    lacks_room: bool
+
+    def is_due(self, min_bytes: int) -> bool:
+        """Whether the client need not wait for more: there is enough, an error, or all that there is room
+        for."""
+        enough = 1 if self.lacks_room else max(1, min_bytes)
+        return self.size_bytes >= enough or any(each.refused for each in self.partitions)
+
+    def without_batches(self) -> _Answer:
+        """The same without what was read."""
+        if not self.size_bytes:
+            return self
+        read = [replace(each, batches=NOT_READ, size_bytes=0) for each in self.partitions]
+        return _Answer(read, 0, self.lacks_room)
 
 
 class FetchHandler:
@@ -51,13 +76,16 @@ class FetchHandler:
         metadata: MetadataCache,
         parked_max: int,
         reads: Executor,
+        answers: AnswerBudget,
         counters: Counters | None = None,
     ) -> None:
+        """`answers`: the unread answers of clients, which bound what is read for the next ones."""
         self._broker_id = broker_id
         self._replicas = replicas
         self._metadata = metadata
-        self._parked = UnfinishedWorkLimit(parked_max)
+        self._parked = FairLimit(parked_max)
         self._reads = reads
+        self._answers = answers
         self._counters = counters or Counters()
         self._waiting: set[ParkedFetch] = set()
         self._closed = False
@@ -67,46 +95,53 @@ class FetchHandler:
         """How many fetches wait; called on any thread."""
         return self._parked.taken
 
-    async def fetch(self, call: FetchCall) -> list[PartitionRead]:
-        """Read, and wait up to max_wait_ms until there are min_bytes. Raises ServiceError (whole request)."""
+    async def fetch(self, call: FetchCall, peer: str) -> list[PartitionRead]:
+        """Read, and wait up to max_wait_ms until there are min_bytes, and room for them beside the unread
+        answers of this connection (`peer`). Raises ServiceError (whole request)."""
         _check(call)
-        answer = await self._read_or_wait(call)
-        for each in answer:
+        answer = await self._read_or_wait(call, peer)
+        if answer.lacks_room and not answer.size_bytes:
+            raise self._answers.refusal(peer)
+        for each in answer.partitions:
             replica = self._replicas.get(each.key)
             self._counters.fetched(OTHER_TOPICS if replica is None else replica.topic, each)
-        return answer
+        return answer.partitions
 
-    async def _read_or_wait(self, call: FetchCall) -> list[PartitionRead]:
-        read, size_bytes = await self._read(call)
+    async def _read_or_wait(self, call: FetchCall, peer: str) -> _Answer:
+        answer = await self._read(call, peer)
         wait_ms = bounded_wait_ms(call.max_wait_ms)
-        if wait_ms == 0 or size_bytes >= max(1, call.min_bytes) or any(each.refused for each in read):
-            return read
-        return await self._wait_and_read(call, read, wait_ms)
+        if wait_ms == 0 or answer.is_due(call.min_bytes):
+            return answer
+        return await self._wait_and_read(call, peer, answer, wait_ms)
 
-    async def _wait_and_read(
-        self, call: FetchCall, read: list[PartitionRead], wait_ms: int
-    ) -> list[PartitionRead]:
+    async def _wait_and_read(self, call: FetchCall, peer: str, answer: _Answer, wait_ms: int) -> _Answer:
         replicas = [found for each in call.partitions if (found := self._replicas.get(each.key)) is not None]
         if not replicas or self._closed:
-            return read
-        if not self._parked.take(1):
+            return answer
+        if not self._parked.take(peer):
             raise ServiceError(
                 ErrorCode.ERROR_CODE_OVERLOADED,
-                f"broker {self._broker_id} holds {self._parked.limit} waiting fetches, its limit; try again",
+                f"broker {self._broker_id} holds {self._parked.taken} waiting fetches, "
+                f"{self._parked.held(peer)} of them of this connection; it holds {self._parked.limit}, and "
+                f"of each connection one in {PART} of those that are free. Try again after a pause",
             )
         give_up_at = _now_s() + wait_ms / 1000
         try:
             while True:
+                # What was read is in nobody's budget, and would be kept for as long as the fetch waits.
+                is_less, answer = answer.size_bytes > 0, answer.without_batches()
                 left_ms = int((give_up_at - _now_s()) * 1000)
                 if left_ms <= 0 or self._closed:
-                    return read
-                if not self._has_moved(call, read):
+                    return await self._read(call, peer) if is_less else answer
+                if answer.lacks_room:
+                    await self._wait_for_room(peer, left_ms)
+                elif not self._has_moved(call, answer.partitions):
                     await self._wait(replicas, left_ms)
-                read, size_bytes = await self._read(call)
-                if size_bytes >= max(1, call.min_bytes) or any(each.refused for each in read):
-                    return read
+                answer = await self._read(call, peer)
+                if answer.is_due(call.min_bytes):
+                    return answer
         finally:
-            self._parked.give_back(1)
+            self._parked.give_back(peer)
 
     def _has_moved(self, call: FetchCall, read: list[PartitionRead]) -> bool:
         """Whether there may be more since the read: while a file is read, producers append."""
@@ -133,23 +168,54 @@ class FetchHandler:
             for replica in replicas:
                 replica.fetches.pop(parked, None)
 
+    async def _wait_for_room(self, peer: str, wait_ms: int) -> None:
+        parked = ParkedFetch()
+        self._waiting.add(parked)
+        self._answers.wait(peer, parked)
+        try:
+            await parked.wait(wait_ms)
+        finally:
+            self._waiting.discard(parked)
+            self._answers.leave(peer, parked)
+
+    def check_room(self, peer: str, size_bytes: int) -> None:
+        """Check that there is room for what a fetch has become: FetchRecords, after records were unpacked.
+        Raises ServiceError."""
+        if not self._answers.fits(peer, size_bytes):
+            raise self._answers.refusal(peer)
+
     def close(self) -> None:
         """Answer all parked fetches now: the broker stops."""
         self._closed = True
         for parked in tuple(self._waiting):
             parked.wake()
 
-    async def _read(self, call: FetchCall) -> tuple[list[PartitionRead], int]:
+    async def _read(self, call: FetchCall, peer: str) -> _Answer:
         """Read the partitions in turn while there is room. The first one that has records gives at least one
-        batch."""
-        room = max(1, min(call.max_bytes, FETCH_BYTES_MAX))
+        batch, if the connection has room for it among the unread answers."""
+        wanted = max(1, min(call.max_bytes, FETCH_BYTES_MAX))
+        room = min(wanted, self._answers.room(peer))
         total = 0
-        answer = []
+        read = []
         for asked in call.partitions:
             one = await self._read_one(call, asked, room - total, must_fit=total > 0)
             total += one.size_bytes
-            answer.append(one)
-        return answer, total
+            read.append(one)
+        answer = _Answer(read, total, lacks_room=False)
+        if total and not self._answers.fits(peer, total):
+            answer = answer.without_batches()
+        answer.lacks_room = answer.size_bytes < total or (room < wanted and self._leaves_out(call, read))
+        return answer
+
+    def _leaves_out(self, call: FetchCall, read: Sequence[PartitionRead]) -> bool:
+        """Whether any partition has records that were asked for, and gave none."""
+        for asked, one in zip(call.partitions, read, strict=True):
+            replica = self._replicas.get(asked.key)
+            if replica is not None and not one.size_bytes:
+                allowed = _allowed(call, replica, asked)
+                if isinstance(allowed, ReadUpTo) and asked.offset < allowed.end_offset:
+                    return True
+        return False
 
     async def _read_one(self, call: FetchCall, asked: FetchFrom, room: int, must_fit: bool) -> PartitionRead:
         replica = self._replicas.get(asked.key)

@@ -77,6 +77,7 @@ class PlainRecords:
         offset: int,
         max_records: int,
         max_wait_ms: int,
+        peer: str,
         *,
         skips_corrupt: bool = False,
     ) -> PlainRecordsRead:
@@ -89,7 +90,7 @@ class PlainRecords:
                 f"max_records is {max_records}; it may be 1 to {PLAIN_RECORDS_MAX}, or 0 for the default",
             )
         call = FetchCall(max_wait_ms, 1, FETCH_BYTES, (FetchFrom(key, -1, offset, FETCH_BYTES),))
-        (read,) = await self._fetching.fetch(call)
+        (read,) = await self._fetching.fetch(call, peer)
         if read.refused is not None:
             raise read.refused.as_service_error()
         loop = asyncio.get_running_loop()
@@ -101,6 +102,7 @@ class PlainRecords:
             raise ServiceError(error.code, str(error), error.facts) from error
         except BatchError as error:
             raise ServiceError(error.code, f"the batch at offset {offset} cannot be read: {error}") from error
+        self._fetching.check_room(peer, sum(record.size_bytes for _, record in opened.records))
         return PlainRecordsRead(
             tuple(opened.records),
             read.high_watermark,

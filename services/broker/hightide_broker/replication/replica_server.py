@@ -24,6 +24,7 @@ from hightide.batch.wire import ReplicaFetchPartitionResult, ReplicaFetchRespons
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.clock import Clock
 from hightide_runtime.errors import ServiceError
+from hightide_runtime.serving.answer_budget import AnswerBudget
 
 from hightide_broker.cluster.partition_decisions import PartitionKey
 from hightide_broker.contract import convert
@@ -60,13 +61,15 @@ class ReplicaServer:
         sessions: LeaderSessions[PartitionKey],
         shell: ReplicaShell,
         reads: Executor,
+        answers: AnswerBudget,
     ) -> None:
-        """`reads` runs reads of what is only on disk."""
+        """`reads` runs reads of what is only on disk. `answers`: those that followers have not read yet."""
         self._cluster_id = cluster_id
         self._clock = clock
         self._replicas = replicas
         self._sessions = sessions
         self._shell = shell
+        self._answers = answers
         self._moves: MoveLimit[Session] = MoveLimit(clock, self._wake)
         self._cold_reads = ColdReads(reads, self._wake)
         # Partitions that were read and wait for the speed limit must not take the place of those that need
@@ -74,8 +77,9 @@ class ReplicaServer:
         self._cold_moves = ColdReads(reads, self._wake)
         self._closed = False
 
-    async def fetch(self, call: ReplicaFetchCall) -> ReplicaFetchResponse[Sequence[Buffer]]:
-        """Answer one round of a session. Raises ServiceError if the session cannot go on."""
+    async def fetch(self, call: ReplicaFetchCall, peer: str) -> ReplicaFetchResponse[Sequence[Buffer]]:
+        """Answer one round of a session. `peer`: the follower's connection. Raises ServiceError if the
+        session cannot go on."""
         self._check_cluster(call.follower)
         session = self._session(call)
         if (superseded := self._shell.parked_rounds.get(session)) is not None:
@@ -86,10 +90,10 @@ class ReplicaServer:
         self._cold_moves.next_round(session)
         opening = call.session.session_id == 0
         if results or opening or self._has_batches(session):
-            self._collect(session, call.max_bytes, results)
+            self._collect(session, self._room(call, peer), results)
         if not (results or opening or self._closed):
-            await self._park(session, call)
-            self._collect(session, call.max_bytes, results)
+            await self._park(session, call, peer)
+            self._collect(session, self._room(call, peer), results)
         return ReplicaFetchResponse(session.session_id, tuple(results))
 
     def epoch_ends(self, follower: Follower, questions: Sequence[EpochQuestion]) -> list[EpochAnswer]:
@@ -212,19 +216,30 @@ class ReplicaServer:
             parked.wake()
         return parked is not None
 
-    async def _park(self, session: Session, call: ReplicaFetchCall) -> None:
+    def _room(self, call: ReplicaFetchCall, peer: str) -> int:
+        """How many bytes of batches the answer may have. A follower that has read its answers gets at least
+        one batch, whatever others have not read; one that has not may have to wait."""
+        least = 0 if self._answers.held(peer) else 1
+        return min(max(1, min(call.max_bytes, FETCH_BYTES_MAX)), max(least, self._answers.room(peer)))
+
+    async def _park(self, session: Session, call: ReplicaFetchCall, peer: str) -> None:
         parked = ParkedFetch()
         self._shell.parked_rounds[session] = parked
+        lacks_room = self._room(call, peer) == 0
+        if lacks_room:
+            self._answers.wait(peer, parked)
         try:
             await parked.wait(bounded_wait_ms(call.max_wait_ms))
         finally:
+            if lacks_room:
+                self._answers.leave(peer, parked)
             # A later round of the session may have parked in the same place by now.
             if self._shell.parked_rounds.get(session) is parked:
                 del self._shell.parked_rounds[session]
 
-    def _collect(self, session: Session, max_bytes: int, results: list[Result]) -> None:
-        """Add what is new, as long as there is room; the rest stays for the next round."""
-        room = whole = max(1, min(max_bytes, FETCH_BYTES_MAX))
+    def _collect(self, session: Session, whole: int, results: list[Result]) -> None:
+        """Add what is new, as long as there is room (`whole` bytes); the rest stays for the next round."""
+        room = whole
         for key in session.touched():
             room -= self._collect_from(session, key, room, room < whole, results)
         while session.is_holding and room > 0 and (allowed := self._moves.allowed_bytes(session)):

@@ -34,15 +34,22 @@ class FairLimit:
         free = self.limit - self.taken
         return max(0, -(-free // PART) - self.held(holder))
 
+    def fits(self, holder: str, amount: int) -> bool:
+        """Whether there is room for `amount`. A piece that is larger than the share of its holder fits while
+        nobody holds anything."""
+        return not self.taken or amount <= self.room(holder)
+
     def take(self, holder: str, amount: int = 1) -> bool:
-        """Take `amount` if there is room for it. A piece that is larger than the share of its holder passes
-        while nobody holds anything."""
+        """Take `amount` if it fits."""
         assert amount >= 0, amount
-        if self.taken and amount > self.room(holder):
+        if not self.fits(holder, amount):
             return False
+        self._add(holder, amount)
+        return True
+
+    def _add(self, holder: str, amount: int) -> None:
         self._held[holder] = self.held(holder) + amount
         self.taken += amount
-        return True
 
     def give_back(self, holder: str, amount: int = 1) -> None:
         """Return what `take` took; exactly once for each."""

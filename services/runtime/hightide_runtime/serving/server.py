@@ -22,6 +22,7 @@ from hightide_runtime.access.rules import rule_of
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import ServiceError, StartupError
 from hightide_runtime.serving import health, reflection
+from hightide_runtime.serving.answer_budget import AnswerBudget, answer_budgets
 from hightide_runtime.serving.interceptors.access import AccessInterceptor
 from hightide_runtime.serving.interceptors.errors import ErrorInterceptor
 from hightide_runtime.serving.interceptors.interceptor import (
@@ -93,6 +94,8 @@ class ServerLimits:
     default_deadline_ms: int = 30_000
     #: Unfinished calls of each plane.
     max_concurrent_rpcs: int = 10_000
+    #: Bytes of answers of each plane that were not read yet, if `serve` is given no budgets.
+    answer_bytes_max: int = 256 * 1024 * 1024
 
 
 class Server:
@@ -151,6 +154,7 @@ async def serve(
     external: HostPort | None = None,
     external_introspection: bool = False,
     limits: ServerLimits | None = None,
+    answers: Mapping[Plane, AnswerBudget] | None = None,
     tls: ServerTls | None = None,
     small_messages: bool = False,
 ) -> Server:
@@ -159,10 +163,10 @@ async def serve(
     Around each method, outermost first: listener, trace context, timing, limits, access, errors. Besides the
     services there are health, reflection and channelz. `external`: the listener for clients from outside,
     under the same limits. It serves the methods whose rules say so, and health; reflection and channelz only
-    if `external_introspection`. `small_messages`: no connection ever carries much at a time, so probing its
-    bandwidth is not worth a third of the CPU of a Ping and its answer, if each consumer has a connection of
-    its own. `tls`: None serves in plaintext. Raises StartupError that names the port if it is in use, or the
-    file if a certificate cannot be used.
+    if `external_introspection`. `answers`: the budgets of unread answers, if servicers ask them for room.
+    `small_messages`: no connection carries much at a time, so probing its bandwidth is not worth a third of
+    the CPU of a Ping, if each consumer has a connection of its own. `tls`: None serves in plaintext. Raises
+    StartupError that names the port if it is in use, or the file if a certificate cannot be used.
     """
     limits = limits or ServerLimits()
     transports = _transports(tls)
@@ -171,8 +175,9 @@ async def serve(
         options.append(("grpc.http2.bdp_probe", 0))
     timing = TimingInterceptor()
     limiting = LimitsInterceptor(
-        limits.max_concurrent_rpcs, limits.max_deadline_ms, limits.default_deadline_ms
-    )
+        limits.max_concurrent_rpcs, limits.max_deadline_ms, limits.default_deadline_ms,
+        answers or answer_budgets(limits.answer_bytes_max),
+    )  # fmt: skip
     audit = AuditLog(asyncio.get_running_loop().call_later)
     health_servicer = health.HealthServicer([service.name for service in services])
     wanted = [(Listener.INTERNAL, listen)]
@@ -348,7 +353,12 @@ def _register(
     for name, handler in handlers.items():
         is_endless = name in service.without_deadline
         method = Method(
-            service.name, name, service.plane, needs_deadline=not is_endless, is_counted=not is_endless
+            service.name,
+            name,
+            service.plane,
+            needs_deadline=not is_endless,
+            is_counted=not is_endless,
+            only_describes=rule_of(service.name, name).operation == "describe",
         )
         codec = service.codecs.get(name)
         parse = codec.parse if codec else handler.request_deserializer

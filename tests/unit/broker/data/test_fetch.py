@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from hightide.v1.errors_pb2 import ErrorCode
 from hightide_broker.cluster.metadata import MetadataCache
 from hightide_broker.cluster.topic_settings import TopicSettings
 from hightide_broker.contract.convert import fetch_in, fetch_out
-from hightide_broker.contract.data_calls import FetchCall, FetchFrom
+from hightide_broker.contract.data_calls import FetchCall, FetchFrom, PartitionRead
 from hightide_broker.core.effects import AskEpochEnd, StartFetching
 from hightide_broker.core.events import LeaderAndIsrDecided, ProduceArrived
 from hightide_broker.core.fetch_session import LeaderSessions
@@ -28,12 +28,17 @@ from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.shell import Payload, ReplicaShell
 from hightide_broker.storage import DataDirectory, DirectorySettings
 from hightide_runtime.errors import ServiceError
+from hightide_runtime.serving.answer_budget import AnswerBudget
+from hightide_runtime.serving.interceptors.interceptor import Plane
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry.tracing import Telemetry
 
 TOPIC_ID = bytes(range(16))
 COLD = bytes(20_000)
 ANSWERED_S = 20.0
+PEER = "ipv4:127.0.0.1:50001"
+OTHER_PEER = "ipv4:127.0.0.1:50002"
+ANSWER_BYTES_MAX = 64 << 20
 
 
 class NobodyFetches:
@@ -57,8 +62,9 @@ class OneBroker:
         self.shell = ReplicaShell(SystemClock(), LeaderSessions(1), Telemetry.off(), failures.append)
         self.hosted = HostedReplicas()
         self.reads = HeldThreads()
+        self.answers = AnswerBudget(Plane.DATA, ANSWER_BYTES_MAX)
         self.fetching = FetchHandler(
-            1, self.hosted, MetadataCache("the-cluster", controller_epoch=1), 10, self.reads
+            1, self.hosted, MetadataCache("the-cluster", controller_epoch=1), 10, self.reads, self.answers
         )
 
     def leads(self, partition: int) -> HostedReplica:
@@ -83,7 +89,7 @@ class OneBroker:
     ) -> dict[int, int]:
         """Fetch from an offset on: the bytes of each partition, or minus its error."""
         asked = tuple(FetchFrom((TOPIC_ID, each), -1, offset, 1_000_000) for each in partitions)
-        read = await self.fetching.fetch(FetchCall(30_000, min_bytes, 1_000_000, asked, from_follower))
+        read = await self.fetching.fetch(FetchCall(30_000, min_bytes, 1_000_000, asked, from_follower), PEER)
         return {each.key[1]: -each.refused.code if each.refused else each.size_bytes for each in read}
 
 
@@ -188,7 +194,7 @@ def test_an_epoch_is_not_taken_with_a_read_from_a_follower(tmp_path: Path) -> No
                 partitions=[FetchPartition(topic_id=TOPIC_ID, **epochs)], from_follower=True
             )
             with pytest.raises(ServiceError, match=r"partition 0 .* leave them out") as caught:
-                await broker.fetching.fetch(fetch_in(request))
+                await broker.fetching.fetch(fetch_in(request), PEER)
             assert caught.value.code == ErrorCode.ERROR_CODE_INVALID_REQUEST
 
     serve(tmp_path, story)
@@ -202,7 +208,7 @@ def test_a_consumer_that_has_read_what_is_lost_is_told_where_the_logs_part(tmp_p
         broker.produce(replica, b"instead")
         # The leader of epoch 2 wrote three records and died, and broker 1 was elected without them.
         asked = FetchFrom(replica.key, 3, 4, 1_000_000, last_fetched_epoch=2)
-        (read,) = await broker.fetching.fetch(FetchCall(30_000, 1, 1_000_000, (asked,)))
+        (read,) = await broker.fetching.fetch(FetchCall(30_000, 1, 1_000_000, (asked,)), PEER)
         assert read.refused is not None
         assert read.refused.code == ErrorCode.ERROR_CODE_DIVERGING_LOG
         assert read.refused.agreed == EpochEnd(1, 1)
@@ -220,3 +226,111 @@ def test_the_last_epoch_that_was_read_is_heard_only_where_it_is_said() -> None:
     request = FetchRequest(partitions=[FetchPartition(), FetchPartition(last_fetched_epoch=0)])
     silent, says_epoch_0 = fetch_in(request).partitions
     assert (silent.last_fetched_epoch, says_epoch_0.last_fetched_epoch) == (NO_EPOCH, 0)
+
+
+# -- answers that are not read
+
+SMALL = bytes(1_000)
+
+
+def fill(broker: OneBroker, holder: str = PEER) -> int:
+    """Answers that one connection does not read, as many bytes as it may have; returns how many."""
+    size_bytes = broker.answers.room(holder)
+    assert broker.answers.take(holder, size_bytes)
+    return size_bytes
+
+
+def of_one(
+    broker: OneBroker, wait_ms: int, peer: str = PEER, max_bytes: int = 1_000_000
+) -> Coroutine[None, None, list[PartitionRead]]:
+    asked = FetchFrom((TOPIC_ID, 0), -1, 0, max_bytes)
+    return broker.fetching.fetch(FetchCall(wait_ms, 1, max_bytes, (asked,)), peer)
+
+
+def test_a_client_that_reads_nothing_is_refused_and_told_what_it_holds(tmp_path: Path) -> None:
+    async def story(broker: OneBroker) -> None:
+        broker.produce(broker.leads(0), SMALL)
+        unread = fill(broker)
+        with pytest.raises(ServiceError, match=f"{unread} of them for this connection") as refused:
+            await of_one(broker, wait_ms=0)
+        assert refused.value.code == ErrorCode.ERROR_CODE_OVERLOADED
+        assert broker.answers.refusals == 1
+
+    serve(tmp_path, story)
+
+
+def test_another_client_beside_it_is_served(tmp_path: Path) -> None:
+    async def story(broker: OneBroker) -> None:
+        size = broker.produce(broker.leads(0), SMALL)
+        fill(broker)
+        (read,) = await of_one(broker, wait_ms=0, peer=OTHER_PEER)
+        assert read.size_bytes == size
+
+    serve(tmp_path, story)
+
+
+def test_a_fetch_at_the_end_needs_no_room(tmp_path: Path) -> None:
+    async def story(broker: OneBroker) -> None:
+        broker.leads(0)
+        fill(broker)
+        (read,) = await of_one(broker, wait_ms=0)
+        assert (read.refused, read.size_bytes) == (None, 0)
+
+    serve(tmp_path, story)
+
+
+def test_a_fetch_waits_for_room_and_is_answered_when_an_answer_was_read(tmp_path: Path) -> None:
+    async def story(broker: OneBroker) -> None:
+        size = broker.produce(broker.leads(0), SMALL)
+        unread = fill(broker)
+        waiting = asyncio.create_task(of_one(broker, wait_ms=30_000))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert (waiting.done(), broker.answers.waits) == (False, 1)
+        broker.answers.give_back(PEER, unread)
+        (read,) = await asyncio.wait_for(waiting, ANSWERED_S)
+        assert read.size_bytes == size
+
+    serve(tmp_path, story)
+
+
+def test_a_fetch_for_whose_answer_there_is_never_room_is_refused_when_its_time_is_up(tmp_path: Path) -> None:
+    async def story(broker: OneBroker) -> None:
+        broker.produce(broker.leads(0), SMALL)
+        fill(broker)
+        with pytest.raises(ServiceError, match="answers of the data plane that were not read"):
+            await asyncio.wait_for(of_one(broker, wait_ms=20), ANSWERED_S)
+        assert broker.fetching.waiting_count == 0
+
+    serve(tmp_path, story)
+
+
+def test_an_answer_gets_smaller_where_there_is_room_for_a_part_of_it(tmp_path: Path) -> None:
+    async def story(broker: OneBroker) -> None:
+        replica = broker.leads(0)
+        sizes = [broker.produce(replica, SMALL) for _ in range(4)]
+        # A connection may have a quarter of what is free, so a fifth of all where it is alone.
+        broker.answers.count(PEER, (ANSWER_BYTES_MAX - 12 * sizes[0]) // 5)
+        left = broker.answers.room(PEER)
+        assert sizes[0] <= left < sum(sizes)
+        (read,) = await of_one(broker, wait_ms=30_000)
+        assert sizes[0] <= read.size_bytes <= left
+
+    serve(tmp_path, story)
+
+
+def test_fetches_wait_for_a_part_of_the_places_of_one_connection(tmp_path: Path) -> None:
+    async def story(broker: OneBroker) -> None:
+        broker.leads(0)
+        waiting = [asyncio.create_task(of_one(broker, wait_ms=30_000)) for _ in range(3)]
+        waiting.append(asyncio.create_task(of_one(broker, wait_ms=30_000, peer=OTHER_PEER)))
+        for _ in range(5):
+            await asyncio.sleep(0)
+        refused = [each.done() for each in waiting]
+        assert refused == [False, False, True, False], "10 may wait, and one connection may have a fifth"
+        with pytest.raises(ServiceError, match="2 of them of this connection"):
+            await waiting[2]
+        broker.fetching.close()
+        await asyncio.gather(waiting[0], waiting[1], waiting[3])
+
+    serve(tmp_path, story)

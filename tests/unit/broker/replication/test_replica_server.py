@@ -25,11 +25,16 @@ from hightide_broker.replication.cold_reads import READS_MAX
 from hightide_broker.replication.replica_server import ReplicaServer
 from hightide_broker.storage import DamagedLog, DataDirectory, DirectorySettings
 from hightide_runtime.errors import ServiceError
+from hightide_runtime.serving.answer_budget import AnswerBudget
+from hightide_runtime.serving.interceptors.interceptor import Plane
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry.tracing import Telemetry
 
 TOPIC_ID = bytes(range(16))
 FOLLOWER = Follower("the-cluster", 2, 7)
+PEER = "ipv4:127.0.0.1:50001"
+OTHER_PEER = "ipv4:127.0.0.1:50002"
+ANSWER_BYTES_MAX = 64 << 20
 KEYS = ((TOPIC_ID, 0), (TOPIC_ID, 1))
 
 
@@ -66,7 +71,10 @@ class LeaderBroker:
         perform_with(self.shell, isr=NoZooKeeper(), log_starts=NoLogStartFile())
         self._hosted = HostedReplicas()
         self.reads = HeldThreads()
-        self.server = ReplicaServer("the-cluster", self.clock, self._hosted, sessions, self.shell, self.reads)
+        self.answers = AnswerBudget(Plane.CONTROL, ANSWER_BYTES_MAX)
+        self.server = ReplicaServer(
+            "the-cluster", self.clock, self._hosted, sessions, self.shell, self.reads, self.answers
+        )
         self._session_id = 0
         self._round = 0
         self.told_log_starts: dict[int, int] = {}
@@ -84,7 +92,7 @@ class LeaderBroker:
         """One round, in which these partitions are at these offsets: the bytes sent of each that was sent."""
         positions = tuple(((TOPIC_ID, partition), FollowerPosition(1, offset)) for partition, offset in moved)
         request = SessionRequest(self._session_id, self._round, positions, ())
-        answer = await self.server.fetch(ReplicaFetchCall(FOLLOWER, request, wait_ms, 1_000_000))
+        answer = await self.server.fetch(ReplicaFetchCall(FOLLOWER, request, wait_ms, 1_000_000), PEER)
         self._session_id, self._round = answer.session_id, self._round + 1
         self.told_log_starts = {each.partition: each.log_start_offset for each in answer.partitions}
         assert [each.error_code for each in answer.partitions if each.error_code] == []
@@ -143,7 +151,7 @@ def test_another_cluster_or_an_earlier_life_of_a_follower_is_not_heard(
         await broker.round((0, 0))
         opening = SessionRequest(0, 0, (((TOPIC_ID, 0), FollowerPosition(1, 1)),), ())
         with pytest.raises(ServiceError) as refused:
-            await broker.server.fetch(ReplicaFetchCall(follower, opening, 0, 1_000_000))
+            await broker.server.fetch(ReplicaFetchCall(follower, opening, 0, 1_000_000), PEER)
         assert refused.value.code == refusal
         # What it says that it has would have committed the record.
         assert broker.replicas[0].state.high_watermark == 0
@@ -157,7 +165,7 @@ def test_a_follower_that_has_heard_of_a_newer_isr_has_it_read_and_commits_nothin
         zookeeper = NoZooKeeper()
         perform_with(broker.shell, isr=zookeeper)
         opening = SessionRequest(0, 0, (((TOPIC_ID, 0), FollowerPosition(1, 1, partition_epoch=2)),), ())
-        await broker.server.fetch(ReplicaFetchCall(FOLLOWER, opening, 0, 1_000_000))
+        await broker.server.fetch(ReplicaFetchCall(FOLLOWER, opening, 0, 1_000_000), PEER)
         assert zookeeper.read_of == broker.replicas
         assert broker.replicas[0].state.high_watermark == 0
 
@@ -362,12 +370,12 @@ def test_a_log_that_cannot_be_read_refuses_its_partition_alone(tmp_path: Path) -
         damage(tmp_path)
         positions = tuple((key, FollowerPosition(1, 0)) for key in KEYS)
         call = ReplicaFetchCall(FOLLOWER, SessionRequest(0, 0, positions, ()), 0, 1_000_000)
-        answer = await broker.server.fetch(call)
+        answer = await broker.server.fetch(call, PEER)
         assert [each.partition for each in answer.partitions] == [1]
         broker.reads.go_on()
         await turns_of_the_loop()
         call = ReplicaFetchCall(FOLLOWER, SessionRequest(answer.session_id, 1, (), ()), 0, 1_000_000)
-        (damaged,) = (await broker.server.fetch(call)).partitions
+        (damaged,) = (await broker.server.fetch(call, PEER)).partitions
         assert (damaged.partition, damaged.error_code) == (0, DamagedLog.code)
         damage(tmp_path)
 
@@ -385,17 +393,56 @@ def test_a_batch_that_does_not_fit_beside_the_others_comes_alone_in_the_next_rou
         hosted = HostedReplicas()
         hosted.add(leader(data, shell, 0, b"small"))
         hosted.add(leader(data, shell, 1, bytes(5_000)))
-        server = ReplicaServer("the-cluster", SystemClock(), hosted, sessions, shell, HeldThreads())
+        server = ReplicaServer(
+            "the-cluster", SystemClock(), hosted, sessions, shell, HeldThreads(),
+            AnswerBudget(Plane.CONTROL, ANSWER_BYTES_MAX),
+        )  # fmt: skip
         everything = tuple((key, FollowerPosition(1, 0)) for key in KEYS)
         opened = await server.fetch(
-            ReplicaFetchCall(FOLLOWER, SessionRequest(0, 0, everything, ()), 10_000, 1_000)
+            ReplicaFetchCall(FOLLOWER, SessionRequest(0, 0, everything, ()), 10_000, 1_000), PEER
         )
         assert [each.partition for each in opened.partitions if each.batches] == [0]
         moved = ((KEYS[0], FollowerPosition(1, 1)),)
         request = SessionRequest(opened.session_id, 1, moved, ())
-        answer = await server.fetch(ReplicaFetchCall(FOLLOWER, request, 10_000, 1_000))
+        answer = await server.fetch(ReplicaFetchCall(FOLLOWER, request, 10_000, 1_000), PEER)
         assert [each.partition for each in answer.partitions if each.batches] == [1]
         shell.close()
 
     asyncio.run(scenario())
     data.close()
+
+
+# -- answers that are not read
+
+
+def fill(broker: LeaderBroker, peer: str) -> int:
+    """Answers that a connection does not read, so many that nothing is left for anybody."""
+    size_bytes = broker.answers.limit - broker.answers.taken
+    broker.answers.count(peer, size_bytes)
+    return size_bytes
+
+
+def test_a_follower_that_reads_its_answers_gets_a_batch_whatever_others_do_not_read(tmp_path: Path) -> None:
+    async def story(broker: LeaderBroker) -> None:
+        broker.leads()
+        broker.leads()
+        fill(broker, OTHER_PEER)
+        first = await broker.round((0, 0), (1, 0))
+        second = await broker.round()
+        assert (list(first), list(second)) == ([0], [1])
+
+    lead(tmp_path, story)
+
+
+def test_a_follower_that_does_not_read_waits_for_room_and_is_never_refused(tmp_path: Path) -> None:
+    async def story(broker: LeaderBroker) -> None:
+        broker.leads()
+        unread = fill(broker, PEER)
+        assert await broker.round((0, 0)) == {}, "the session is opened all the same"
+        waiting = asyncio.create_task(broker.round(wait_ms=30_000))
+        await turns_of_the_loop()
+        assert not waiting.done()
+        broker.answers.give_back(PEER, unread)
+        assert list(await asyncio.wait_for(waiting, 20)) == [0]
+
+    lead(tmp_path, story)

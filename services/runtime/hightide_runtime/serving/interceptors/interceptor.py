@@ -34,6 +34,8 @@ class Method:
     needs_deadline: bool = True
     #: Whether it counts against the limit of unfinished calls of its plane.
     is_counted: bool = True
+    #: Whether it does nothing but tell, so that its answer may be refused without harm once it is made.
+    only_describes: bool = False
 
     def __str__(self) -> str:
         return f"/{self.service}/{self.name}"

@@ -1,16 +1,18 @@
-"""Bounds what calls take: their time, how many there are at once, and that none begins while a server stops.
+"""Bounds what calls take: their time, how many there are at once, the bytes of answers that nobody reads; and
+lets none begin while a server stops.
 
 A call with one response that comes without a deadline is given one by the server, so that a plain grpcurl
 works; a stream without one is refused, since nobody can tell how long it was meant to be.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any, cast
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final, cast
 
 from hightide.v1.errors_pb2 import ErrorCode
 
 from hightide_runtime.errors import ServiceError, abort
+from hightide_runtime.serving.answer_budget import AnswerBudget
 from hightide_runtime.serving.fair_limit import PART, FairLimit
 from hightide_runtime.serving.interceptors.interceptor import (
     Context,
@@ -19,6 +21,9 @@ from hightide_runtime.serving.interceptors.interceptor import (
     StreamCall,
     UnaryCall,
 )
+
+SMALL_ANSWER_BYTES: Final = 16 * 1024
+"""An answer that is never refused: of all calls that a plane may have, these take 160 MiB."""
 
 
 class LimitsInterceptor:
@@ -31,7 +36,14 @@ class LimitsInterceptor:
     It stands outside of the error interceptor, so that a refusal costs next to nothing: it answers by itself.
     """
 
-    def __init__(self, max_concurrent_rpcs: int, max_deadline_ms: int, default_deadline_ms: int) -> None:
+    def __init__(
+        self,
+        max_concurrent_rpcs: int,
+        max_deadline_ms: int,
+        default_deadline_ms: int,
+        answers: Mapping[Plane, AnswerBudget],
+    ) -> None:
+        self._answers = answers
         self._unfinished = {plane: FairLimit(max_concurrent_rpcs) for plane in Plane}
         self._max_deadline_ms = max_deadline_ms
         self._default_deadline_ms = default_deadline_ms
@@ -64,8 +76,12 @@ class LimitsInterceptor:
             self._in_flight += 1
             try:
                 if not method.needs_deadline or _remaining_s(context) is not None:
-                    return await call(request, context)
-                return await self._under_own_deadline(method, call, request, context)
+                    answer = await call(request, context)
+                else:
+                    answer = await self._under_own_deadline(method, call, request, context)
+                if answer and (refusal := self._no_room(method, context, len(answer))) is not None:
+                    await abort(context, refusal)
+                return answer
             finally:
                 self._ended()
 
@@ -148,6 +164,17 @@ class LimitsInterceptor:
                 "unfinished_calls_of_connection": str(limit.held(peer)),
             },
         )
+
+    def _no_room(self, method: Method, context: Context, size_bytes: int) -> ServiceError | None:
+        """Count the bytes of the answer until they have left, or say why there is no room for them."""
+        budget = self._answers[method.plane]
+        peer = context.peer()
+        # A method that has done something must tell of it, and those that read records asked for room before.
+        if method.only_describes and size_bytes > SMALL_ANSWER_BYTES and not budget.fits(peer, size_bytes):
+            return budget.refusal(peer)
+        budget.count(peer, size_bytes)
+        context.add_done_callback(lambda _: budget.give_back(peer, size_bytes))  # type: ignore[arg-type]
+        return None
 
     def _endless(self, method: Method, context: Context) -> ServiceError | None:
         """A stream that has no end and is not meant to have none."""
