@@ -41,11 +41,15 @@ class LoopHome(ProcessHome):
     def enter(self) -> None:
         """Note the process and the event loop of the first use. What only looks at the client may do so
         without a loop. Raises ForkedClientError, WrongEventLoopError."""
-        super().enter()
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
+            super().enter()
             return
+        if loop is self._loop:
+            # send() comes here for each record. A loop does not go on in a child process.
+            return
+        super().enter()
         if self._loop is None:
             self._loop = loop
         elif self._loop is not loop:
