@@ -71,8 +71,8 @@ class LocalCluster:
         if there was one.
 
         `detached` processes run on after this one. With `partitionable`, all connections go through a process
-        that can cut them, which `partition` and `refuse_connections` need. With `tls`, all processes but
-        ZooKeeper use TLS and ask clients for certificates; `certificates` has some.
+        that can cut them, which `partition` and `refuse_connections` need. With `tls`, all processes
+        use TLS and ask clients for certificates; `certificates` has some. ZooKeeper also takes plaintext.
         """
         if brokers < 1 or controllers < 1 or coordinators < 0:
             raise ClusterError(f"a cluster needs a broker and a controller, not {brokers} and {controllers}")
@@ -417,9 +417,8 @@ class LocalCluster:
         self.wait_brokers_alive(timeout_s)
 
     def wait_brokers_alive(self, timeout_s: float = 60.0) -> None:
-        """Wait until the active controller counts all running brokers (that are not paused) as alive, so that
-        topics can have replicas on all of them. `wait_ready` asks only the brokers, and a broker that was cut
-        off or paused may not know yet that the controller counts it as dead."""
+        """Wait until the active controller counts all running brokers (that are not paused) as alive, and so
+        gives them replicas. `wait_ready` asks only brokers, which may not know that they count as dead."""
         awake = self._awake()
         controllers = [self.address_of(name) for name in awake if name.startswith("controller-")]
         brokers = {number for number in self._layout.brokers if f"broker-{number}" in awake}
@@ -504,7 +503,8 @@ class LocalCluster:
             port = self._own_port(name)
             log_path = self.log_directory / f"{name}.log"
             if name == ZOOKEEPER:
-                process = zookeeper_process(self._directory / "zookeeper", port, log_path=log_path)
+                tls = None if self.certificates is None else self.certificates.of_zookeeper()
+                process = zookeeper_process(self._directory / "zookeeper", port, log_path=log_path, tls=tls)
             else:
                 process = ManagedProcess(name, self._command(name), self._environment(), log_path)
             self._processes[name] = process

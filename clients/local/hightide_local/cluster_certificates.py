@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from hightide.calls.tls_files import CA_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE
 
+from hightide_local.processes.embedded_zookeeper import ZooKeeperServerTls
 from hightide_local.processes.ports import HOST
 
 if TYPE_CHECKING:
@@ -55,11 +56,15 @@ class ClusterCertificates:
         self.issue(process.replace("-", "/"))
         self.issue(_CLIENT)
 
+    def of_zookeeper(self) -> ZooKeeperServerTls:
+        """The TLS of the cluster's ZooKeeper, with a new certificate."""
+        return ZooKeeperServerTls(self.issue("zookeeper/1"))
+
     def flags_of(self, process: str) -> tuple[str, ...]:
         """The flags by which a process called `broker-1` uses its certificate."""
         path = self._directory / process
         ca = self._directory / "ca.crt"
         return (
             *("--tls-certificate", f"{path}.crt", "--tls-key", f"{path}.key"),
-            *("--tls-ca", str(ca)),
+            *("--tls-ca", str(ca), "--zookeeper-tls-ca", str(ca)),
         )

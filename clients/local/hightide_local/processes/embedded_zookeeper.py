@@ -1,5 +1,7 @@
 """Runs a real ZooKeeper as a child process, from the jars of pyspark."""
 
+from __future__ import annotations
+
 import os
 import signal
 import socket
@@ -8,15 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from hightide_local.certificates import CertificateFiles
 from hightide_local.errors import ClusterError
 from hightide_local.processes import class_archive
 from hightide_local.processes.guard import ProcessGuard
 from hightide_local.processes.java import SHORT_LIVED_JVM, find_java, zookeeper_class_path
 from hightide_local.processes.managed_process import ManagedProcess
 from hightide_local.processes.ports import HOST, free_port
+
+if TYPE_CHECKING:
+    # It takes a while to import, and few clusters have TLS.
+    from hightide_local.certificates import CertificateFiles
 
 JVM_FLAGS = (*SHORT_LIVED_JVM, "-Xms64m", "-Xmx512m")
 _POLL_S = 0.02
@@ -35,8 +40,6 @@ autopurge.purgeInterval=1
 """
 # The server that speaks TLS serves both ports; it takes a fifth longer to start than the plain one.
 _TLS_CONFIGURATION = """\
-secureClientPortAddress={host}
-secureClientPort={port}
 serverCnxnFactory=org.apache.zookeeper.server.NettyServerCnxnFactory
 ssl.keyStore.location={key_store}
 ssl.keyStore.type=PEM
@@ -44,14 +47,23 @@ ssl.trustStore.location={ca}
 ssl.trustStore.type=PEM
 ssl.clientAuth=need
 """
+_TLS_PORT = """\
+secureClientPortAddress={host}
+secureClientPort={port}
+"""
+_TLS_AT_THE_SAME_PORT = """\
+client.portUnification=true
+authProvider.x509=org.apache.zookeeper.server.auth.X509AuthenticationProvider
+"""
 
 
 @dataclass(frozen=True, slots=True)
-class ZooKeeperTlsPort:
-    """A port for TLS beside the plaintext one. Clients there need a certificate of the same CA."""
+class ZooKeeperServerTls:
+    """TLS beside plaintext. Clients that use it need a certificate of the same CA."""
 
-    port: int
     files: CertificateFiles
+    port: int | None = None
+    """A port for TLS alone; None: the plaintext port takes both."""
 
 
 def zookeeper_process(
@@ -61,7 +73,7 @@ def zookeeper_process(
     tick_time_ms: int = 500,
     log_path: Path | None = None,
     class_sharing: Sequence[str] | None = None,
-    tls: ZooKeeperTlsPort | None = None,
+    tls: ZooKeeperServerTls | None = None,
 ) -> ManagedProcess:
     """Write the configuration of a ZooKeeper and return its process, which is not started yet.
 
@@ -76,7 +88,8 @@ def zookeeper_process(
     content = _CONFIGURATION.format(data=data.resolve(), host=HOST, port=port, tick_time_ms=tick_time_ms)
     if tls is not None:
         key_store = _key_store(directory, tls.files)
-        content += _TLS_CONFIGURATION.format(host=HOST, port=tls.port, key_store=key_store, ca=tls.files.ca)
+        content += _TLS_CONFIGURATION.format(key_store=key_store, ca=tls.files.ca.resolve())
+        content += _TLS_AT_THE_SAME_PORT if tls.port is None else _TLS_PORT.format(host=HOST, port=tls.port)
     configuration.write_text(content)
     java, class_path = find_java(), zookeeper_class_path()
     if class_sharing is None:
@@ -150,7 +163,7 @@ class EmbeddedZooKeeper:
         """If `port` is None, a free one is chosen, which stays over restarts. With a certificate, another
         free port is for TLS. For the other arguments see `zookeeper_process`."""
         self._port = port or free_port()
-        self._tls = None if certificate is None else ZooKeeperTlsPort(free_port(), certificate)
+        self._tls = None if certificate is None else ZooKeeperServerTls(certificate, free_port())
         self._process = zookeeper_process(
             directory, self._port, tick_time_ms=tick_time_ms, class_sharing=class_sharing, tls=self._tls
         )
