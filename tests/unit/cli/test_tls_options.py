@@ -31,7 +31,9 @@ def _nothing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "configuration"))
     monkeypatch.setattr(which_cluster, "the_running_one", lambda: None)
     for name in ("HIGHTIDE_BOOTSTRAP", "HIGHTIDE_CONTEXT", *VARIABLES):
-        monkeypatch.delenv(name, raising=False)
+        # What a command sets goes afterwards only where there was something before.
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
 
 
 @pytest.fixture
