@@ -177,8 +177,10 @@ def test_a_single_question_waits_for_the_reason_of_its_failure(place: Place, ca:
 def test_processes_that_a_command_starts_get_the_files_by_the_environment(
     ca: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # All three are set by monkeypatch first, so that it also removes what the command puts there.
+    for each in VARIABLES:
+        monkeypatch.setenv(each, "/of/another/cluster")
     monkeypatch.setenv(KEY_VARIABLE, "/of/another/cluster.key")
-    monkeypatch.setenv(CERTIFICATE_VARIABLE, "/of/another/cluster.crt")
     hand_on_tls(TlsPaths())
     assert os.environ[KEY_VARIABLE] == "/of/another/cluster.key"
     hand_on_tls(paths(ca.trusted()))
@@ -186,5 +188,3 @@ def test_processes_that_a_command_starts_get_the_files_by_the_environment(
     alice = ca.client()
     hand_on_tls(paths(alice))
     assert [os.environ[each] for each in VARIABLES] == [alice.ca, alice.certificate, alice.key]
-    for each in VARIABLES:
-        monkeypatch.delenv(each)

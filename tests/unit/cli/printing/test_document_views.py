@@ -31,10 +31,11 @@ from hightide_cli.documents.view import Shows, shown, view
 from hightide_cli.reassign import plan, progress
 from hightide_cli.top import history
 from hightide_cli.zk.znode_reader import Znode
-from hightide_local import detached
+from hightide_local import certificates, detached
 
 SHOWN: dict[type, type] = {
     cluster.BrokerDocument: hightide.BrokerDescription,
+    cluster.CertificateDocument: certificates.CertificateDescription,
     cluster.ClusterDocument: hightide.ClusterDescription,
     cluster.ComplaintDocument: hightide.Complaint,
     cluster.ControllerDocument: hightide.ClusterDescription,
