@@ -305,7 +305,7 @@ def test_a_detached_cluster_runs_on_and_is_found_by_its_directory(detached_direc
     again = detached.up(detached_directory, brokers=1, controllers=1).running()
     assert again["zookeeper"] == pids["zookeeper"]
     assert again["broker-1"] != pids["broker-1"]
-    with pytest.raises(ClusterError, match="1 brokers, 1 controllers and 0 coordinators runs in"):
+    with pytest.raises(ClusterError, match="1 brokers, 1 controllers and 0 coordinators without TLS runs in"):
         detached.up(detached_directory, brokers=2, controllers=1)
     assert sorted(detached.down(detached_directory)) == ["broker-1", "controller-1", "zookeeper"]
     assert alive(list(again.values())) == []
