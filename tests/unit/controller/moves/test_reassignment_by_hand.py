@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from hightide_controller.core import effects as ef
 from hightide_controller.core import events as ev
+from hightide_controller.core.elections.stores import decision_of
 from hightide_controller.core.values import requests as rq
 from hightide_controller.core.values.partition import TopicPartition
 from unit.controller.controller_world import FLIGHTS, broker
@@ -152,3 +153,14 @@ def test_what_is_read_again_and_makes_no_sense_still_is_complained_about_once() 
     assert world.others == []
     world.write_admin(ev.AdminZnodes({FLIGHTS: None}, complaints={PATH: None}))
     assert world.state.complaints == {}
+
+
+def test_an_original_that_an_operator_made_up_adds_no_replica_that_is_not_assigned() -> None:
+    """A broker refuses such a decision, and everything else in the same order. The znode may also be left from
+    a deleted topic of the same name."""
+    world = world_of((1, 2))
+    world.write_admin(ev.AdminZnodes(reassignments={FLIGHTS: ev.StoredReassignment((3,), (1,), 0)}))
+    assert decision_of(world.state, FLIGHTS).adding_replicas == ()
+    world.settle()
+    decided = decision_of(world.state, FLIGHTS)
+    assert set(decided.adding_replicas) <= set(decided.replicas)

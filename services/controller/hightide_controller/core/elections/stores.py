@@ -357,14 +357,17 @@ def decision_of(state: ClusterState, name: TopicPartition) -> Decision:
     topic = state.topics[name.topic]
     work = state.work.get(name.topic)
     move = None if work is None else work.moves.get(name.partition)
-    adding = () if move is None or not move.original else move.target
+    adding: tuple[int, ...] = ()
+    if move is not None and move.original:
+        # Only what is assigned: the order may be left from a deleted topic with the same name.
+        adding = tuple(r for r in move.target if r not in move.original and r in partition.replicas)
     return Decision(
         name,
         topic.topic_id,
         partition.replicas,
         known,
         topic.first_leader_epochs.get(name.partition, 0),
-        tuple(r for r in adding if move is not None and r not in move.original),
+        adding,
     )
 
 
