@@ -156,8 +156,8 @@ def test_what_is_read_again_and_makes_no_sense_still_is_complained_about_once() 
 
 
 def test_an_original_that_an_operator_made_up_adds_no_replica_that_is_not_assigned() -> None:
-    """A broker refuses such a decision, and everything else in the same order. The znode may also be left from
-    a deleted topic of the same name."""
+    """A broker refuses such a decision, and everything else in the same order. The znode may also be left
+    from a deleted topic of the same name."""
     world = world_of((1, 2))
     world.write_admin(ev.AdminZnodes(reassignments={FLIGHTS: ev.StoredReassignment((3,), (1,), 0)}))
     assert decision_of(world.state, FLIGHTS).adding_replicas == ()
