@@ -280,16 +280,9 @@ def a_cut_comes_undone_below_the_log_start(world: World) -> None:
     heal(world)
 
 
-def committed_records_that_were_given_up_come_back(world: World) -> None:
-    """Of those that live, 2 alone has three committed records, and it is in no ISR: 1 lost its disk and leads
-    without them. 2 cuts them, and 1 takes it into the ISR. Then the power of all goes, and no controller sees
-    it. 1 may not go on in its epoch, so 2 leads."""
-    for _ in range(3):
-        world.produce(1)
-    world.converge(4)
-    world.brokers[2].checkpoint_high_watermark()
-    assert world.brokers[2].disk.high_watermark_checkpoint == 3
-    for follower in (2, 3):
+def the_only_member_of_the_isr_loses_its_disk_and_leads(world: World) -> None:
+    """2 and 3 die with all their records, and 1 is uncleanly elected with none."""
+    for follower in (3, 2):
         world.crash(follower)
         world.expire(follower)
         world.settle()
@@ -299,6 +292,18 @@ def committed_records_that_were_given_up_come_back(world: World) -> None:
     world.restart(1)
     world.settle()
     assert (world.leader, world.unclean_epoch) == (1, world.brokers[1].state.leader_epoch)
+
+
+def committed_records_that_were_given_up_come_back(world: World) -> None:
+    """Of those that live, 2 alone has three committed records, and it is in no ISR: 1 lost its disk and leads
+    without them. 2 cuts them, and 1 takes it into the ISR. Then the power of all goes, and no controller sees
+    it. 1 may not go on in its epoch, so 2 leads."""
+    for _ in range(3):
+        world.produce(1)
+    world.converge(4)
+    world.brokers[2].checkpoint_high_watermark()
+    assert world.brokers[2].disk.high_watermark_checkpoint == 3
+    the_only_member_of_the_isr_loses_its_disk_and_leads(world)
     world.restart(3)
     world.settle()
     world.hold(3, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from sim.checkers.healed import heal
+from sim.lost_power import the_only_member_of_the_isr_loses_its_disk_and_leads
 from sim.world import World
 
 
@@ -23,16 +24,7 @@ def refilled_after_an_unclean_election(deleted_before: int, *, compares_epochs: 
         world.settle()
     third.checkpoint_high_watermark()
     third.write_log_start()
-    for follower in (3, 2):
-        world.crash(follower)
-        world.expire(follower)
-        world.settle()
-    assert world.isr == (1,)
-    world.crash(1, loses_disk=True)
-    world.expire(1)
-    world.restart(1)
-    world.settle()
-    assert (world.leader, world.unclean_epoch) == (1, world.brokers[1].state.leader_epoch)
+    the_only_member_of_the_isr_loses_its_disk_and_leads(world)
     world.restart(3)
     world.settle()
     assert not third.disk.log
