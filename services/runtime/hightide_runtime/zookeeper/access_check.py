@@ -58,10 +58,8 @@ async def open_session(
 
 
 async def _check_access(session: ZooKeeperSession, security: ZooKeeperSecurity) -> None:
-    """Check the znodes from which all others hang: the chroot, the parents, the cluster's id
-    and epoch. Some 20 requests,
-    sent together. Raises StartupError, ConnectionLost,
-    SessionExpired."""
+    """Check the znodes from which all others hang: the chroot, the parents, the cluster's id and epoch. Some
+    20 requests, sent together. Raises StartupError, ConnectionLost, SessionExpired."""
     paths = sorted({above for path in _LASTING for above in _down_to(path)})
     results = await asyncio.gather(*map(session.get_access, paths), return_exceptions=True)
     open_paths = []
