@@ -14,7 +14,7 @@ COMPOSE_FILE = ROOT / "docker" / "compose.yaml"
 PROJECT = "hightide-test"
 #: All of 127.0.0.0/8 is loopback on Linux, and nothing else on the machine has ports at this one.
 HOST = "127.0.0.77" if sys.platform == "linux" else "127.0.0.1"
-PROFILES = ("broker", "more-brokers", "spark", "obs")
+PROFILES = ("broker", "controller", "coordinator", "more-brokers", "spark", "obs")
 
 
 @cache

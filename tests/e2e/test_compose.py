@@ -54,6 +54,11 @@ def in_sync(bootstrap: str) -> set[int]:
         return {len(each.isr) for each in topic.partitions}
 
 
+def told_by(compose: ComposeCluster, service: str) -> list[str]:
+    """The lines that a service has written."""
+    return compose.logs(service).splitlines()
+
+
 def produce(bootstrap: str, numbers: range) -> None:
     """Write records with acks=all; raises where one of them was not acknowledged."""
     with Producer(bootstrap) as producer:
@@ -78,6 +83,15 @@ def read_all(bootstrap: str) -> list[int]:
 def test_every_image_is_built(compose: ComposeCluster) -> None:
     compose.run("build", timeout_s=BUILD_TIMEOUT_S)
     compose.docker("image", "ls", "--filter", "reference=hightide-*")
+
+
+@pytest.mark.parametrize(("kind", "port"), [("controller", 9090), ("coordinator", 9292)])
+def test_up_of_a_kind_brings_all_processes_of_it(compose: ComposeCluster, kind: str, port: int) -> None:
+    compose.run("up", "-d", kind, timeout_s=180)
+    for number in (1, 2):
+        assert compose.inspect(f"{kind}-{number}", "{{.State.Health.Status}}") == "healthy"
+    expected = [f"{kind}-{number}:{port} serves" for number in (1, 2)]
+    wait_until(f"the watcher has told of each {kind}", lambda: told_by(compose, kind)[:2] == expected, 30)
 
 
 def test_up_broker_brings_all_that_a_broker_needs(compose: ComposeCluster) -> None:

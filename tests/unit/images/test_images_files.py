@@ -55,6 +55,22 @@ def test_each_process_has_an_id_addresses_and_a_port_of_its_own() -> None:
     assert len(set(ports)) == len(ports)
 
 
+@pytest.mark.parametrize("kind", sorted(SERVICES))
+def test_the_name_of_a_kind_starts_and_watches_all_of_its_processes(kind: str) -> None:
+    watcher = compose()["services"][kind]
+    of_kind = {
+        name: option(each, "--advertise")
+        for name, each in processes().items()
+        if name.startswith(f"{kind}-") and "profiles" not in each
+    }
+    assert watcher["profiles"] == [kind], "`docker compose up` without a name starts no watcher"
+    assert of_kind.keys() <= watcher["depends_on"].keys()
+    assert {each["condition"] for each in watcher["depends_on"].values()} == {"service_healthy"}
+    probe = ["python", "-m", "hightide_runtime.probe"]
+    assert watcher["entrypoint"] == [*probe, "--watch", *of_kind.values()]
+    assert watcher["healthcheck"]["test"] == ["CMD", *probe, *of_kind.values()]
+
+
 def test_nothing_is_published_beyond_loopback_unless_somebody_says_so() -> None:
     for service in compose()["services"].values():
         for port in service.get("ports", ()):
@@ -93,7 +109,7 @@ def test_a_container_that_is_stopped_while_it_starts_ends_at_once() -> None:
     built = {
         name: each for name, each in compose()["services"].items() if each["image"].startswith("hightide")
     }
-    assert {*processes(), "broker", "spark"} == set(built)
+    assert {*processes(), *SERVICES, "spark"} == set(built)
     assert [name for name, each in built.items() if each.get("init") is not True] == []
 
 
