@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
+from hightide_runtime.access.callers import AnsweredCall, UnknownCaller
 from hightide_runtime.access.principals import Principal, Role
 
 FORM: Final = "spiffe://<cluster>/<role>/<name>"
@@ -20,7 +21,7 @@ _IDENTITY = re.compile(
 _PROPERTY: Final = "peer_spiffe_id"
 
 
-class UnknownIdentity(Exception):
+class UnknownIdentity(UnknownCaller):
     """A certificate that names nobody of this cluster; the message says what it names."""
 
 
@@ -39,6 +40,21 @@ def check_own_identity(uris: Sequence[str], role: str, number: int) -> None:
     own = f"spiffe://{cluster}/{role}/{number}"
     if uris[0] != own:
         raise UnknownIdentity(f"it has {uris[0]}, and this process is {own}")
+
+
+class CallersByCertificate:
+    """The callers of a listener that asks for certificates."""
+
+    def __init__(self, cluster: str) -> None:
+        """`cluster`: the trust domain of their certificates."""
+        self._cluster = cluster
+
+    def identify(self, call: AnsweredCall) -> Principal:
+        """Whom the certificate of the connection names. Raises UnknownIdentity."""
+        try:
+            return caller_of(call.auth_context(), self._cluster)
+        except UnknownIdentity as error:
+            raise UnknownIdentity(f"the caller's certificate names nobody of this cluster: {error}") from None
 
 
 def caller_of(authenticated: Mapping[str, Iterable[bytes]], cluster: str) -> Principal:

@@ -17,7 +17,8 @@ from grpc_health.v1 import health_pb2_grpc
 from hightide.v1.errors_pb2 import ErrorCode
 
 from hightide_runtime.access.audit import AuditLog
-from hightide_runtime.access.identities import UnknownIdentity, trust_domain_of
+from hightide_runtime.access.callers import Callers
+from hightide_runtime.access.identities import CallersByCertificate, UnknownIdentity, trust_domain_of
 from hightide_runtime.access.rules import rule_of
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import ServiceError, StartupError
@@ -189,7 +190,7 @@ async def serve(
             server = grpc.aio.server(options=options)
             servers.append(server)
             transport = transports[listener]
-            access = AccessInterceptor(listener, audit, transport.cluster)
+            access = AccessInterceptor(listener, audit, transport.callers)
             # The order is part of the contract: the time includes refusals, a refusal is answered before the
             # request is parsed, and no exception of a servicer gets past the error interceptor.
             interceptors: list[Interceptor] = [
@@ -225,8 +226,8 @@ class _Transport:
 
     #: None: not at all.
     credentials: grpc.ServerCredentials | None = None
-    #: The cluster whose certificates callers must show; None: they show none, and are anonymous.
-    cluster: str | None = None
+    #: Who may come in; None: everybody, and all are anonymous.
+    callers: Callers | None = None
 
 
 def _transports(tls: ServerTls | None) -> Mapping[Listener, _Transport]:
@@ -236,9 +237,10 @@ def _transports(tls: ServerTls | None) -> Mapping[Listener, _Transport]:
     certificates = ReloadedCertificates(tls.files, tls.hosts)
 
     def transport(client_auth: ClientAuth) -> _Transport:
-        is_asked = client_auth is ClientAuth.REQUIRED
-        cluster = _own_cluster(tls, certificates.current().uris) if is_asked else None
-        return _Transport(server_credentials(certificates, client_auth), cluster)
+        callers = None
+        if client_auth is ClientAuth.REQUIRED:
+            callers = CallersByCertificate(_own_cluster(tls, certificates.current().uris))
+        return _Transport(server_credentials(certificates, client_auth), callers)
 
     return {
         Listener.INTERNAL: transport(tls.client_auth),

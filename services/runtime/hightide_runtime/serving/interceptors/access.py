@@ -10,7 +10,7 @@ from typing import Any
 from hightide.v1.errors_pb2 import ErrorCode
 
 from hightide_runtime.access.audit import AuditedCall, AuditLog
-from hightide_runtime.access.identities import UnknownIdentity, caller_of
+from hightide_runtime.access.callers import Callers, UnknownCaller
 from hightide_runtime.access.principals import CALLER, current_caller
 from hightide_runtime.access.rules import AccessRule, rule_of
 from hightide_runtime.access.subjects import subjects_of
@@ -28,15 +28,15 @@ class AccessInterceptor:
     says more than gRPC's UNIMPLEMENTED for a method that is not registered: the method exists, and a process
     that calls it here has the wrong address.
 
-    Where callers must show certificates, each call has a caller, whose role the method's rule must name, and
+    Where callers must show who they are, each call has a caller, whose role the method's rule must name, and
     who speaks for nobody else. Elsewhere all callers are anonymous, and may call what the listener serves.
     """
 
-    def __init__(self, listener: Listener, audit: AuditLog, cluster: str | None) -> None:
-        """`cluster`: the trust domain whose certificates callers must show; None: they show none."""
+    def __init__(self, listener: Listener, audit: AuditLog, callers: Callers | None) -> None:
+        """`callers` finds out who calls; None: callers show nothing, and are anonymous."""
         self._listener = listener
         self._audit = audit
-        self._cluster = cluster
+        self._callers = callers
 
     def around_unary(self, method: Method, call: UnaryCall) -> UnaryCall:
         """Wrap a method with one response. Nothing is put around one that everybody may call here."""
@@ -71,7 +71,7 @@ class AccessInterceptor:
         rule = rule_of(method.service, method.name)
         if rule.is_audited:
             call = self._audited(method, rule, call)
-        if rule.own_id_path and self._cluster is not None:
+        if rule.own_id_path and self._callers is not None:
             call = self._speaking_for_itself(method, rule, call)
         return call
 
@@ -116,17 +116,15 @@ class AccessInterceptor:
 
     def _is_open(self, rule: AccessRule) -> bool:
         """Whether everybody who reaches this listener may call the method."""
-        return self._serves(rule) and self._cluster is None
+        return self._serves(rule) and self._callers is None
 
     def _refusal(self, method: Method, rule: AccessRule, context: Context) -> ServiceError | None:
         """Find out who calls, and whether the rule lets the caller in."""
-        if self._cluster is not None:
+        if self._callers is not None:
             try:
-                CALLER.set(caller_of(context.auth_context(), self._cluster))
-            except UnknownIdentity as error:
-                return self._denied(
-                    method, rule, context, f"the caller's certificate names nobody of this cluster: {error}"
-                )
+                CALLER.set(self._callers.identify(context))
+            except UnknownCaller as error:
+                return self._denied(method, rule, context, str(error))
         if not self._serves(rule):
             return self._denied(
                 method,
@@ -135,7 +133,7 @@ class AccessInterceptor:
                 f"{method} is for the processes of the cluster: the internal listener alone serves it, and "
                 "this is the external one; call the address that the server gets by --listen or --advertise",
             )
-        if self._cluster is not None and current_caller().role not in rule.roles:
+        if self._callers is not None and current_caller().role not in rule.roles:
             allowed = ", ".join(sorted(rule.roles)) or "nobody"
             return self._denied(
                 method, rule, context, f"{current_caller()} may not call {method}: it is for {allowed}"
