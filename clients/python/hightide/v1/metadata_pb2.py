@@ -25,13 +25,14 @@ _sym_db = _symbol_database.Default()
 from hightide.v1 import errors_pb2 as hightide_dot_v1_dot_errors__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ahightide/v1/metadata.proto\x12\x0bhightide.v1\x1a\x18hightide/v1/errors.proto\"`\n\x08\x45ndpoint\x12\n\n\x02id\x18\x01 \x01(\x05\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\x12\x15\n\rexternal_host\x18\x04 \x01(\t\x12\x15\n\rexternal_port\x18\x05 \x01(\x05\"\x99\x01\n\x11PartitionMetadata\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x0e\n\x06leader\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x10\n\x08replicas\x18\x04 \x03(\x05\x12\x0b\n\x03isr\x18\x05 \x03(\x05\x12\x17\n\x0fpartition_epoch\x18\x06 \x01(\x05\x12\x13\n\x0btraceparent\x18\x07 \x01(\t\"\xfa\x01\n\rTopicMetadata\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12*\n\nerror_code\x18\x03 \x01(\x0e\x32\x16.hightide.v1.ErrorCode\x12\x32\n\npartitions\x18\x04 \x03(\x0b\x32\x1e.hightide.v1.PartitionMetadata\x12\x38\n\x07\x63onfigs\x18\x05 \x03(\x0b\x32\'.hightide.v1.TopicMetadata.ConfigsEntry\x1a.\n\x0c\x43onfigsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1ahightide/v1/metadata.proto\x12\x0bhightide.v1\x1a\x18hightide/v1/errors.proto\"`\n\x08\x45ndpoint\x12\n\n\x02id\x18\x01 \x01(\x05\x12\x0c\n\x04host\x18\x02 \x01(\t\x12\x0c\n\x04port\x18\x03 \x01(\x05\x12\x15\n\rexternal_host\x18\x04 \x01(\t\x12\x15\n\rexternal_port\x18\x05 \x01(\x05\"\x99\x01\n\x11PartitionMetadata\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x0e\n\x06leader\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x10\n\x08replicas\x18\x04 \x03(\x05\x12\x0b\n\x03isr\x18\x05 \x03(\x05\x12\x17\n\x0fpartition_epoch\x18\x06 \x01(\x05\x12\x13\n\x0btraceparent\x18\x07 \x01(\t\"\xfa\x01\n\rTopicMetadata\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12*\n\nerror_code\x18\x03 \x01(\x0e\x32\x16.hightide.v1.ErrorCode\x12\x32\n\npartitions\x18\x04 \x03(\x0b\x32\x1e.hightide.v1.PartitionMetadata\x12\x38\n\x07\x63onfigs\x18\x05 \x03(\x0b\x32\'.hightide.v1.TopicMetadata.ConfigsEntry\x1a.\n\x0c\x43onfigsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\x42U\n\x0eio.hightide.v1P\x01Z\x16hightide/v1;hightidev1\xaa\x02\x0bHightide.V1\xca\x02\x0bHightide\\V1\xea\x02\x0cHightide::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hightide.v1.metadata_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
-  DESCRIPTOR._loaded_options = None
+  _globals['DESCRIPTOR']._loaded_options = None
+  _globals['DESCRIPTOR']._serialized_options = b'\n\016io.hightide.v1P\001Z\026hightide/v1;hightidev1\252\002\013Hightide.V1\312\002\013Hightide\\V1\352\002\014Hightide::V1'
   _globals['_TOPICMETADATA_CONFIGSENTRY']._loaded_options = None
   _globals['_TOPICMETADATA_CONFIGSENTRY']._serialized_options = b'8\001'
   _globals['_ENDPOINT']._serialized_start=69
