@@ -10,7 +10,7 @@ STUBS := clients/python/hightide/v1
 # that none shall be.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test lint types layers proto proto-check blocking blocking-check docs docs-test unit sim clusters integration spark e2e soak slow mutants clean
+.PHONY: setup demo test lint types layers proto proto-check proto-released blocking blocking-check docs docs-test unit sim clusters integration spark e2e soak slow mutants clean
 
 # Of the two PySparks that pip brings, Spark's workers would take the archive, which is for machines that have no other,
 # and compile it anew in each process: most of what they do in the 10 s in which they must have started.
@@ -54,7 +54,11 @@ proto: setup
 	  $$(find protos -name '*.proto' | sort | sed 's|^protos/||')
 proto-check: setup
 	$(BIN)/buf lint
+	$(BIN)/buf breaking --against protos/released.binpb
 	$(BIN)/python tests/stubs_are_fresh.py
+# The contract as clients out there know it. Renewed with each release, and at no other time.
+proto-released: setup
+	$(BIN)/buf build --exclude-source-info -o protos/released.binpb
 
 # The blocking clients of the SDK, from the asyncio ones.
 blocking: setup
