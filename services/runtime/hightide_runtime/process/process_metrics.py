@@ -46,6 +46,10 @@ METRICS = (
         "hightide.zookeeper.sessions_expired", "{session}",
         "sessions that ZooKeeper gave up: what the process had registered was gone",
     ),
+    counter(
+        "hightide.zookeeper.nonsense", "{read}",
+        "reads of a setting of the cluster that found what is none, so that the one before stays in force",
+    ),
     histogram(
         "hightide.zookeeper.request.duration", "s",
         "from the sending of a request to ZooKeeper's answer, or to the end of the connection",
@@ -89,6 +93,7 @@ class _Process:
             "hightide.zookeeper.connected": int(self._session.state is SessionState.CONNECTED),
             "hightide.zookeeper.connections_lost": zookeeper.connections_lost,
             "hightide.zookeeper.sessions_expired": zookeeper.sessions_expired,
+            "hightide.zookeeper.nonsense": zookeeper.nonsense,
             "hightide.zookeeper.request.duration": zookeeper.request_s,
         }
 

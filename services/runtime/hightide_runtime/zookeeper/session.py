@@ -11,7 +11,7 @@ import itertools
 import logging
 import threading
 import uuid
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
@@ -163,6 +163,8 @@ class SessionCounts:
     request_s: Distribution = field(default_factory=Distribution)
     connections_lost: int = 0
     sessions_expired: int = 0
+    nonsense: int = 0
+    """Reads of a watched setting that found what is none; see `WatchedZnode`."""
 
 
 class ZooKeeperSession:
@@ -188,6 +190,8 @@ class ZooKeeperSession:
         self._acl = security.znode_acl
         self._encoded_acl = encode_acl(self._acl)
         self.events: asyncio.Queue[ZooKeeperEvent] = asyncio.Queue()
+        self.followers: set[Callable[[ZooKeeperEvent], None]] = set()
+        """Called with each event as well, before it is in `events`: for parts that see to one znode."""
         self.counts = SessionCounts()
         self._replies = Replies(self._loop, self._hand_over, self.counts.request_s.record)
         self.refused = asyncio.Event()
@@ -522,13 +526,13 @@ class ZooKeeperSession:
     def _on_kazoo_watch(self, event: WatchedEvent) -> None:
         # NONE only says that the connection broke and took the watches with it; the state says so too.
         if event.type != EventType.NONE:
-            self._hand_over(self.events.put_nowait, WatchFired(event.path[len(self._chroot) :] or "/"))
+            self._hand_over(self._deliver, WatchFired(event.path[len(self._chroot) :] or "/"))
 
     def _on_any_watch(self, path: str) -> None:
         """Called on kazoo's connection thread."""
         below = path[len(self._chroot) :] or "/"
         if any(below == tree or below.startswith(tree + "/") for tree in self._trees):
-            self._hand_over(self.events.put_nowait, TreeChanged(below))
+            self._hand_over(self._deliver, TreeChanged(below))
 
     def _refused(self, refusal: InconsistentClusterId) -> None:
         if self._closing:
@@ -561,4 +565,9 @@ class ZooKeeperSession:
             "ZooKeeper session %#x with %s is %s",
             *(self._session_id, self._addresses, state.value),
         )
-        self.events.put_nowait(SessionStateChanged(state, self._session_id))
+        self._deliver(SessionStateChanged(state, self._session_id))
+
+    def _deliver(self, event: ZooKeeperEvent) -> None:
+        for follower in tuple(self.followers):
+            follower(event)
+        self.events.put_nowait(event)
