@@ -39,8 +39,8 @@ class WatchedZnode(Generic[Content]):
         decode: Callable[[bytes], Content],
         on_change: Callable[[Content | None], None],
     ) -> None:
-        """`decode` raises ZnodeGarbage. `on_change` is called after each good read, also if it has not changed
-        since; None: there is no such znode."""
+        """`decode` raises ZnodeGarbage. `on_change` is called after each good read, with the content, or with
+        None if there is no such znode. Two reads in a row may say the same."""
         self._session = session
         self._path = path
         self._decode = decode
