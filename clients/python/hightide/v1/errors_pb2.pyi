@@ -42,6 +42,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """ZooKeeper does not answer, so no decision can be made now."""
     ERROR_CODE_NOT_AUTHORIZED: _ErrorCode.ValueType  # 8
     """The caller may not do this: the listener does not serve the method, or the caller's role may not call it."""
+    ERROR_CODE_NOT_AUTHENTICATED: _ErrorCode.ValueType  # 9
+    """The listener asks for a bearer token, and the call has none or one that is not valid (any more)."""
     ERROR_CODE_UNKNOWN_TOPIC: _ErrorCode.ValueType  # 20
     """No topic has this name or id."""
     ERROR_CODE_UNKNOWN_PARTITION: _ErrorCode.ValueType  # 21
@@ -184,6 +186,8 @@ ERROR_CODE_ZOOKEEPER_UNAVAILABLE: ErrorCode.ValueType  # 7
 """ZooKeeper does not answer, so no decision can be made now."""
 ERROR_CODE_NOT_AUTHORIZED: ErrorCode.ValueType  # 8
 """The caller may not do this: the listener does not serve the method, or the caller's role may not call it."""
+ERROR_CODE_NOT_AUTHENTICATED: ErrorCode.ValueType  # 9
+"""The listener asks for a bearer token, and the call has none or one that is not valid (any more)."""
 ERROR_CODE_UNKNOWN_TOPIC: ErrorCode.ValueType  # 20
 """No topic has this name or id."""
 ERROR_CODE_UNKNOWN_PARTITION: ErrorCode.ValueType  # 21
