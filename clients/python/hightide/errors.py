@@ -126,6 +126,13 @@ class NotAuthorizedError(ServerError):
     next_step = "Use another address or another certificate; docs/reference/access.md has the rules."
 
 
+class NotAuthenticatedError(ServerError):
+    """The listener asks for a bearer token, and the call has none or one that is not valid (any more)."""
+
+    code = errors_pb2.ERROR_CODE_NOT_AUTHENTICATED
+    next_step = "Give a valid token by token_file, by --token-file or by HIGHTIDE_TOKEN_FILE."
+
+
 class UnknownTopicError(ServerError):
     """No topic has this name or id, or the topic was deleted."""
 
