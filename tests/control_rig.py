@@ -13,7 +13,14 @@ from effect_ports import perform_with
 from faulty_files import FaultyFiles
 from hightide.batch.header import iterate
 from hightide.v1.errors_pb2 import ErrorCode
-from hightide_broker.cluster.metadata import MetadataCache
+from hightide_broker.cluster.metadata import (
+    EndpointView,
+    MetadataCache,
+    MetadataUpdate,
+    PartitionView,
+    RemovedPartitions,
+    TopicView,
+)
 from hightide_broker.cluster.partition_decisions import (
     Decisions,
     PartitionDecision,
@@ -213,3 +220,32 @@ def run(path: Path, scenario: Callable[[Rig], Awaitable[None]]) -> None:
             await directories.close(clean=True)
 
     asyncio.run(main())
+
+
+def leave_a_log(path: Path, epoch: int = 0) -> None:
+    """An earlier life of the broker led partition 0, and appended a record to it."""
+
+    async def scenario(rig: Rig) -> None:
+        assert await rig.decide(decision(epoch=epoch, first_epoch=epoch)) == [OK]
+        rig.produce()
+
+    run(path, scenario)
+
+
+def update(
+    *topics: TopicView,
+    full: bool = False,
+    deleted: tuple[bytes, ...] = (),
+    removed: tuple[RemovedPartitions, ...] = (),
+    limit: int = 0,
+) -> MetadataUpdate:
+    """What the controller tells of the cluster."""
+    return MetadataUpdate(
+        5, EndpointView(9, "c", 1), (EndpointView(ME, "b", 2),), topics, deleted, full, removed, limit
+    )
+
+
+def described(*replicas: tuple[int, ...], topic_id: bytes = TOPIC_ID) -> TopicView:
+    """A topic as metadata has it, with the replicas of each partition."""
+    views = tuple(PartitionView(n, each[0], 0, each, each, 0) for n, each in enumerate(replicas))
+    return TopicView("flights", topic_id, views, {})

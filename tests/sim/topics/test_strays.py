@@ -15,6 +15,7 @@ from sim.topics.schedules import FIRST_ID, TOPIC, begin, grow
 from sim.topics.world import CONTROLLERS, Cluster, Settings
 
 KEY = (bytes.fromhex(FIRST_ID), 1)
+FIRST = CONTROLLERS[0]
 
 
 def test_a_stray_that_was_not_certain_to_be_one_goes_once_it_is() -> None:
@@ -75,6 +76,50 @@ def test_a_replica_that_a_late_command_brings_back_goes_again() -> None:
         assert KEY not in world.hosts[3].replicas
     finally:
         world.close()
+
+
+def test_a_replica_that_was_opened_for_an_older_controller_goes_again() -> None:
+    """It waited until the log of a removed partition of its number was put aside. Its own partition was
+    removed meanwhile, and the next controller told of all partitions before the replica was there."""
+    world = Cluster(Settings())
+    try:
+        begin(world)
+        grow(world, ((1, 2, 3),))
+        assert world.produce_to(TOPIC, 1) is not None
+        world.settle()
+        for controller_id in CONTROLLERS:
+            world.cut(controller_id, 3)
+        remove_the_last(world)
+        for envelope in [each for each in world.pending if each.target == 3 and each.source in CONTROLLERS]:
+            world.lose(envelope)
+        for threads in world.hosts[3].threads:
+            if threads.startswith("disk"):
+                world.stop_threads(3, threads)
+        grow(world, ((3, 1, 2),))
+        for controller_id in CONTROLLERS:
+            world.mend_link(controller_id, 3)
+        world.settle_until(lambda: KEY not in world.hosts[3].replicas)
+        world.hold(FIRST, 3)
+        remove_the_last(world)
+        world.crash(FIRST)
+        world.expire(FIRST)
+        world.settle()
+        world.release(FIRST, 3)
+        world.let_threads_go_on(3)
+        world.settle()
+        assert KEY in world.hosts[3].replicas
+        world.heal()
+        world.until_healed()
+        assert KEY not in world.hosts[3].replicas
+    finally:
+        world.close()
+
+
+def remove_the_last(world: Cluster) -> None:
+    """A client removes the second partition."""
+    world.ask(rq.RemovePartitionsRequested(0, TOPIC, 1), ef.AnswerTopic)
+    world.settle()
+    assert len(world.topic(TOPIC).partitions) == 1
 
 
 def commands_to(world: Cluster, broker_id: int) -> list[Envelope]:

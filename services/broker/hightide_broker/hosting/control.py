@@ -24,7 +24,13 @@ from hightide_runtime.telemetry.trace_context import current_traceparent, root_o
 from hightide_runtime.telemetry.tracing import Telemetry
 
 from hightide_broker.cluster.metadata import LeaderChange, MetadataCache, MetadataUpdate
-from hightide_broker.cluster.partition_decisions import Decisions, PartitionKey, Stamp, StopDecision
+from hightide_broker.cluster.partition_decisions import (
+    Decisions,
+    PartitionDecision,
+    PartitionKey,
+    Stamp,
+    StopDecision,
+)
 from hightide_broker.cluster.topic_settings import TopicSettings, topic_settings
 from hightide_broker.contract.convert_control import ControlResults
 from hightide_broker.core.decisions import refuse_decision
@@ -121,7 +127,6 @@ class ControlHandler:
         """Carry out decisions. `is_live` is true for a controller's, and false at startup, when the decisions
         are what ZooKeeper holds (V3 section E)."""
         spans = _Spans(self._telemetry, self._clock, is_live=is_live)
-        change = self._leader_change()
         orders = list(self._orders(decisions))
         codes: dict[PartitionKey, ErrorCode.ValueType] = {}
         at_once: list[ReplicaOrder] = []
@@ -138,18 +143,13 @@ class ControlHandler:
                 if done % BREATHE_EVERY == 0:
                     await asyncio.sleep(0)
             place.end()
-            for topic in decisions.topics:
-                views = (each.view for each in topic.partitions)
-                self._metadata.note_decisions(topic.topic, topic.topic_id, views, change)
-                if self._metadata.is_deleted(topic.topic_id):
-                    # It came late. Nobody waits for the trace that it has begun.
-                    self._listeners.suspect([(topic.topic_id, each.partition) for each in topic.partitions])
+            self._note(decisions, spans)
             await self._obey_in_turn(waiting, spans, codes)
-            self._listeners.suspect(self._come_back(orders))
         finally:
             place.end()
             for _, each in waiting:
                 each.end()
+            self._listeners.suspect(self._left_by(orders))
         spans.end()
         return [(*order.key, codes[order.key]) for order in orders]
 
@@ -234,16 +234,16 @@ class ControlHandler:
             place.end()
         return True
 
-    def _come_back(self, orders: Iterable[ReplicaOrder]) -> list[PartitionKey]:
-        """The replicas that are here again after they were stopped, perhaps because a late decision was about
-        a partition that no topic has any more."""
-        found = [
-            order.key
-            for order in orders
-            if order.key in self._let_go and self._replicas.get(order.key) is not None
-        ]
-        for key in found:
-            del self._let_go[key]
+    def _left_by(self, orders: Iterable[ReplicaOrder]) -> list[PartitionKey]:
+        """The replicas that are here after these orders, though no metadata gives them to this broker, or
+        though they were stopped before. An order that came late, or waited while a newer controller spoke,
+        may be about a partition that is gone. What took it away did not find the replica here."""
+        found = []
+        for order in orders:
+            is_doubtful = order.key in self._let_go or not self._is_told_to_be_here(order.key)
+            if is_doubtful and self.held(order.key) is not None:
+                self._let_go.pop(order.key, None)
+                found.append(order.key)
         return found
 
     def _suspects(self, update: MetadataUpdate, forgotten: Iterable[bytes]) -> list[PartitionKey]:
@@ -301,6 +301,14 @@ class ControlHandler:
             for told in topic.partitions:
                 yield ReplicaOrder((topic.topic_id, told.partition), topic.topic, settings, told)
 
+    def _note(self, decisions: Decisions, spans: _Spans) -> None:
+        """Let clients hear of the new leaders at once: the controller's UpdateMetadata comes later."""
+        change = self._leader_change()
+        for topic in decisions.topics:
+            views = [each.view for each in topic.partitions if not self._is_overtaken(each, spans)]
+            if views:
+                self._metadata.note_decisions(topic.topic, topic.topic_id, views, change)
+
     async def _obey_in_turn(
         self,
         waiting: Sequence[tuple[ReplicaOrder, QueuePlace]],
@@ -319,14 +327,14 @@ class ControlHandler:
 
     async def _obey(self, order: ReplicaOrder, spans: _Spans) -> ErrorCode.ValueType:
         decision = order.told.decision
-        if self._is_overtaken(order, spans):
+        if self._is_overtaken(order.told, spans):
             return ErrorCode.ERROR_CODE_STALE_CONTROLLER_EPOCH
         try:
             replica = await self._lifecycle.replica_for(order, is_live=spans.is_live)
         except StorageError as error:
             log.error("%s-%d cannot be opened: %s", order.topic, order.told.partition, error)
             return error.code
-        if self._is_overtaken(order, spans):
+        if self._is_overtaken(order.told, spans):
             return ErrorCode.ERROR_CODE_STALE_CONTROLLER_EPOCH
         if replica is None:
             return ErrorCode.ERROR_CODE_UNKNOWN_PARTITION
@@ -346,9 +354,9 @@ class ControlHandler:
             spans.decided(replica)
         return OK
 
-    def _is_overtaken(self, order: ReplicaOrder, spans: _Spans) -> bool:
+    def _is_overtaken(self, told: PartitionDecision, spans: _Spans) -> bool:
         """Whether a newer controller has sent a request while this one's decision waited."""
-        return spans.is_live and order.told.decision.controller_epoch < self.controller_epoch
+        return spans.is_live and told.decision.controller_epoch < self.controller_epoch
 
     async def _stop_one(self, controller_epoch: int, stop: StopDecision) -> ErrorCode.ValueType:
         key = (stop.topic_id, stop.partition)

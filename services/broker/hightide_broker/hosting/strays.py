@@ -1,11 +1,11 @@
 """Finding replicas that are not assigned to this broker any more, and putting them into quarantine (KIP-516).
 
 Theory of operation (docs/protocol.md, "Nothing is deleted by omission"). StopReplica is the quick way, and a
-broker that was down never receives it. So two kinds of replicas are *suspect*: those that a starting broker
-finds on its disks and that are not assigned to it, and those that an UpdateMetadata seems to take away. A
-message that leaves a replica out is not enough to remove it. The broker asks ZooKeeper, after a sync, and
-acts only on what ZooKeeper says for certain. The replica goes into quarantine, and can be brought back until
-the grace period is over.
+broker that was down never receives it. So three kinds of replicas are *suspect*: those that a starting broker
+finds on its disks and that are not assigned to it, those that an UpdateMetadata seems to take away, and those
+that a late order has left here. A message that leaves a replica out is not enough to remove it. The broker
+asks ZooKeeper, after a sync, and acts only on what ZooKeeper says for certain. The replica goes into
+quarantine, and can be brought back until the grace period is over.
 
 It is certain if the cluster id is ours, and one of these holds: no topic has the id; the topic has no such
 partition; or this broker is not in AR, and leaderAndISR is no older than the newest decision known here. AR

@@ -14,20 +14,20 @@ from control_rig import (
     Rig,
     codes,
     decision,
+    described,
+    leave_a_log,
     request,
     run,
     stamp,
     stop,
     until_settled,
+    update,
 )  # fmt: skip
 from faulty_files import Fault
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_broker.cluster.metadata import (
-    EndpointView,
     MetadataUpdate,
-    PartitionView,
     RemovedPartitions,
-    TopicView,
 )
 from hightide_broker.contract.convert_descriptions import replicas_out
 from hightide_broker.core.events import DirectoryFailed
@@ -41,16 +41,6 @@ OK = ErrorCode.ERROR_CODE_UNSPECIFIED
 FENCED = ErrorCode.ERROR_CODE_FENCED_LEADER_EPOCH
 OTHER_ID = bytes(15) + b"\x07"
 ON_DISK = f"{TOPIC_ID.hex()}-0"
-
-
-def leave_a_log(path: Path, epoch: int = 0) -> None:
-    """An earlier life of the broker led partition 0, and appended a record to it."""
-
-    async def scenario(rig: Rig) -> None:
-        assert await rig.decide(decision(epoch=epoch, first_epoch=epoch)) == [OK]
-        rig.produce()
-
-    run(path, scenario)
 
 
 # --- stopping ------------------------------------------------------------------------------------
@@ -278,20 +268,6 @@ def test_a_stop_goes_on_where_the_controller_gave_up_waiting_for_it(tmp_path: Pa
     run(tmp_path, scenario)
 
 
-def test_an_older_controller_that_waits_for_a_disk_decides_nothing_any_more(tmp_path: Path) -> None:
-    leave_a_log(tmp_path)
-
-    async def scenario(rig: Rig) -> None:
-        with rig.busy_disk():
-            late = asyncio.create_task(rig.decide(decision(leader=2, epoch=1)))
-            await until_settled()
-            await rig.control.update_metadata(stamp(controller_epoch=6), update())
-        assert await late == [ErrorCode.ERROR_CODE_STALE_CONTROLLER_EPOCH]
-        assert rig.replica().state.role is Role.IDLE
-
-    run(tmp_path, scenario)
-
-
 def test_a_log_whose_directory_failed_is_told_by_partition(tmp_path: Path) -> None:
     leave_a_log(tmp_path)
 
@@ -420,23 +396,6 @@ def test_a_new_assignment_in_the_same_leader_epoch_lets_the_new_replica_fetch(tm
 
 
 # --- metadata ------------------------------------------------------------------------------------
-
-
-def update(
-    *topics: TopicView,
-    full: bool = False,
-    deleted: tuple[bytes, ...] = (),
-    removed: tuple[RemovedPartitions, ...] = (),
-    limit: int = 0,
-) -> MetadataUpdate:
-    return MetadataUpdate(
-        5, EndpointView(9, "c", 1), (EndpointView(ME, "b", 2),), topics, deleted, full, removed, limit
-    )
-
-
-def described(*replicas: tuple[int, ...], topic_id: bytes = TOPIC_ID) -> TopicView:
-    views = tuple(PartitionView(n, each[0], 0, each, each, 0) for n, each in enumerate(replicas))
-    return TopicView("flights", topic_id, views, {})
 
 
 @pytest.mark.parametrize(
