@@ -26,6 +26,8 @@ CARRIED_OUT_ELSEWHERE: Final[dict[str, str]] = {
     "docs/compose.md#Volumes": "tests/e2e/test_compose.py",
     "docs/compose.md#Upgrade": "tests/e2e/test_compose.py",
     "docs/compose.md#Spark": "tests/e2e/test_compose.py",
+    "examples/go/README.md#Run it": "tests/e2e/test_examples.py",
+    "examples/node/README.md#Run it": "tests/e2e/test_examples.py",
 }
 
 
