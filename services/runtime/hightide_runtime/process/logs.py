@@ -1,9 +1,23 @@
-"""Logging to stderr, one line for each event."""
+"""Logging to stderr, one line for each event: for people, or as JSON for programs."""
 
+import enum
+import json
 import logging
 import re
 import sys
 import time
+
+from hightide_runtime.telemetry.trace_context import current_traceparent
+
+
+class LogFormat(enum.StrEnum):
+    """How an event is written."""
+
+    TEXT = "text"
+    """A line for people: time, level, process, logger, message; a traceback on lines of its own."""
+    JSON = "json"
+    """A JSON object on one line, for programs that collect logs."""
+
 
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
@@ -26,13 +40,38 @@ class _LineFormatter(logging.Formatter):
         return "\n  ".join([line, *trace.splitlines()])
 
 
-def set_up_logging(level: str, process: str) -> None:
+class _JsonFormatter(logging.Formatter):
+    """Formats a record as one JSON object, in ASCII, on one line. docs/operating.md names its fields."""
+
+    def __init__(self, process: str) -> None:
+        super().__init__()
+        self._process = process
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The record as an object. Called within the task that logs, whose span it names."""
+        # 2026-01-05T10:00:00.123456Z
+        seconds, microseconds = divmod(round(record.created * 1_000_000), 1_000_000)
+        document = {
+            "time": f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(seconds))}.{microseconds:06d}Z",
+            "level": record.levelname,
+            "service": self._process,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            document["exception"] = self.formatException(record.exc_info)
+        if traceparent := current_traceparent():
+            document["trace_id"] = traceparent.split("-")[1]
+        return json.dumps(document)
+
+
+def set_up_logging(level: str, process: str, log_format: LogFormat = LogFormat.TEXT) -> None:
     """Send the root logger to stderr: time (UTC), level, process name, logger, message. Mains call it once.
 
     Line breaks and control characters in a message are escaped, so that no client can forge a line.
     """
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(_LineFormatter(process))
+    handler.setFormatter(_JsonFormatter(process) if log_format is LogFormat.JSON else _LineFormatter(process))
     logging.basicConfig(level=level, handlers=[handler], force=True)
 
 

@@ -82,7 +82,7 @@ def run_process(
     The exit code is 1, with one line on stderr, if `serve` raises StartupError, or if ZooKeeper cannot be
     reached or is another cluster's.
     """
-    set_up_logging(settings.log_level, f"{role}-{number}")
+    set_up_logging(settings.log_level, f"{role}-{number}", settings.log_format)
     # The state of ten thousand partitions or consumers lives for ever, and the collector need not check it
     # with every 700 new objects. Reference counts free what a request allocates.
     gc.set_threshold(100_000, 50, 100)

@@ -34,6 +34,7 @@ from hightide_runtime.process.effective_settings import (
     effective_settings,
     told_by_name,
 )
+from hightide_runtime.process.logs import LogFormat
 from hightide_runtime.tls.files import ClientAuth, ServerTls, TlsFiles
 from hightide_runtime.zookeeper.security import ZnodeAcl, ZooKeeperSecurity
 from hightide_runtime.zookeeper.tls_socket import ZooKeeperTls
@@ -164,6 +165,10 @@ class ServiceSettings(BaseSettings):
     )
     log_level: LogLevel = Field(
         LogLevel.INFO, description="the least severe messages to log; the log goes to stderr"
+    )
+    log_format: LogFormat = Field(
+        LogFormat.TEXT,
+        description="how messages are logged: text, for people, or json, one object a line, for programs",
     )
 
     _told: dict[str, SettingOrigin] = PrivateAttr(default_factory=dict)

@@ -52,6 +52,7 @@ def test_each_setting_in_use_tells_who_said_so(monkeypatch: pytest.MonkeyPatch) 
         "external-tls-client-auth": ("", "", SettingOrigin.DEFAULT),
         "insecure": ("true", "false", SettingOrigin.ARGUMENT),
         "listen": ("kite:7", "127.0.0.1:9092", SettingOrigin.ARGUMENT),
+        "log-format": ("text", "text", SettingOrigin.DEFAULT),
         "log-level": ("INFO", "INFO", SettingOrigin.DEFAULT),
         "prometheus-listen": ("", "", SettingOrigin.DEFAULT),
         "test-id": ("2", "", SettingOrigin.ARGUMENT),
