@@ -36,7 +36,7 @@ from sim.topics.batches import crc_of
 from sim.topics.channel import SimChannel
 from sim.topics.damage import Damage, damage
 from sim.topics.files import MemoryDisk, MemoryFiles
-from sim.topics.logs import LogOnDisk, LogsOnDisk
+from sim.topics.logs import LogsOnDisk
 from sim.topics.loop import SimLoop, SimThreads
 from sim.topics.messages import Body, Expired, Fired, Key, Rpc, RpcAnswer
 from sim.topics.session import SimSession
@@ -81,7 +81,7 @@ class Surroundings(Protocol):
 
 
 class SimReplica:
-    """One replica that a broker runs, as the checkers of sim.checkers read it."""
+    """One replica that a broker runs, as the checkers of sim.checkers read it, with its files as they are now."""
 
     alive = True
 
@@ -92,16 +92,12 @@ class SimReplica:
         self.lives = host.number_of(hosted)
         self.key = hosted.key
         self.topic = hosted.topic
+        self.disk = host.logs.log(hosted.key)
 
     @property
     def state(self) -> Replica:
         """What its core has decided."""
         return self.hosted.state
-
-    @property
-    def disk(self) -> LogOnDisk:
-        """What is in its files."""
-        return self.host.logs.log(self.key)
 
 
 class Clock:

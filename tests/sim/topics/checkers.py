@@ -127,7 +127,7 @@ class PartitionView:
     def _at(self, host: SimHost) -> SimReplica | _OnDisk:
         generation = self.generation
         replica = host.replica(generation.key)
-        found = host.logs.log(generation.key)
+        found = host.logs.log(generation.key) if replica is None else replica.disk
         is_it = is_of(generation, None if replica is None else replica.hosted, found)
         if replica is not None and is_it:
             return replica

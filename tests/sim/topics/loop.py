@@ -42,7 +42,7 @@ class SimLoop(asyncio.SelectorEventLoop):
         has_work = self._has_work()
         if has_work:
             self._turns = 0
-            self.run_forever()
+            self._run_until_it_waits()
         if self.faults:
             raise self.faults[0]
         return has_work
@@ -69,6 +69,26 @@ class SimLoop(asyncio.SelectorEventLoop):
             self.call_soon(self.stop)
             self.run_forever()
         self.close()
+
+    @property
+    def due_ms(self) -> int | None:
+        """When it has something to do, or a moment before; None if that is never."""
+        loop: Any = self
+        if loop._ready:
+            return self._now_ms()
+        first = self._first_timer()
+        return None if first is None else int(first.when() * 1000)
+
+    def _run_until_it_waits(self) -> None:
+        """As `run_forever`, without what that does for signals, threads and asynchronous generators."""
+        loop: Any = self
+        asyncio.events._set_running_loop(self)
+        try:
+            while not loop._stopping:
+                self._run_once()
+        finally:
+            loop._stopping = False
+            asyncio.events._set_running_loop(None)
 
     def _run_once(self) -> None:
         """One turn, as of any loop, but for the wait: nothing comes from outside, and the loop stops where it
@@ -99,11 +119,16 @@ class SimLoop(asyncio.SelectorEventLoop):
         loop: Any = self
         if loop._ready:
             return True
+        first = self._first_timer()
+        return first is not None and first.when() <= self._now_ms() / 1000
+
+    def _first_timer(self) -> asyncio.TimerHandle | None:
+        loop: Any = self
         scheduled = loop._scheduled
         while scheduled and scheduled[0]._cancelled:
             heapq.heappop(scheduled)._scheduled = False
             loop._timer_cancelled_count -= 1
-        return bool(scheduled) and scheduled[0]._when <= self._now_ms() / 1000
+        return scheduled[0] if scheduled else None
 
     def _note(self, _: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
         error = context.get("exception")

@@ -88,6 +88,15 @@ class SimProducer:
         for call in [each for each, end_ms in self._calls.items() if end_ms <= now_ms]:
             self._end(call, error_of(rpc_error(grpc.StatusCode.DEADLINE_EXCEEDED, None), call))
 
+    @property
+    def due_ms(self) -> int | None:
+        """When it has something to do if nothing else happens, or a moment before."""
+        if self._has_news:
+            return self._world.now_ms
+        wake_at_ms = self._core.wake_at_ms
+        ends_ms = (*self._calls.values(), *(() if wake_at_ms is None else (wake_at_ms,)))
+        return int(min(ends_ms)) - START_MS if ends_ms else None
+
     def send(self, topic: str, partition: int, value: int) -> bool:
         """Produce one record; whether it was taken, which it is not before the topic is known."""
         core = self._core

@@ -222,12 +222,18 @@ class Cluster(Network):
 
     def next_message(self) -> Envelope | None:
         """What can arrive next, and is said within a moment; None where that is nothing."""
-        for moment in range(MOMENTS + 1):
-            if moment:
-                self.advance(MOMENT_MS)
-            if (envelope := self._first_open()) is not None:
-                return envelope
-        return None
+        end_ms = self.now_ms + MOMENTS * MOMENT_MS
+        while (envelope := self._first_open()) is None and self.now_ms < end_ms:
+            self.advance(self._until_one_is_due(end_ms))
+        return envelope
+
+    def _until_one_is_due(self, end_ms: int) -> int:
+        """As many whole moments as pass before a process has something to do."""
+        due_ms = end_ms
+        for node in self.nodes.values():
+            if node.alive and not node.paused and (at_ms := node.loop.due_ms) is not None:
+                due_ms = min(due_ms, at_ms)
+        return max(1, -(-(due_ms - self.now_ms) // MOMENT_MS)) * MOMENT_MS
 
     def touched(self, node_id: int) -> None:
         """What reached a process wakes its tasks."""
