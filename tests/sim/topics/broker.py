@@ -81,7 +81,7 @@ class Surroundings(Protocol):
 
 
 class SimReplica:
-    """One replica that a broker runs, as the checkers of sim.checkers read it, with its files as they are now."""
+    """One replica that a broker runs, as the checkers of sim.checkers read it, with its files as of now."""
 
     alive = True
 
