@@ -110,6 +110,7 @@ class Broker:
             external=settings.external_listen,
             external_introspection=settings.external_introspection,
             tls=settings.server_tls,
+            clients=settings.client_identities,
             answers=parts.answers,
         )
         report_rpcs(process.metrics, server.timings)

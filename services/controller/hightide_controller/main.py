@@ -63,6 +63,7 @@ async def _serve(settings: ControllerSettings, process: ServiceProcess) -> None:
         external=settings.external_listen,
         external_introspection=settings.external_introspection,
         tls=settings.server_tls,
+        clients=settings.client_identities,
     )
     report_rpcs(process.metrics, server.timings)
     try:

@@ -62,6 +62,7 @@ async def _serve(settings: CoordinatorSettings, process: ServiceProcess) -> None
         external=settings.external_listen,
         external_introspection=settings.external_introspection,
         tls=settings.server_tls,
+        clients=settings.client_identities,
         small_messages=True,
     )
     report_rpcs(process.metrics, server.timings)

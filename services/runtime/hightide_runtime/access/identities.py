@@ -9,20 +9,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
-from hightide_runtime.access.callers import AnsweredCall, UnknownCaller
-from hightide_runtime.access.principals import Principal, Role
+from hightide_runtime.access.callers import IdentifiedCall, UnknownIdentity
+from hightide_runtime.access.principals import CLIENT_NAME, Principal, Role
+from hightide_runtime.access.subject_mapping import SubjectMapping
 
 FORM: Final = "spiffe://<cluster>/<role>/<name>"
 _IDENTITY = re.compile(
     r"spiffe://(?P<cluster>[a-z0-9._-]{1,255})/"
-    r"(?P<role>broker|controller|coordinator|client)/(?P<name>[a-zA-Z0-9._-]{1,200})"
+    rf"(?P<role>broker|controller|coordinator|client)/(?P<name>{CLIENT_NAME})"
 )
 #: gRPC gives it only if the certificate has exactly one URI, and that is a SPIFFE id.
 _PROPERTY: Final = "peer_spiffe_id"
-
-
-class UnknownIdentity(UnknownCaller):
-    """A certificate that names nobody of this cluster; the message says what it names."""
 
 
 def trust_domain_of(uris: Sequence[str]) -> str:
@@ -45,28 +42,39 @@ def check_own_identity(uris: Sequence[str], role: str, number: int) -> None:
 class CallersByCertificate:
     """The callers of a listener that asks for certificates."""
 
-    def __init__(self, cluster: str) -> None:
-        """`cluster`: the trust domain of their certificates."""
+    def __init__(self, cluster: str, mapping: SubjectMapping | None = None) -> None:
+        """`cluster`: the trust domain of their certificates. `mapping`: who those are that have no SPIFFE
+        URI; None: nobody."""
         self._cluster = cluster
+        self._mapping = mapping
 
-    def identify(self, call: AnsweredCall) -> Principal:
+    def identify(self, call: IdentifiedCall) -> Principal:
         """Whom the certificate of the connection names. Raises UnknownIdentity."""
         try:
-            return caller_of(call.auth_context(), self._cluster)
+            return caller_of(call.auth_context(), self._cluster, self._mapping)
         except UnknownIdentity as error:
             raise UnknownIdentity(f"the caller's certificate names nobody of this cluster: {error}") from None
 
+    def proven_for_s(self, call: IdentifiedCall) -> float | None:
+        """For ever: the certificate was looked at when the connection was made."""
+        return None
 
-def caller_of(authenticated: Mapping[str, Iterable[bytes]], cluster: str) -> Principal:
+
+def caller_of(
+    authenticated: Mapping[str, Iterable[bytes]], cluster: str, mapping: SubjectMapping | None = None
+) -> Principal:
     """The caller of a call, by what gRPC has checked when the connection was made (`auth_context()`).
 
-    It belongs to the connection, and no other connection gets it. Raises UnknownIdentity.
+    It belongs to the connection, and no other connection gets it. A certificate with a SPIFFE URI is never
+    looked at by its subject, whatever is wrong with the URI. Raises UnknownIdentity.
     """
     found = tuple(authenticated.get(_PROPERTY, ()))
-    if len(found) != 1:
-        uris = [each.decode("ascii", "replace") for each in authenticated.get("peer_uri", ())]
+    if len(found) == 1:
+        return _principal(found[0], cluster)
+    uris = [each.decode("ascii", "replace") for each in authenticated.get("peer_uri", ())]
+    if mapping is None or any(uri.lower().startswith("spiffe:") for uri in uris):
         raise UnknownIdentity(f"it has {_told(uris)} and needs one URI of the form {FORM}")
-    return _principal(found[0], cluster)
+    return mapping.principal_of(next(iter(authenticated.get("x509_subject", ())), b""))
 
 
 @lru_cache(maxsize=1024)

@@ -3,6 +3,10 @@
 import enum
 from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Final
+
+CLIENT_NAME: Final = "[a-zA-Z0-9._-]{1,200}"
+"""What the name of a client may be, as a regular expression: no name needs to be quoted anywhere."""
 
 
 class Role(enum.StrEnum):

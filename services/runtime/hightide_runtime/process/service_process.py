@@ -10,7 +10,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from hightide_runtime.access.identities import UnknownIdentity, check_own_identity
+from hightide_runtime.access.callers import UnknownIdentity
+from hightide_runtime.access.identities import check_own_identity
 from hightide_runtime.errors import StartupError
 from hightide_runtime.process.logs import set_up_logging
 from hightide_runtime.process.loop_watchdog import LoopWatchdog

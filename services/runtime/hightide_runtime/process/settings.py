@@ -27,6 +27,8 @@ from pydantic_settings import (
     SettingsError,
 )
 
+from hightide_runtime.access.client_identities import ClientIdentities, TokenSettings
+from hightide_runtime.access.subject_mapping import SubjectMapping
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.process.effective_settings import (
     EffectiveSetting,
@@ -112,6 +114,26 @@ class ServiceSettings(BaseSettings):
     external_tls_client_auth: ClientAuth | None = Field(
         None,
         description="with TLS: the same for the second listener; default: as --tls-client-auth",
+    )
+    subject_mapping: str | None = Field(
+        None,
+        description="where clients show certificates: rules that make the name of a client of the subject of "
+        "a certificate without a SPIFFE URI: RULE:pattern/replacement/, with an L or U behind it for lower "
+        "or upper case, separated by commas; default: such certificates are refused",
+    )
+    token_keys: Path | None = Field(
+        None,
+        description="the file, a JWK set or PEM, with the public keys of the issuer of tokens: with it, the "
+        "second listener asks its clients for bearer tokens; it is read again when it changes",
+    )
+    token_issuer: str | None = Field(
+        None, min_length=1, description="with --token-keys: the issuer that tokens must name (iss)"
+    )
+    token_audience: str | None = Field(
+        None, min_length=1, description="with --token-keys: the audience that tokens must name (aud)"
+    )
+    token_claim: str = Field(
+        "sub", min_length=1, description="with --token-keys: the claim of a token that names the client"
     )
     insecure: CliImplicitFlag[bool] = Field(
         False,
@@ -209,6 +231,15 @@ class ServiceSettings(BaseSettings):
             tuple(hosts),
         )
 
+    @property
+    def client_identities(self) -> ClientIdentities:
+        """How clients show who they are, for `serve`."""
+        tokens = None
+        if self.token_keys is not None and self.token_issuer is not None and self.token_audience is not None:
+            tokens = TokenSettings(self.token_keys, self.token_issuer, self.token_audience, self.token_claim)
+        subjects = None if self.subject_mapping is None else SubjectMapping.parse(self.subject_mapping)
+        return ClientIdentities(subjects, tokens)
+
     def zookeeper_security(self) -> ZooKeeperSecurity:
         """TLS, credentials and ACL for the session. Reads the files. Raises StartupError."""
         ca, certificate, key = self.zookeeper_tls_ca, self.zookeeper_tls_certificate, self.zookeeper_tls_key
@@ -287,6 +318,45 @@ class ServiceSettings(BaseSettings):
                     f"may read, write and delete everything; give {_flags(given)} (`hightide certs` issues "
                     "such files), or --insecure if you trust all who are on that network"
                 )
+        return self
+
+    @field_validator("subject_mapping", mode="after")
+    @classmethod
+    def _has_rules(cls, text: str | None) -> str | None:
+        if text is not None:
+            SubjectMapping.parse(text)
+        return text
+
+    @model_validator(mode="after")
+    def _knows_clients(self) -> Self:
+        tls = self.server_tls
+        certified = () if tls is None else (tls.client_auth, tls.external_client_auth)
+        if self.subject_mapping is not None and ClientAuth.REQUIRED not in certified:
+            raise ValueError(
+                "--subject-mapping is about certificates of clients, and no listener asks for them; give "
+                "--tls-certificate, --tls-key and --tls-ca, and --tls-client-auth required"
+            )
+        given = {name: getattr(self, name) for name in ("token_keys", "token_issuer", "token_audience")}
+        missing = [name for name, value in given.items() if value is None]
+        if 0 < len(missing) < len(given) or (missing and "token_claim" in self.model_fields_set):
+            raise ValueError(f"tokens need {_flags(given)} together; missing: {_flags(missing)}")
+        if missing:
+            return self
+        if self.external_listen is None:
+            raise ValueError(
+                "--token-keys is for the clients of a second listener, and there is none; give "
+                "--external-listen. The first one is for the processes of the cluster, which bring no tokens"
+            )
+        if tls is None and not self.external_listen.is_loopback:
+            raise ValueError(
+                f"tokens would travel to --external-listen {self.external_listen} in plaintext, and whoever "
+                "reads one can use it; give --tls-certificate, --tls-key and --tls-ca"
+            )
+        if tls is not None and tls.external_client_auth is ClientAuth.REQUIRED:
+            raise ValueError(
+                "--token-keys is for clients without certificates, and the second listener asks for "
+                "certificates; give --external-tls-client-auth none"
+            )
         return self
 
     @classmethod

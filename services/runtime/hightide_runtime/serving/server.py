@@ -17,8 +17,7 @@ from grpc_health.v1 import health_pb2_grpc
 from hightide.v1.errors_pb2 import ErrorCode
 
 from hightide_runtime.access.audit import AuditLog
-from hightide_runtime.access.callers import Callers
-from hightide_runtime.access.identities import CallersByCertificate, UnknownIdentity, trust_domain_of
+from hightide_runtime.access.client_identities import ClientIdentities
 from hightide_runtime.access.rules import rule_of
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import ServiceError, StartupError
@@ -40,11 +39,11 @@ from hightide_runtime.serving.interceptors.timing import MethodTiming, TimingInt
 from hightide_runtime.serving.interceptors.trace_context import TraceContextInterceptor
 from hightide_runtime.serving.listeners import Listener
 from hightide_runtime.serving.request_lists import check_of
-from hightide_runtime.tls.certificates import ReloadedCertificates
-from hightide_runtime.tls.credentials import server_credentials
-from hightide_runtime.tls.files import ClientAuth, ServerTls
+from hightide_runtime.serving.transports import transports_of
+from hightide_runtime.tls.files import ServerTls
 
 DEFAULT_MAX_MESSAGE_BYTES = 16 * 1024 * 1024
+METADATA_BYTES_MAX = 12 * 1024
 ANSWERS_LEAVE_S = 0.05
 CHANNELZ_SERVICE_NAME = "grpc.channelz.v1.Channelz"
 _FLAGS = {Listener.INTERNAL: "--listen", Listener.EXTERNAL: "--external-listen"}
@@ -157,6 +156,7 @@ async def serve(
     limits: ServerLimits | None = None,
     answers: Mapping[Plane, AnswerBudget] | None = None,
     tls: ServerTls | None = None,
+    clients: ClientIdentities | None = None,
     small_messages: bool = False,
 ) -> Server:
     """Build and start the server of a service. Mains call it once.
@@ -166,14 +166,13 @@ async def serve(
     under the same limits. It serves the methods whose rules say so, and health; reflection and channelz only
     if `external_introspection`. `answers`: the budgets of unread answers, if servicers ask them for room.
     `small_messages`: no connection carries much at a time, so probing its bandwidth is not worth a third of
-    the CPU of a Ping, if each consumer has a connection of its own. `tls`: None serves in plaintext. Raises
-    StartupError that names the port if it is in use, or the file if a certificate cannot be used.
+    the CPU of a Ping, if each consumer has a connection of its own. `tls`: None serves in plaintext.
+    `clients`: how clients show who they are, beside certificates of this cluster. Raises StartupError that
+    names the port if it is in use, or the file if a certificate cannot be used.
     """
     limits = limits or ServerLimits()
-    transports = _transports(tls)
-    options = _server_options(limits)
-    if small_messages:
-        options.append(("grpc.http2.bdp_probe", 0))
+    transports = transports_of(tls, clients or ClientIdentities())
+    options = _server_options(limits, small_messages)
     timing = TimingInterceptor()
     limiting = LimitsInterceptor(
         limits.max_concurrent_rpcs, limits.max_deadline_ms, limits.default_deadline_ms,
@@ -220,45 +219,6 @@ async def serve(
     return Server(servers, addresses, health_servicer, limiting, timing.timings)
 
 
-@dataclass(frozen=True, slots=True)
-class _Transport:
-    """How connections to one listener are protected."""
-
-    #: None: not at all.
-    credentials: grpc.ServerCredentials | None = None
-    #: Who may come in; None: everybody, and all are anonymous.
-    callers: Callers | None = None
-
-
-def _transports(tls: ServerTls | None) -> Mapping[Listener, _Transport]:
-    """The transport of each listener. Raises StartupError."""
-    if tls is None:
-        return dict.fromkeys(Listener, _Transport())
-    certificates = ReloadedCertificates(tls.files, tls.hosts)
-
-    def transport(client_auth: ClientAuth) -> _Transport:
-        callers = None
-        if client_auth is ClientAuth.REQUIRED:
-            callers = CallersByCertificate(_own_cluster(tls, certificates.current().uris))
-        return _Transport(server_credentials(certificates, client_auth), callers)
-
-    return {
-        Listener.INTERNAL: transport(tls.client_auth),
-        Listener.EXTERNAL: transport(tls.external_client_auth),
-    }
-
-
-def _own_cluster(tls: ServerTls, uris: Sequence[str]) -> str:
-    """The cluster that this process belongs to. Raises StartupError."""
-    try:
-        return trust_domain_of(uris)
-    except UnknownIdentity as error:
-        raise StartupError(
-            f"{tls.files.certificate} does not say which process of which cluster this is: {error}; "
-            "`hightide certs issue` issues such certificates"
-        ) from None
-
-
 def _introspect(server: grpc.aio.Server, names: Sequence[str]) -> None:
     """Serve reflection of these services, and channelz, which tells of connections and calls."""
     channelz.add_channelz_servicer(server)
@@ -274,8 +234,11 @@ def _reached_from_outside(services: Sequence[Service]) -> list[str]:
     ]
 
 
-def _server_options(limits: ServerLimits) -> list[tuple[str, int]]:
+def _server_options(limits: ServerLimits, small_messages: bool) -> list[tuple[str, int]]:
     return [
+        *([("grpc.http2.bdp_probe", 0)] if small_messages else []),
+        # Room for the largest token, and what else comes with a call. gRPC refuses more than 16 KiB.
+        ("grpc.max_metadata_size", METADATA_BYTES_MAX),
         # 4 MiB by default. The limit holds after decompression, so that no small message expands to a large
         # one.
         ("grpc.max_receive_message_length", limits.max_message_bytes),

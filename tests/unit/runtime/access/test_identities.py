@@ -1,7 +1,8 @@
 """Who a caller is, by its certificate; what names nobody of this cluster is nobody."""
 
 import pytest
-from hightide_runtime.access.identities import UnknownIdentity, caller_of, check_own_identity, trust_domain_of
+from hightide_runtime.access.callers import UnknownIdentity
+from hightide_runtime.access.identities import caller_of, check_own_identity, trust_domain_of
 from hightide_runtime.access.principals import Principal, Role
 
 

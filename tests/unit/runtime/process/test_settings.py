@@ -1,6 +1,8 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hightide_runtime.access.client_identities import ClientIdentities, TokenSettings
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.process.effective_settings import SettingOrigin
 from hightide_runtime.process.settings import Address, LogLevel, ServiceSettings
@@ -56,10 +58,15 @@ def test_each_setting_in_use_tells_who_said_so(monkeypatch: pytest.MonkeyPatch) 
         "log-level": ("INFO", "INFO", SettingOrigin.DEFAULT),
         "prometheus-listen": ("", "", SettingOrigin.DEFAULT),
         "test-id": ("2", "", SettingOrigin.ARGUMENT),
+        "subject-mapping": ("", "", SettingOrigin.DEFAULT),
         "tls-ca": ("", "", SettingOrigin.DEFAULT),
         "tls-certificate": ("", "", SettingOrigin.DEFAULT),
         "tls-client-auth": ("required", "required", SettingOrigin.DEFAULT),
         "tls-key": ("", "", SettingOrigin.DEFAULT),
+        "token-audience": ("", "", SettingOrigin.DEFAULT),
+        "token-claim": ("sub", "sub", SettingOrigin.DEFAULT),
+        "token-issuer": ("", "", SettingOrigin.DEFAULT),
+        "token-keys": ("", "", SettingOrigin.DEFAULT),
         "zookeeper": ("zk:1", "127.0.0.1:2181", SettingOrigin.ENVIRONMENT),
         "zookeeper-acl": ("open", "open", SettingOrigin.DEFAULT),
         "zookeeper-connect-timeout-ms": ("30000", "30000", SettingOrigin.DEFAULT),
@@ -236,6 +243,63 @@ def test_clients_of_the_second_listener_may_do_without_a_certificate() -> None:
     ],
 )
 def test_settings_of_tls_that_cannot_work_are_refused_in_a_line(
+    arguments: str, complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert complaint in complaint_about(f"--test-id 1 {arguments}", capsys)
+
+
+TOKENS = "--token-keys keys.json --token-issuer https://issuer.example --token-audience hightide"
+
+
+def test_clients_of_the_second_listener_may_show_tokens_instead() -> None:
+    arguments = f"--test-id 1 {TOKENS} --external-listen"
+    plaintext = Settings.from_command_line([*arguments.split(), "127.0.0.1:2"])
+    expected = TokenSettings(Path("keys.json"), "https://issuer.example", "hightide")
+    assert plaintext.client_identities == ClientIdentities(None, expected)
+    secured = f"{arguments} 0.0.0.0:2 --external-advertise kite:2 {TLS} --external-tls-client-auth none"
+    secured += " --token-claim azp"
+    assert Settings.from_command_line(secured.split()).client_identities.tokens == replace(
+        expected, claim="azp"
+    )
+
+
+def test_rules_name_clients_by_the_subjects_of_their_certificates() -> None:
+    settings = Settings.from_command_line(
+        [*f"--test-id 1 {TLS} --subject-mapping".split(), "RULE:CN=(.*),O=Acme/$1/,RULE:.*/guest/"]
+    )
+    assert settings.client_identities.subjects is not None
+    assert str(settings.client_identities.subjects.principal_of(b"CN=alice,O=Acme")) == "client/alice"
+    assert settings.client_identities.tokens is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (
+            "--token-keys a --external-listen 127.0.0.1:2",
+            "missing: --token-issuer and --token-audience",
+        ),
+        ("--token-audience a --token-issuer b", "missing: --token-keys"),
+        ("--token-claim azp", "missing: --token-keys, --token-issuer and --token-audience"),
+        ("--token-issuer= --token-keys a --token-audience b", "--token-issuer (HIGHTIDE_TEST_TOKEN_ISSUER)"),
+        (TOKENS, "there is none; give --external-listen"),
+        (
+            f"{TOKENS} --external-listen 10.0.0.1:2 --insecure",
+            "tokens would travel to --external-listen 10.0.0.1:2 in plaintext",
+        ),
+        (f"{TOKENS} {TLS} --external-listen 127.0.0.1:2", "give --external-tls-client-auth none"),
+        ("--subject-mapping RULE:CN=(.*)/$1/", "no listener asks for them; give --tls-certificate"),
+        (
+            f"{TLS} --tls-client-auth none --subject-mapping RULE:CN=(.*)/$1/",
+            "no listener asks for them",
+        ),
+        (
+            f"{TLS} --subject-mapping DEFAULT",
+            "--subject-mapping (HIGHTIDE_TEST_SUBJECT_MAPPING): 'DEFAULT' is",
+        ),
+    ],
+)
+def test_settings_of_clients_that_cannot_work_are_refused_in_a_line(
     arguments: str, complaint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert complaint in complaint_about(f"--test-id 1 {arguments}", capsys)

@@ -10,7 +10,7 @@ from typing import Any
 from hightide.v1.errors_pb2 import ErrorCode
 
 from hightide_runtime.access.audit import AuditedCall, AuditLog
-from hightide_runtime.access.callers import Callers, UnknownCaller
+from hightide_runtime.access.callers import Callers, UnknownCaller, UnknownToken
 from hightide_runtime.access.principals import CALLER, current_caller
 from hightide_runtime.access.rules import AccessRule, rule_of
 from hightide_runtime.access.subjects import subjects_of
@@ -47,12 +47,30 @@ class AccessInterceptor:
         async def admitted(request: Any, context: Context) -> Any:
             if (refusal := self._refusal(method, rule, context)) is not None:
                 await abort(context, refusal)
-            return await call(request, context)
+            if method.needs_deadline:
+                return await call(request, context)
+            return await self._while_proven(method, rule, call, request, context)
 
         return admitted
 
+    async def _while_proven(
+        self, method: Method, rule: AccessRule, call: UnaryCall, request: Any, context: Context
+    ) -> Any:
+        """Let a call that has no deadline go on for as long as it is proven who makes it: with a token, until
+        that expires, as Kafka ends a connection whose client does not authenticate again (KIP-368). Calls
+        with a deadline end by that."""
+        assert self._callers is not None
+        # What the servicer raises by itself, also a TimeoutError, was answered by the error interceptor.
+        try:
+            async with asyncio.timeout(self._callers.proven_for_s(context)):
+                return await call(request, context)
+        except TimeoutError:
+            why = f"the token of {method} has expired meanwhile; call again with a valid one"
+        return await abort(context, self._denied(method, rule, context, why, UnknownToken.code))
+
     def around_stream(self, method: Method, call: StreamCall) -> StreamCall:
         """Wrap a method with a stream of responses."""
+        assert method.needs_deadline, f"{method} would outlive the proof of who calls it: make it a coroutine"
         rule = rule_of(method.service, method.name)
         if self._is_open(rule):
             return call
@@ -124,7 +142,7 @@ class AccessInterceptor:
             try:
                 CALLER.set(self._callers.identify(context))
             except UnknownCaller as error:
-                return self._denied(method, rule, context, str(error))
+                return self._denied(method, rule, context, str(error), error.code)
         if not self._serves(rule):
             return self._denied(
                 method,
@@ -140,7 +158,14 @@ class AccessInterceptor:
             )
         return None
 
-    def _denied(self, method: Method, rule: AccessRule, context: Context, why: str) -> ServiceError:
+    def _denied(
+        self,
+        method: Method,
+        rule: AccessRule,
+        context: Context,
+        why: str,
+        code: ErrorCode.ValueType = ErrorCode.ERROR_CODE_NOT_AUTHORIZED,
+    ) -> ServiceError:
         """Write down that a call is refused; and the error to refuse it with."""
         self._audit.denied(self._facts(method, rule, context), why)
         facts = {
@@ -148,7 +173,7 @@ class AccessInterceptor:
             "caller": str(current_caller()),
             "listener": self._listener.name.lower(),
         }
-        return ServiceError(ErrorCode.ERROR_CODE_NOT_AUTHORIZED, why, facts)
+        return ServiceError(code, why, facts)
 
     def _facts(self, method: Method, rule: AccessRule, context: Context) -> AuditedCall:
         return AuditedCall(
