@@ -27,6 +27,7 @@ from hightide_runtime.serving.channels import OpenChannel
 from hightide_runtime.telemetry import span_kinds
 from hightide_runtime.telemetry.tracing import Telemetry
 from hightide_runtime.znodes.cluster_znodes import CONTROLLER_CANDIDATES, CandidateZnode, ControllerZnode
+from hightide_runtime.znodes.content import ZnodeGarbage
 from hightide_runtime.zookeeper.candidates import Candidate
 from hightide_runtime.zookeeper.election import ElectedProcess
 from hightide_runtime.zookeeper.session import SessionExpired, ZooKeeperError, ZooKeeperSession
@@ -423,9 +424,12 @@ class ControllerShell:
         except ZooKeeperError as error:
             _log.warning("the election is tried again: %s", error)
             elected = None
+        except ZnodeGarbage as error:
+            _log.error("%s; no controller can be elected until an operator corrects it", error)
+            elected = None
+            await asyncio.sleep(_PAUSE_S)
         except Exception:  # noqa: BLE001 - the top of a task
-            # For example, /controller_epoch cannot be decoded. An operator must correct it, and no controller
-            # should end.
+            # No fault of an election should end one controller after the other.
             _log.exception("the election failed")
             elected = None
             await asyncio.sleep(_PAUSE_S)

@@ -394,6 +394,29 @@ def test_a_paused_controller_stays_active_until_it_is_deposed_and_then_writes_no
     asyncio.run(scenario())
 
 
+def test_an_epoch_that_makes_no_sense_stops_elections_and_is_told_in_a_sentence(
+    zookeeper_hosts: str, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with cluster(zookeeper_hosts, tmp_path, brokers=(1,)) as running:
+            first = await running.active()
+            epoch = await running.session.get(ControllerEpochZnode.path())
+            running.kill_controller(1)
+            await running.session.multi([SetData(epoch.path, b"{", epoch.version)])
+            running.start_controller(1)
+            log = running.directory / "controller-1.log"
+
+            async def told() -> bool:
+                return "no controller can be elected until an operator corrects it" in log.read_text()
+
+            await until(told, "the controller says what is wrong")
+            assert "Traceback" not in log.read_text()
+            await running.session.multi([SetData(epoch.path, epoch.data, epoch.version + 1)])
+            assert (await running.active(first.controller_epoch)).controller_id == 1
+
+    asyncio.run(scenario())
+
+
 def test_a_write_under_an_old_epoch_is_refused_by_zookeeper(zookeeper_hosts: str, tmp_path: Path) -> None:
     async def scenario() -> None:
         async with cluster(zookeeper_hosts, tmp_path, brokers=(1,), controllers=(1, 2)) as running:

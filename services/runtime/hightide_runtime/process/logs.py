@@ -19,6 +19,8 @@ class LogFormat(enum.StrEnum):
     """A JSON object on one line, for programs that collect logs."""
 
 
+_GRPC = "grpc._cython.cygrpc"
+_FAULTS_OF_CALLERS = frozenset({"ExecuteBatchError", "DecodeError"})
 _CONTROL_CHARACTERS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -65,6 +67,14 @@ class _JsonFormatter(logging.Formatter):
         return json.dumps(document)
 
 
+def _is_worth_a_line(record: logging.LogRecord) -> bool:
+    """Whether a record is written. gRPC logs a traceback if a caller has gone before its error could be
+    sent, and if what it sent to Health is no message. Neither is our fault, and anybody could fill a disk
+    with it."""
+    kind = record.exc_info[0] if record.exc_info else None
+    return record.name != _GRPC or kind is None or kind.__name__ not in _FAULTS_OF_CALLERS
+
+
 def set_up_logging(level: str, process: str, log_format: LogFormat = LogFormat.TEXT) -> None:
     """Send the root logger to stderr: time (UTC), level, process name, logger, message. Mains call it once.
 
@@ -72,6 +82,7 @@ def set_up_logging(level: str, process: str, log_format: LogFormat = LogFormat.T
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonFormatter(process) if log_format is LogFormat.JSON else _LineFormatter(process))
+    handler.addFilter(_is_worth_a_line)
     logging.basicConfig(level=level, handlers=[handler], force=True)
 
 

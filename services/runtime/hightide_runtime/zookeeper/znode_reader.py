@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from hightide_runtime.znodes.content import ZnodeGarbage
 from hightide_runtime.zookeeper.errors import ZooKeeperError
 
 __all__ = ["RepeatedReader"]
@@ -71,6 +72,10 @@ class RepeatedReader:
                 _log.warning("reading ZooKeeper is tried again: %s", error)
                 self._marked.set()
                 await asyncio.sleep(_PAUSE_S)
+            except ZnodeGarbage as error:
+                _log.error("%s; reading %s is tried again until an operator corrects it", error, self._name)
+                self._marked.set()
+                await asyncio.sleep(_FAULT_PAUSE_S)
             except Exception:  # noqa: BLE001 - the top of a task
                 _log.exception("reading %s is tried again", self._name)
                 self._marked.set()

@@ -6,6 +6,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from google.protobuf.message import DecodeError
+from grpc._cython import cygrpc  # type: ignore[attr-defined]
 from hightide_runtime.process.logs import LogFormat, set_up_logging
 from hightide_runtime.telemetry.tracing import Telemetry
 
@@ -37,6 +39,23 @@ def test_a_traceback_follows_indented(capsys: pytest.CaptureFixture[str]) -> Non
     assert first.endswith("ERROR broker-1 x: it failed")
     assert rest
     assert all(line.startswith("  ") for line in rest)
+
+
+@pytest.mark.parametrize("fault", [cygrpc.ExecuteBatchError, DecodeError])
+def test_callers_that_go_away_or_send_no_message_fill_no_log(
+    fault: type[Exception], capsys: pytest.CaptureFixture[str]
+) -> None:
+    set_up_logging("INFO", "broker-1")
+    log = logging.getLogger("grpc._cython.cygrpc")
+    try:
+        raise fault
+    except fault:
+        log.exception("raised in core by servicer method [/x]")
+        assert capsys.readouterr().err == ""
+        logging.getLogger("x").exception("one of our own")
+        assert capsys.readouterr().err
+    log.error("what else gRPC says")
+    assert capsys.readouterr().err.endswith("what else gRPC says\n")
 
 
 def test_events_below_the_level_are_not_written(capsys: pytest.CaptureFixture[str]) -> None:
