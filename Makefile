@@ -10,7 +10,7 @@ STUBS := clients/python/hightide/v1
 # that none shall be.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test lint types layers proto proto-check proto-released blocking blocking-check docs docs-test unit sim clusters integration spark e2e soak slow mutants clean
+.PHONY: setup demo test lint types layers proto proto-check proto-released blocking blocking-check docs docs-test unit sim clusters integration spark e2e soak fuzz slow mutants clean
 
 # Of the two PySparks that pip brings, Spark's workers would take the archive, which is for machines that have no other,
 # and compile it anew in each process: most of what they do in the 10 s in which they must have started.
@@ -95,17 +95,25 @@ e2e: setup
 # What looks for bugs that nobody knows of: schedules and faults that are others each time. make soak FIRST_SEED=7 does
 # the same again, and the first that fails says its seed.
 SCHEDULES ?= 10000
+FUZZ_SECONDS ?= 600
 ifndef FIRST_SEED
 FIRST_SEED := $(shell date +%s)
 endif
 soak: setup
-	@echo "soak: $(SCHEDULES) random schedules of replicas and as many of groups, a seventh of that with topics, then real clusters under random faults for 4 minutes: 15 minutes in all on 2 processors; FIRST_SEED=$(FIRST_SEED)"
+	@echo "soak: $(SCHEDULES) random schedules of replicas and as many of groups, a seventh of that with topics, then real clusters under random faults for 4 minutes and under attack for $(FUZZ_SECONDS) s: half an hour in all on 2 processors; FIRST_SEED=$(FIRST_SEED)"
 	PYTHONHASHSEED=0 $(BIN)/pytest -q -n 2 -k test_no_schedule_breaks_an_invariant tests/sim/test_random_schedules.py tests/sim/groups \
 	  --schedules $(SCHEDULES) --first-seed $(FIRST_SEED)
 	PYTHONHASHSEED=0 $(BIN)/pytest -q -n 2 -k test_no_schedule_breaks_an_invariant tests/sim/topics \
 	  --schedules $$(($(SCHEDULES) / 7)) --first-seed $(FIRST_SEED)
 	$(BIN)/pytest -q -m soak tests/integration
 	$(BIN)/hightide bench faults --seconds 200 --season-seconds 50 --seed $(FIRST_SEED)
+	$(FUZZ)
+
+# Clusters are sent what nobody would send, at every port and in ZooKeeper, while a normal client works: make fuzz
+# FIRST_SEED=7 FUZZ_SECONDS=60 ONLY=tls; the kinds of clusters are plaintext, tls, commanded and zookeeper.
+FUZZ = PYTHONPATH=tests $(BIN)/python -m fuzz.run --seconds $(FUZZ_SECONDS) --seed $(FIRST_SEED) $(if $(ONLY),--only $(ONLY))
+fuzz: setup
+	$(FUZZ)
 
 # Any tests as on a slow machine, to find those that count on a quick one: make slow T=tests/integration/test_x.py
 T ?= tests/integration

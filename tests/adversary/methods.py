@@ -1,6 +1,7 @@
 """Every method of every service, from the descriptors, so that a new one is attacked from its first day."""
 
 import pkgutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -9,6 +10,9 @@ import hightide.v1
 from google.protobuf import message_factory
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
+from grpc_channelz.v1 import channelz_pb2
+from grpc_health.v1 import health_pb2
+from grpc_reflection.v1alpha import reflection_pb2
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,21 +27,28 @@ class Method:
 
 def all_methods() -> list[Method]:
     """The methods of all services of hightide.v1, in order."""
-    found = []
-    for module in pkgutil.iter_modules(hightide.v1.__path__):
-        if not module.name.endswith("_pb2"):
-            continue
-        descriptor = import_module(f"hightide.v1.{module.name}").DESCRIPTOR
-        for service in descriptor.services_by_name.values():
-            found += [
-                Method(
-                    service.full_name,
-                    f"/{service.full_name}/{method.name}",
-                    message_factory.GetMessageClass(method.input_type),
-                    method.client_streaming or method.server_streaming,
-                )
-                for method in service.methods
-            ]
+    names = [module.name for module in pkgutil.iter_modules(hightide.v1.__path__)]
+    files = [import_module(f"hightide.v1.{name}").DESCRIPTOR for name in names if name.endswith("_pb2")]
+    return _methods_of(files)
+
+
+def library_methods() -> list[Method]:
+    """The methods of gRPC's own services that our servers serve beside ours: health, reflection, channelz."""
+    return _methods_of([health_pb2.DESCRIPTOR, reflection_pb2.DESCRIPTOR, channelz_pb2.DESCRIPTOR])
+
+
+def _methods_of(files: Iterable[Any]) -> list[Method]:
+    found = [
+        Method(
+            service.full_name,
+            f"/{service.full_name}/{method.name}",
+            message_factory.GetMessageClass(method.input_type),
+            method.client_streaming or method.server_streaming,
+        )
+        for file in files
+        for service in file.services_by_name.values()
+        for method in service.methods
+    ]
     return sorted(found, key=lambda method: method.path)
 
 
