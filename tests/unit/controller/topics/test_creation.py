@@ -106,6 +106,21 @@ def test_a_topic_that_goes_while_it_is_written_is_forgotten_too() -> None:
     assert world.told == []
 
 
+def test_what_is_refused_is_not_written_again_before_the_topic_was_read() -> None:
+    """It is gone, and the read of it takes its time: ZooKeeper would refuse the same again and again."""
+    world = World.elected(1, 2)
+    world.put_topic(topic((1, 2), (2, 1)))
+    world.zk.remove_by_hand("flights")
+    (store,) = world.pending
+    world.pending.clear()
+    world.perform(store)
+    (read,) = world.pending
+    assert isinstance(read, ef.ReadTopics)
+    world.settle()
+    assert len(world.stores) == 1
+    assert world.state.partitions == {}
+
+
 BAD_REQUESTS: list[tuple[ev.CreateTopicRequested, Refusal]] = [
     *((replace(REQUEST, name=n), Refusal.INVALID_TOPIC_NAME) for n in ("", ".", "..", "../x", "a" * 250)),
     *((replace(REQUEST, name=n), Refusal.INVALID_TOPIC_NAME) for n in ("a\0", "a\n", "a b", "ü", "a/b")),

@@ -234,14 +234,24 @@ def on_failed(state: ClusterState, store: StoreInFlight, *, is_unknown: bool) ->
     names = []
     for change in store.changes:
         state.storing.discard(change.name)
-        if change.name in state.partitions:
-            if not is_unknown and change.expected_partition_epoch is None:
-                # Perhaps the topic does not exist any more, so that no partition can be created below it.
-                state.want_read(change.name.topic, store.cause)
-            if is_unknown and change.expected_partition_epoch is not None:
-                state.doubtful[change.name] = change.expected_partition_epoch
-            names.append(change.name)
+        if change.name not in state.partitions:
+            continue
+        if not is_unknown and change.expected_partition_epoch is None:
+            # Perhaps the topic does not exist any more, so that no partition can be created below it. Nothing
+            # is created again before all of it was read: ZooKeeper would refuse it again, at once.
+            _read_with_topic(state, change.name, store)
+            continue
+        if is_unknown and change.expected_partition_epoch is not None:
+            state.doubtful[change.name] = change.expected_partition_epoch
+        names.append(change.name)
     return _reread(state, names, store)
+
+
+def _read_with_topic(state: ClusterState, name: TopicPartition, store: StoreInFlight) -> None:
+    state.want_read(name.topic, store.cause)
+    state.work[name.topic].unsure.add(name)
+    state.rereading.add(name)
+    state.again[name] = state.again.get(name, frozenset()) | store.bounced
 
 
 def _reread(state: ClusterState, names: list[TopicPartition], store: StoreInFlight) -> list[Effect]:
