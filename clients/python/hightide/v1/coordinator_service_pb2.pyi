@@ -1366,3 +1366,83 @@ class DeleteOffsetsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeleteOffsetsResponse: _TypeAlias = DeleteOffsetsResponse  # noqa: Y015
+
+@_typing.final
+class ResignCoordinatorRequest(_message.Message):
+    """ResignCoordinatorRequest names what the coordinator that gets it shall give up."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SHARDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def shards(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The shards; NOT_COORDINATOR where it is not active for one of them. Empty: all that it is active for."""
+
+    def __init__(
+        self,
+        *,
+        shards: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["shards", b"shards"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResignCoordinatorRequest: _TypeAlias = ResignCoordinatorRequest  # noqa: Y015
+
+@_typing.final
+class ResignCoordinatorResponse(_message.Message):
+    """ResignCoordinatorResponse says that the coordinator decides nothing more about these shards. Who does instead,
+    the metadata of the brokers tell in a moment.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COORDINATOR_ID_FIELD_NUMBER: _builtins.int
+    SHARDS_FIELD_NUMBER: _builtins.int
+    coordinator_id: _builtins.int
+    """The coordinator that gave them up."""
+    @_builtins.property
+    def shards(self) -> _containers.RepeatedCompositeFieldContainer[Global___ResignedShard]:
+        """What it gave up, by shard."""
+
+    def __init__(
+        self,
+        *,
+        coordinator_id: _builtins.int = ...,
+        shards: _abc.Iterable[Global___ResignedShard] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_id", b"coordinator_id", "shards", b"shards"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResignCoordinatorResponse: _TypeAlias = ResignCoordinatorResponse  # noqa: Y015
+
+@_typing.final
+class ResignedShard(_message.Message):
+    """ResignedShard is one shard that a coordinator gave up."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SHARD_FIELD_NUMBER: _builtins.int
+    COORDINATOR_EPOCH_FIELD_NUMBER: _builtins.int
+    shard: _builtins.int
+    """The shard."""
+    coordinator_epoch: _builtins.int
+    """The coordinator epoch that ended."""
+    def __init__(
+        self,
+        *,
+        shard: _builtins.int = ...,
+        coordinator_epoch: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["coordinator_epoch", b"coordinator_epoch", "shard", b"shard"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResignedShard: _TypeAlias = ResignedShard  # noqa: Y015

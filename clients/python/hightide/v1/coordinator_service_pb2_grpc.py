@@ -78,6 +78,11 @@ class CoordinatorServiceStub(object):
                 request_serializer=hightide_dot_v1_dot_coordinator__service__pb2.DeleteOffsetsRequest.SerializeToString,
                 response_deserializer=hightide_dot_v1_dot_coordinator__service__pb2.DeleteOffsetsResponse.FromString,
                 _registered_method=True)
+        self.ResignCoordinator = channel.unary_unary(
+                '/hightide.v1.CoordinatorService/ResignCoordinator',
+                request_serializer=hightide_dot_v1_dot_coordinator__service__pb2.ResignCoordinatorRequest.SerializeToString,
+                response_deserializer=hightide_dot_v1_dot_coordinator__service__pb2.ResignCoordinatorResponse.FromString,
+                _registered_method=True)
 
 
 class CoordinatorServiceServicer(object):
@@ -147,6 +152,15 @@ class CoordinatorServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ResignCoordinator(self, request, context):
+        """ResignCoordinator lets this coordinator give up shards of groups, so that another one is elected for each.
+        Called by operators. Consumers register again, and keep their partitions. Where there is no other
+        coordinator, the same one is elected again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_CoordinatorServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -189,6 +203,11 @@ def add_CoordinatorServiceServicer_to_server(servicer, server):
                     servicer.DeleteOffsets,
                     request_deserializer=hightide_dot_v1_dot_coordinator__service__pb2.DeleteOffsetsRequest.FromString,
                     response_serializer=hightide_dot_v1_dot_coordinator__service__pb2.DeleteOffsetsResponse.SerializeToString,
+            ),
+            'ResignCoordinator': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResignCoordinator,
+                    request_deserializer=hightide_dot_v1_dot_coordinator__service__pb2.ResignCoordinatorRequest.FromString,
+                    response_serializer=hightide_dot_v1_dot_coordinator__service__pb2.ResignCoordinatorResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -411,6 +430,33 @@ class CoordinatorService(object):
             '/hightide.v1.CoordinatorService/DeleteOffsets',
             hightide_dot_v1_dot_coordinator__service__pb2.DeleteOffsetsRequest.SerializeToString,
             hightide_dot_v1_dot_coordinator__service__pb2.DeleteOffsetsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResignCoordinator(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hightide.v1.CoordinatorService/ResignCoordinator',
+            hightide_dot_v1_dot_coordinator__service__pb2.ResignCoordinatorRequest.SerializeToString,
+            hightide_dot_v1_dot_coordinator__service__pb2.ResignCoordinatorResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -59,6 +59,11 @@ class CoordinatorServiceStub:
     """DeleteOffsets forgets the committed offsets of topics that no member of the group subscribes to (KIP-496).
     Called by operators.
     """
+    ResignCoordinator: _grpc.UnaryUnaryMultiCallable[_coordinator_service_pb2.ResignCoordinatorRequest, _coordinator_service_pb2.ResignCoordinatorResponse]
+    """ResignCoordinator lets this coordinator give up shards of groups, so that another one is elected for each.
+    Called by operators. Consumers register again, and keep their partitions. Where there is no other
+    coordinator, the same one is elected again.
+    """
 
 @_typing.type_check_only
 class CoordinatorServiceAsyncStub(CoordinatorServiceStub):
@@ -90,6 +95,11 @@ class CoordinatorServiceAsyncStub(CoordinatorServiceStub):
     DeleteOffsets: _aio.UnaryUnaryMultiCallable[_coordinator_service_pb2.DeleteOffsetsRequest, _coordinator_service_pb2.DeleteOffsetsResponse]  # type: ignore[assignment]
     """DeleteOffsets forgets the committed offsets of topics that no member of the group subscribes to (KIP-496).
     Called by operators.
+    """
+    ResignCoordinator: _aio.UnaryUnaryMultiCallable[_coordinator_service_pb2.ResignCoordinatorRequest, _coordinator_service_pb2.ResignCoordinatorResponse]  # type: ignore[assignment]
+    """ResignCoordinator lets this coordinator give up shards of groups, so that another one is elected for each.
+    Called by operators. Consumers register again, and keep their partitions. Where there is no other
+    coordinator, the same one is elected again.
     """
 
 class CoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -167,6 +177,17 @@ class CoordinatorServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_coordinator_service_pb2.DeleteOffsetsResponse, _abc.Awaitable[_coordinator_service_pb2.DeleteOffsetsResponse]]:
         """DeleteOffsets forgets the committed offsets of topics that no member of the group subscribes to (KIP-496).
         Called by operators.
+        """
+
+    @_abc_1.abstractmethod
+    def ResignCoordinator(
+        self,
+        request: _coordinator_service_pb2.ResignCoordinatorRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_coordinator_service_pb2.ResignCoordinatorResponse, _abc.Awaitable[_coordinator_service_pb2.ResignCoordinatorResponse]]:
+        """ResignCoordinator lets this coordinator give up shards of groups, so that another one is elected for each.
+        Called by operators. Consumers register again, and keep their partitions. Where there is no other
+        coordinator, the same one is elected again.
         """
 
 def add_CoordinatorServiceServicer_to_server(servicer: CoordinatorServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
