@@ -178,6 +178,25 @@ def test_a_controller_steps_down_and_another_one_reigns(hightide_cluster: LocalC
     assert as_json(cluster, "controller", "show")["epoch"] == resigned["controller"]["epoch"]
 
 
+def test_a_coordinator_gives_up_its_shards(hightide_cluster: LocalCluster) -> None:
+    cluster = hightide_cluster
+    before = as_json(cluster, "coordinator", "show")
+    (address,) = cluster.coordinators.values()
+    assert before == {"shards": [{"shard": 0, "id": 1, "address": address}], "standbys": []}
+    assert address.encode() in succeed(cluster, "coordinator", "show")
+    would = as_json(cluster, "coordinator", "resign", "1", "--dry-run")
+    assert would == {"dry_run": True, "id": 1, "shards": [0]}
+    wrong = hightide(cluster, "coordinator", "resign", "1", "--shard", "7", "--dry-run")
+    assert (wrong.returncode, b"not active for shard 7" in wrong.stderr) == (1, True)
+    nobody = hightide(cluster, "coordinator", "resign", "9")
+    assert (nobody.returncode, b"there is no coordinator 9; there are: 1" in nobody.stderr) == (1, True)
+    resigned = as_json(cluster, "coordinator", "resign", "1", "--shard", "0")
+    assert resigned == {"dry_run": False, "id": 1, "shards": [0]}
+    # It is alone, and is elected again.
+    with Admin(cluster.bootstrap) as admin:
+        assert admin.list_groups() is not None, "it answers about groups"
+
+
 def test_a_broker_is_drained_before_it_is_stopped(hightide_cluster: LocalCluster) -> None:
     cluster, topic = hightide_cluster, f"drained-{uuid.uuid4().hex}"
     # What was not in sync would be among what remains.

@@ -35,6 +35,9 @@ COMMANDS = {
     "controller": LazyCommand(
         "hightide_cli.controller", "controller", "Show the active controller; replace it."
     ),
+    "coordinator": LazyCommand(
+        "hightide_cli.coordinator", "coordinator", "Show who coordinates the groups; replace it."
+    ),
     "config": LazyCommand(
         "hightide_cli.config.commands", "config", "Show and change settings of topics; show those of servers."
     ),

@@ -210,6 +210,13 @@ class Admin:
         StaleControllerEpochError if another one is active by now. Safe to repeat with an epoch."""
         return self._run(self._operations().resign_controller(controller_epoch))
 
+    def resign_coordinator(self, coordinator_id: int, shards: Iterable[int] = ()) -> tuple[int, ...]:
+        """Let a coordinator give up these shards of groups, or all that it is active for, so that another one
+        is elected for each. Returns the shards that it gave up. Consumers register again and keep their
+        partitions. Raises InvalidArgumentError for a coordinator that does not exist, InvalidRequestError for
+        such a shard, NotCoordinatorError for a shard of another coordinator, ZooKeeperUnavailableError."""
+        return self._run(self._operations().resign_coordinator(coordinator_id, shards))
+
     def delete_records(
         self, before: Mapping[TopicPartition, int], *, validate_only: bool = False
     ) -> dict[TopicPartition, int | HightideError]:

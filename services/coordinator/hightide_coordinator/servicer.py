@@ -75,3 +75,13 @@ class CoordinatorServicer(coordinator_grpc.CoordinatorServiceServicer):
         event = convert.delete_offsets_in(request, shard.requests.take_id())
         answer = await shard.ask(event, AnswerDeleteOffsets)
         return pb.DeleteOffsetsResponse(deleted_count=answer.deleted_count)
+
+    async def ResignCoordinator(
+        self, request: pb.ResignCoordinatorRequest, context: Any
+    ) -> pb.ResignCoordinatorResponse:
+        """Give up shards, so that another coordinator is elected for each."""
+        ended = self._shell.resign(request.shards)
+        return pb.ResignCoordinatorResponse(
+            coordinator_id=self._shell.identity.id,
+            shards=[pb.ResignedShard(shard=shard, coordinator_epoch=epoch) for shard, epoch in ended],
+        )

@@ -32,6 +32,14 @@ class CoordinatorSettings(
         description="the number of shards among which groups are divided; the first coordinator of a cluster "
         "sets it for good",
     )
+    shard_balance_interval_ms: int = Field(
+        10_000,
+        ge=0,
+        le=86_400_000,
+        description="how often a coordinator compares the number of its shards with those of others; if "
+        "nothing has changed since the last time, and another one has fewer by two, it gives one up; 0: "
+        "never",
+    )
     session_timeout_min_ms: int = Field(
         500, ge=50, description="the shortest session timeout that a consumer may ask for"
     )

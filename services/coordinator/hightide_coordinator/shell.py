@@ -16,7 +16,9 @@ from hightide_runtime.process.pause_detector import PauseDetector
 from hightide_runtime.serving.channels import OpenChannel
 from hightide_runtime.serving.interceptors.interceptor import Context
 from hightide_runtime.telemetry.tracing import Telemetry
+from hightide_runtime.znodes.cluster_znodes import COORDINATOR_CANDIDATES
 from hightide_runtime.znodes.group_znodes import shard_of
+from hightide_runtime.zookeeper.candidates import read_candidates
 from hightide_runtime.zookeeper.session import ZooKeeperError, ZooKeeperSession
 
 from hightide_coordinator.core import events as ev
@@ -30,6 +32,7 @@ from hightide_coordinator.settings import CoordinatorSettings
 from hightide_coordinator.shard import Shard, ShardCallbacks
 from hightide_coordinator.streams.consumer_streams import ConsumerStream, ConsumerStreams
 from hightide_coordinator.tracing.shard_traces import ShardTraces
+from hightide_coordinator.zookeeper.balance import Balance
 from hightide_coordinator.zookeeper.candidacy import ShardTakeover
 from hightide_coordinator.zookeeper.isolation import IsolationCheck
 from hightide_coordinator.zookeeper.watches import CoordinatorWatches
@@ -86,6 +89,9 @@ class CoordinatorShell:
         )
         self._session = session
         self._isolation = IsolationCheck(identity, self._watches, self._start_offsets.coordinators)
+        self._balance = Balance(
+            identity, self._watches, self._read_candidates, settings.shard_balance_interval_ms
+        )
         callbacks = ShardCallbacks(
             watch_topics=self._watches.watch_topics,
             look_for_pause=self._look_for_pause,
@@ -114,6 +120,7 @@ class CoordinatorShell:
         self._pause_detector.start()
         self._watches.start()
         self._isolation.start()
+        self._balance.start()
         self.group_lag.start()
 
     async def close(self) -> None:
@@ -122,6 +129,7 @@ class CoordinatorShell:
         The znodes are deleted first, so that another process is elected while consumers learn that they have
         to look for it.
         """
+        await self._balance.close()
         await self._isolation.close()
         self._pause_detector.close()
         try:
@@ -143,6 +151,10 @@ class CoordinatorShell:
         await self.group_lag.close()
 
     # ---- what happens
+
+    async def _read_candidates(self) -> tuple[ev.Endpoint, ...]:
+        found = await read_candidates(self._session, COORDINATOR_CANDIDATES)
+        return tuple(ev.Endpoint(each.id, each.host, each.port) for each in found)
 
     def _look_for_pause(self) -> None:
         """Check whether this process, or its event loop (`loop_watchdog`), was paused: another one may have
@@ -193,6 +205,28 @@ class CoordinatorShell:
         return shard
 
     # ---- requests
+
+    def resign(self, shards: Iterable[int]) -> list[tuple[int, int]]:
+        """Give up these shards, or all that this process coordinates if none is named. Returns them, each
+        with the coordinator epoch that ended. Raises ServiceError, before it gives up any."""
+        if not self._watches.connected.is_set():
+            raise ServiceError(
+                ErrorCode.ERROR_CODE_ZOOKEEPER_UNAVAILABLE,
+                f"coordinator {self.identity.id} does not reach ZooKeeper, so no other one could be elected",
+            )
+        named = sorted(set(shards))
+        for shard in named:
+            if not 0 <= shard < len(self.shards):
+                raise ServiceError(
+                    ErrorCode.ERROR_CODE_INVALID_REQUEST,
+                    f"there is no shard {shard}: this cluster has shards 0 to {len(self.shards) - 1}",
+                )
+            self.shards[shard].require_active()
+        ended = [(shard, self._watches.give_up(shard)) for shard in named or range(len(self.shards))]
+        given_up = [(shard, epoch) for shard, epoch in ended if epoch is not None]
+        for shard, epoch in given_up:
+            _log.info("shard %d: given up, as an operator asked; coordinator epoch %d ends", shard, epoch)
+        return given_up
 
     def shard_of(self, group: str) -> Shard:
         """The shard that coordinates a group, here or elsewhere."""

@@ -20,17 +20,22 @@ from hightide.v1.metadata_pb2 import Endpoint
 from hightide_local.cluster import LocalCluster
 from hightide_local.histories.waiting import wait_until
 from hightide_local.processes.ports import HOST, free_port
+from hightide_local.pytest_plugin import ClusterFactory
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.serving.channels import open_channel
 from hightide_runtime.znodes.group_znodes import CoordinatorZnode, shard_of
 from integration.controller.controller_harness import until
 from integration.controller.zookeeper_operator import ZooKeeperOperator
-from integration.coordinator.raw_consumer import RawConsumer, ending_of
+from integration.coordinator.raw_consumer import Ended, RawConsumer, ending_of
 
 pytestmark = pytest.mark.cluster
 
 SHARDS = 4
 GROUPS = [f"g-{number}" for number in range(12)]
+_NAMES = [f"group-{number}" for number in range(100)]
+ONE_OF_EACH_SHARD = [
+    next(name for name in _NAMES if shard_of(name, SHARDS) == each) for each in range(SHARDS)
+]
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +45,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         brokers=1,
         controllers=1,
         coordinators=2,
-        coordinator_arguments=("--shards", str(SHARDS)),
+        # The stories say themselves who has what.
+        coordinator_arguments=("--shards", str(SHARDS), "--shard-balance-interval-ms", "0"),
     ) as cluster:
         with Admin(cluster.bootstrap) as admin:
             admin.create_topic("flights", partitions=1, replication_factor=1)
@@ -104,6 +110,21 @@ async def joined(cluster: LocalCluster, group: str) -> tuple[grpc.aio.Channel, R
     return channel, consumer
 
 
+async def came_back(consumer: RawConsumer, channel: grpc.aio.Channel) -> pb.ConsumerRegistered:
+    """What the coordinator says to a consumer that comes back. It may have to load the shard first."""
+
+    async def welcomed() -> pb.ConsumerRegistered | None:
+        try:
+            return await consumer.come_back(channel)
+        except Ended:
+            assert consumer.ending is not None
+            assert consumer.ending.reason == "NOT_COORDINATOR"
+            return None
+
+    welcome: pb.ConsumerRegistered = await until(welcomed, "the coordinator takes it back")
+    return welcome
+
+
 def test_the_shards_of_the_groups_lie_on_both_coordinators_and_each_knows_its_own(
     cluster: LocalCluster,
 ) -> None:
@@ -150,6 +171,117 @@ def test_the_shards_of_a_coordinator_that_stops_go_to_the_other_one(cluster: Loc
 
     asyncio.run(test())
     cluster.restart("coordinator-1")
+
+
+def test_a_coordinator_gives_up_what_it_is_told_to_and_members_keep_their_partitions(
+    cluster: LocalCluster,
+) -> None:
+    async def test() -> None:
+        before = [endpoint.id for endpoint in await coordinators(cluster)]
+        group = GROUPS[0]
+        shard = shard_of(group, SHARDS)
+        first, other = before[shard], 3 - before[shard]
+        channel, consumer = await joined(cluster, group)
+        start = consumer.owned["flights", 0]
+        stub: Any = CoordinatorServiceStub(channel)
+
+        for request in ([SHARDS], [shard, -1]):
+            with pytest.raises(grpc.aio.AioRpcError) as wrong:
+                await stub.ResignCoordinator(pb.ResignCoordinatorRequest(shards=request), timeout=20)
+            assert ending_of(wrong.value).reason == "INVALID_REQUEST"
+        resigned = await stub.ResignCoordinator(pb.ResignCoordinatorRequest(shards=[shard]), timeout=20)
+        assert resigned.coordinator_id == first
+        assert [each.shard for each in resigned.shards] == [shard]
+        ended = resigned.shards[0].coordinator_epoch
+        assert ended == consumer.seen_coordinator_epoch
+        assert (await consumer.ended()).reason == "NOT_COORDINATOR"
+
+        async def moved() -> bool:
+            return (await coordinators(cluster))[shard].id == other
+
+        await until(moved, "the other one is elected")
+        with pytest.raises(grpc.aio.AioRpcError) as again:
+            await stub.ResignCoordinator(pb.ResignCoordinatorRequest(shards=[shard]), timeout=20)
+        assert ending_of(again.value).reason == "NOT_COORDINATOR"
+        async with open_channel(HostPort.parse(cluster.coordinators[other])) as there:
+            welcome = await came_back(consumer, there)
+            assert [(each.topic, each.generation) for each in welcome.retained] == [
+                ("flights", start.generation)
+            ]
+            assert consumer.seen_coordinator_epoch == ended + 1
+            await consumer.leave()
+        await channel.close()
+        after = [endpoint.id for endpoint in await coordinators(cluster)]
+        assert after == [*before[:shard], other, *before[shard + 1 :]], "the others are where they were"
+
+    asyncio.run(test())
+
+
+def test_a_coordinator_that_is_alone_is_elected_again_after_it_has_given_all_up(
+    cluster: LocalCluster,
+) -> None:
+    async def test() -> None:
+        cluster.terminate("coordinator-1")
+
+        async def all_are_second() -> bool:
+            return {endpoint.id for endpoint in await coordinators(cluster)} == {2}
+
+        await until(all_are_second, "coordinator 2 has every shard")
+        async with open_channel(HostPort.parse(cluster.coordinators[2])) as channel:
+            stub: Any = CoordinatorServiceStub(channel)
+            resigned = await stub.ResignCoordinator(pb.ResignCoordinatorRequest(), timeout=20)
+            assert [each.shard for each in resigned.shards] == [*range(SHARDS)]
+
+            async def coordinates_again() -> bool:
+                reply = await stub.ResignCoordinator(pb.ResignCoordinatorRequest(), timeout=20)
+                return {each.shard for each in reply.shards} >= {0}
+
+            await until(coordinates_again, "it was elected again")
+        await until(all_are_second, "coordinator 2 has every shard again")
+
+    asyncio.run(test())
+    cluster.restart("coordinator-1")
+
+
+def test_a_coordinator_that_comes_late_gets_its_share_and_members_keep_their_partitions(
+    hightide_cluster_factory: ClusterFactory,
+) -> None:
+    cluster = hightide_cluster_factory(
+        brokers=1,
+        controllers=1,
+        coordinators=2,
+        coordinator_arguments=("--shards", str(SHARDS), "--shard-balance-interval-ms", "300"),
+    )
+    with Admin(cluster.bootstrap) as admin:
+        admin.create_topic("flights", partitions=1, replication_factor=1)
+    cluster.terminate("coordinator-1")
+    wait_until("coordinator 2 has all", lambda: named_by_the_broker(cluster) == [2] * SHARDS, 60)
+
+    async def test() -> None:
+        members = [await joined(cluster, group) for group in ONE_OF_EACH_SHARD]
+        cluster.restart("coordinator-1")
+
+        async def shared() -> list[Endpoint] | None:
+            found = await coordinators(cluster)
+            return found if sorted(each.id for each in found) == [1, 1, 2, 2] else None
+
+        owners = await until(shared, "each has two")
+        moved = 0
+        for channel, consumer in members:
+            owner = owners[shard_of(consumer.registration.group, SHARDS)]
+            if owner.id == 1:
+                moved += 1
+                assert (await consumer.ended()).reason == "NOT_COORDINATOR"
+                async with open_channel(HostPort(owner.host, owner.port)) as there:
+                    assert len((await came_back(consumer, there)).retained) == 1
+                    await consumer.leave()
+            else:
+                assert consumer.ending is None, "nothing has disturbed it"
+                await consumer.leave()
+            await channel.close()
+        assert moved == 2
+
+    asyncio.run(test())
 
 
 def test_a_coordinator_that_would_divide_the_groups_otherwise_does_not_start(cluster: LocalCluster) -> None:

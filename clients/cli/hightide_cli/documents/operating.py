@@ -196,6 +196,27 @@ OPERATING_DOCUMENTS: dict[str, tuple[Document, ...]] = {
             "Who reigns now.",
         ),
     ),
+    "coordinator show": (
+        Document(
+            (
+                many(
+                    "shards",
+                    "by number",
+                    whole("shard", "its number"),
+                    whole("id", "its coordinator; null where there is none").or_null,
+                    text("address", "where that is").or_null,
+                ),
+                many("standbys", "by id", whole("id", "its id"), text("address", "where it is")),
+            ),
+            "Who coordinates the groups.",
+        ),
+    ),
+    "coordinator resign": (
+        Document(
+            (DRY_RUN, whole("id", "the coordinator"), wholes("shards", "what it gave up, or would")),
+            "What a coordinator gave up.",
+        ),
+    ),
     "config get": (
         Document(
             (TOPIC, many("settings", "by name", *fields_of(TopicSettingDocument))), "Settings of a topic."

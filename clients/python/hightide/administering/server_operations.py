@@ -29,6 +29,7 @@ from hightide.v1.controller_service_pb2 import (
     ResignControllerRequest,
     ResignControllerResponse,
 )
+from hightide.v1.coordinator_service_pb2 import ResignCoordinatorRequest, ResignCoordinatorResponse
 from hightide.v1.server_service_pb2 import DescribeServerRequest, DescribeServerResponse
 
 MessageT = TypeVar("MessageT", bound=Message)
@@ -155,6 +156,23 @@ class ServerOperations(Operations):
             if answer.controller_epoch:
                 return ResignedController(answer.controller_id, answer.controller_epoch)
             return ResignedController(before.controller.id, epoch)
+
+    def resign_coordinator(self, coordinator_id: int, shards: Iterable[int]) -> Operation[tuple[int, ...]]:
+        """Let one coordinator give up these shards, or all of its own. It is asked once: if the answer is
+        lost, the next coordinator of a shard may be this one again."""
+        described = yield from self._controller()
+        found = next((each for each in described.coordinators if each.id == coordinator_id), None)
+        if found is None:
+            known = ", ".join(str(each.id) for each in described.coordinators) or "none"
+            raise InvalidArgumentError(f"there is no coordinator {coordinator_id}; there are: {known}")
+        answer: ResignCoordinatorResponse = yield MessageCall(
+            f"{found.host}:{found.port}",
+            Method.RESIGN_COORDINATOR,
+            self._left_ms(_BROKER_TIMEOUT_MS),
+            ResignCoordinatorRequest(shards=list(dict.fromkeys(shards))),
+            ResignCoordinatorResponse,
+        )
+        return tuple(each.shard for each in answer.shards)
 
     def drain_broker(self, broker_id: int) -> Operation[int]:
         """Move leadership away from a broker, again and again until nothing remains or the time is over.

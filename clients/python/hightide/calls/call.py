@@ -56,6 +56,7 @@ class Method(Enum):
     RESET_OFFSETS = _COORDINATOR + "ResetOffsets"
     DELETE_GROUP = _COORDINATOR + "DeleteGroup"
     DELETE_OFFSETS = _COORDINATOR + "DeleteOffsets"
+    RESIGN_COORDINATOR = _COORDINATOR + "ResignCoordinator"
     DESCRIBE_SERVER = _SERVER + "DescribeServer"
 
 

@@ -31,6 +31,8 @@ _SPREAD_AT_START_S: Final = 2.0
 that a starting cluster divides its shards."""
 _SPREAD_S: Final = 0.3
 """Processes spread their campaigns for a shard whose coordinator has gone over this time."""
+_REST_S: Final = 2.0
+"""How long a process that gave a shard up leaves it to others. Then it campaigns like them."""
 _AGAIN_S: Final = 0.2
 """The pause before the next check after an election without a result."""
 
@@ -82,7 +84,10 @@ class Candidacy:
         connected: asyncio.Event,
         peers: PeerWatch,
         callbacks: CandidacyCallbacks,
+        held: Callable[[], int],
     ) -> None:
+        """`held` returns how many shards this process coordinates."""
+        self._held = held
         self._store = store
         self._identity = identity
         self._clock = clock
@@ -98,6 +103,8 @@ class Candidacy:
         """The active entry whose process is dead, although its znode exists."""
         self._noticed: _Noticed | None = None
         """The reason why this process campaigns."""
+        self._rests_until_s = 0.0
+        """Until then, by the loop's clock, this process leaves the shard to others."""
         self._terms = 0
         """Counts the times at which this process stopped being active or lost its session, so that an
         election from before has no effect afterwards."""
@@ -120,6 +127,24 @@ class Candidacy:
     def mark(self) -> None:
         """Read again: the active process may have changed."""
         self._reader.mark()
+
+    @property
+    def holder(self) -> Endpoint | None:
+        """The process that coordinates the shard, as far as this one knows; None if there is none."""
+        if self.is_active:
+            return self._identity
+        return None if self._active is None or self._active.is_mine else _endpoint_of(self._active)
+
+    def give_up(self) -> int:
+        """Stop being active, and leave the shard to others for a while. Returns the epoch that ends. The
+        znode goes as soon as ZooKeeper answers, and nobody can be elected before."""
+        assert self.is_active, "only the active coordinator has something to give up"
+        self._terms += 1
+        self.is_active = False
+        self._rests_until_s = asyncio.get_running_loop().time() + _REST_S
+        self._callbacks.deposed(self.shard)
+        self._reader.mark()
+        return self._store.coordinator_epoch
 
     def resigned(self) -> None:
         """Read again: the core has resigned because a write of it was fenced."""
@@ -158,16 +183,25 @@ class Candidacy:
     async def _look(self) -> None:
         """Read the active process, then watch it, campaign, or resume. Reader runs one at a time."""
         standing = await self._store.standing(watch=True)
+        rest_s = self._rests_until_s - asyncio.get_running_loop().time()
         if standing is not None and standing.is_mine:
-            if not self.is_active:
+            if self.is_active:
+                return
+            if rest_s <= 0:
                 await self._resume(standing)
-            return
+                return
+            await self._store.abdicate()
+            standing = await self._store.standing(watch=True)
         if self.is_active:
             _log.warning("shard %d: this coordinator's znode is gone: it resigns", self.shard)
             self.is_active = False
             self._callbacks.deposed(self.shard)
         before, self._active = self._active, standing
-        if standing is None:
+        if standing is None and rest_s > 0:
+            self._peers.unwatch(self.shard)
+            self._callbacks.seen(self.shard, None)
+            asyncio.get_running_loop().call_later(rest_s, self._reader.mark)
+        elif standing is None:
             self._note("vacant" if before is None else "session_ended", before)
             self._peers.unwatch(self.shard)
             self._callbacks.seen(self.shard, None)
@@ -209,8 +243,7 @@ class Candidacy:
 
     async def _campaign(self, stale_epoch: int | None) -> None:
         assert self._noticed is not None, "there is a reason to campaign"
-        spread_s = _SPREAD_AT_START_S if self._noticed.cause == "vacant" else _SPREAD_S
-        await asyncio.sleep(self._rank * spread_s)
+        await asyncio.sleep(self._patience_s(self._noticed.cause))
         term = self._terms
         epoch = await self._store.elect(stale_epoch)
         if epoch is None:
@@ -219,6 +252,15 @@ class Candidacy:
             asyncio.get_running_loop().call_later(_AGAIN_S, self._reader.mark)
             return
         await self._take_over(epoch, term)
+
+    def _patience_s(self, cause: str) -> float:
+        """How long this process waits for one that is to come first: the one that coordinates fewer shards,
+        and of several the one whose rank is lower."""
+        if cause == "vacant":
+            return self._rank * _SPREAD_AT_START_S
+        if self._store.shard_count == 1:
+            return 0.0
+        return min((self._held() + self._rank) / self._store.shard_count, 1.0) * _SPREAD_S
 
     async def _resume(self, standing: ActiveProcess) -> None:
         """Become active under an election that this session has won: the connection broke before it took

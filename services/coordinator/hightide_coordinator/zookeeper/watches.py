@@ -71,7 +71,8 @@ class CoordinatorWatches:
         callbacks = CandidacyCallbacks(on_seen, self._elected, self._deposed)
         peers = PeerWatch(clock, open_channel)
         self.candidacies = tuple(
-            Candidacy(store, identity, clock, self.connected, peers, callbacks) for store in self.stores
+            Candidacy(store, identity, clock, self.connected, peers, callbacks, self.held)
+            for store in self.stores
         )
         """The candidacies, by shard."""
         self._by_path = {seat_of(each.shard, shard_count).path: each for each in self.candidacies}
@@ -116,6 +117,12 @@ class CoordinatorWatches:
     def held(self) -> int:
         """The number of shards that this process coordinates."""
         return sum(each.is_active for each in self.candidacies)
+
+    def give_up(self, shard: int) -> int | None:
+        """Give up a shard, so that another process is elected for it. Returns the coordinator epoch that
+        ends; None if this process does not coordinate the shard."""
+        candidacy = self.candidacies[shard]
+        return candidacy.give_up() if candidacy.is_active else None
 
     def watch_topics(self, shard: int, effect: WatchTopics) -> None:
         """Carry out the effect WatchTopics of this shard's core."""

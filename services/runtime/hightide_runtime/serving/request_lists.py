@@ -51,6 +51,7 @@ NAMED_BY: Final[Mapping[str, tuple[str, ...]]] = {
     "FetchOffsetsRequest.partitions": _NAMED_PARTITION,
     "ResetOffsetsRequest.offsets": _NAMED_PARTITION,
     "DeleteOffsetsRequest.topics": _ITSELF,
+    "ResignCoordinatorRequest.shards": _ITSELF,
 }
 """By message and field of hightide.v1: the fields by which an entry names something, none where the entry is
 the name."""

@@ -1,7 +1,8 @@
 """The list of processes that may be elected: each controller and each coordinator, active or standby.
 
 An election needs no such list, because every process that wants to be elected tries. Operators need it, to
-look after a standby before it is needed. No decision depends on it.
+look after a standby before it is needed. Coordinators spread their shards by it, and would spread them
+unevenly if it were wrong.
 """
 
 from __future__ import annotations

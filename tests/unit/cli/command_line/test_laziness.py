@@ -53,6 +53,7 @@ def modules_after(*arguments: str) -> set[str]:
         ("context", "add", "--help"),
         ("broker", "drain", "--help"),
         ("controller", "resign", "--help"),
+        ("coordinator", "resign", "--help"),
         ("config", "set", "--help"),
         ("version", "--help"),
         ("doctor", "--help"),

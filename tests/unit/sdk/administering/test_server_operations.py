@@ -22,6 +22,7 @@ from hightide.servers import (
 )
 from hightide.v1 import broker_service_pb2 as broker_pb2
 from hightide.v1 import controller_service_pb2 as pb2
+from hightide.v1 import coordinator_service_pb2 as coordinator_pb2
 from hightide.v1 import server_service_pb2 as server_pb2
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide.v1.metadata_pb2 import Endpoint
@@ -174,6 +175,32 @@ def test_whichever_reigns_is_meant_unless_an_epoch_is_given() -> None:
         world.run(world.operations.resign_controller(4))
     with pytest.raises(InvalidArgumentError, match="-1"):
         world.run(world.operations.resign_controller(-1))
+
+
+def test_a_coordinator_is_asked_once_to_give_up_its_shards() -> None:
+    asked: list[list[int]] = []
+
+    def resign(call: Any) -> coordinator_pb2.ResignCoordinatorResponse:
+        asked.append([*call.request.shards])
+        given_up = [coordinator_pb2.ResignedShard(shard=shard, coordinator_epoch=3) for shard in (0, 2)]
+        return coordinator_pb2.ResignCoordinatorResponse(coordinator_id=5, shards=given_up)
+
+    def described(_: Any) -> pb2.DescribeClusterResponse:
+        answer = cluster(4)
+        answer.coordinators.append(Endpoint(id=5, host="o5", port=1))
+        return answer
+
+    world = World(DESCRIBE_CLUSTER=described, RESIGN_COORDINATOR=resign)
+    assert world.run(world.operations.resign_coordinator(5, [0, 2, 0])) == (0, 2)
+    assert asked == [[0, 2]]
+    assert world.asked[-1] == ("RESIGN_COORDINATOR", "o5:1")
+    with pytest.raises(InvalidArgumentError, match="there are: 5"):
+        world.run(world.operations.resign_coordinator(6, ()))
+
+    lossy = World(DESCRIBE_CLUSTER=described, RESIGN_COORDINATOR=lost)
+    with pytest.raises(AddressUnreachableError):
+        lossy.run(lossy.operations.resign_coordinator(5, ()))
+    assert [method for method, _ in lossy.asked].count("RESIGN_COORDINATOR") == 1
 
 
 def test_a_broker_is_drained_until_it_leads_nothing() -> None:
