@@ -179,6 +179,7 @@ class ConsumerRegistration(_message.Message):
     SESSION_TIMEOUT_MS_FIELD_NUMBER: _builtins.int
     ASSIGNOR_FIELD_NUMBER: _builtins.int
     OWNED_FIELD_NUMBER: _builtins.int
+    EXCLUDE_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """The group, 1 to 249 characters of [a-zA-Z0-9._-]."""
     consumer_id: _builtins.str
@@ -215,6 +216,12 @@ class ConsumerRegistration(_message.Message):
     def owned(self) -> _containers.RepeatedCompositeFieldContainer[Global___OwnedPartition]:
         """What the consumer still owns of an earlier registration; empty the first time."""
 
+    @_builtins.property
+    def exclude(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """RE2 expressions, each matched against whole topic names: a topic that one of them matches is not
+        read, though the pattern matches it. Only with a pattern.
+        """
+
     def __init__(
         self,
         *,
@@ -230,10 +237,11 @@ class ConsumerRegistration(_message.Message):
         session_timeout_ms: _builtins.int = ...,
         assignor: _builtins.str = ...,
         owned: _abc.Iterable[Global___OwnedPartition] | None = ...,
+        exclude: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignor", b"assignor", "auto_commit", b"auto_commit", "consumer_id", b"consumer_id", "group", b"group", "instance_id", b"instance_id", "member_id", b"member_id", "offset_reset", b"offset_reset", "owned", b"owned", "pattern", b"pattern", "pattern_streams", b"pattern_streams", "session_timeout_ms", b"session_timeout_ms", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["assignor", b"assignor", "auto_commit", b"auto_commit", "consumer_id", b"consumer_id", "exclude", b"exclude", "group", b"group", "instance_id", b"instance_id", "member_id", b"member_id", "offset_reset", b"offset_reset", "owned", b"owned", "pattern", b"pattern", "pattern_streams", b"pattern_streams", "session_timeout_ms", b"session_timeout_ms", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1138,6 +1146,7 @@ class GroupMember(_message.Message):
     TOPICS_FIELD_NUMBER: _builtins.int
     PATTERN_FIELD_NUMBER: _builtins.int
     PARTITIONS_FIELD_NUMBER: _builtins.int
+    EXCLUDE_FIELD_NUMBER: _builtins.int
     consumer_id: _builtins.str
     """The consumer's name."""
     instance_id: _builtins.str
@@ -1158,6 +1167,10 @@ class GroupMember(_message.Message):
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___OwnedPartition]:
         """What it owns."""
 
+    @_builtins.property
+    def exclude(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The expressions of the topics that it does not read, though its pattern matches them."""
+
     def __init__(
         self,
         *,
@@ -1169,10 +1182,11 @@ class GroupMember(_message.Message):
         topics: _abc.Iterable[Global___TopicStreams] | None = ...,
         pattern: _builtins.str = ...,
         partitions: _abc.Iterable[Global___OwnedPartition] | None = ...,
+        exclude: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_id", b"consumer_id", "instance_id", b"instance_id", "is_connected", b"is_connected", "partitions", b"partitions", "pattern", b"pattern", "peer", b"peer", "session_timeout_ms", b"session_timeout_ms", "topics", b"topics"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["consumer_id", b"consumer_id", "exclude", b"exclude", "instance_id", b"instance_id", "is_connected", b"is_connected", "partitions", b"partitions", "pattern", b"pattern", "peer", b"peer", "session_timeout_ms", b"session_timeout_ms", "topics", b"topics"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
