@@ -36,6 +36,7 @@ class GroupMember:
     topics: Mapping[str, int]
     pattern: str
     partitions: Mapping[TopicPartition, int] = field(default_factory=dict)
+    exclude: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

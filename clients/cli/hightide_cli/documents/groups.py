@@ -81,6 +81,7 @@ class MemberDocument(TypedDict):
     connected: Annotated[bool, "whether it is connected now"]
     topics: Annotated[Mapping[str, int], "the topics that it subscribes to, each with its number of streams"]
     pattern: Annotated[str | None, "the expression that it subscribes to; null where it names topics"]
+    exclude: Annotated[Sequence[str], "the expressions of topics that it leaves out of the pattern's"]
     partitions: Annotated[Sequence[OwnedPartitionDocument], "what it owns"]
 
 

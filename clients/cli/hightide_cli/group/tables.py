@@ -90,6 +90,7 @@ def description_document(group: "GroupDescription", lines: Sequence["PartitionLa
             "connected": each.is_connected,
             "topics": dict(each.topics),
             "pattern": each.pattern or None,
+            "exclude": list(each.exclude),
             "partitions": [
                 {"topic": owned.topic, "partition": owned.partition, "generation": generation}
                 for owned, generation in sorted(each.partitions.items())
@@ -114,9 +115,10 @@ def description_document(group: "GroupDescription", lines: Sequence["PartitionLa
 
 
 def subscription_text(member: "GroupMember") -> str:
-    """`flights, orders ×2`, or `/flights.*/`."""
+    """`flights, orders ×2`, or `/flights.*/`, or `/flights.*/ without /.*-test/`."""
     if member.pattern:
-        return f"/{member.pattern}/"
+        excluded = ", ".join(f"/{each}/" for each in member.exclude)
+        return f"/{member.pattern}/" + (f" without {excluded}" if excluded else "")
     return ", ".join(
         topic if streams == 1 else f"{topic} ×{streams}" for topic, streams in sorted(member.topics.items())
     )

@@ -57,6 +57,7 @@ def _member(member: coordinator_service_pb2.GroupMember) -> GroupMember:
         is_connected=member.is_connected,
         topics={each.topic: each.streams or 1 for each in member.topics},
         pattern=member.pattern,
+        exclude=tuple(member.exclude),
         partitions={
             TopicPartition(each.topic, each.partition): each.generation for each in member.partitions
         },

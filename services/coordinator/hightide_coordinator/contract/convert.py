@@ -95,6 +95,7 @@ def registration_in(message: pb.RegisterConsumerRequest, peer: str) -> Registrat
         instance_id=registration.instance_id,
         topics=topics,
         pattern=registration.pattern,
+        exclude=tuple(sorted(set(registration.exclude))),
         pattern_streams=registration.pattern_streams or 1,
         auto_commit=registration.auto_commit,
         offset_reset=reset,

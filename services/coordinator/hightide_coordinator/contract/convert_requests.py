@@ -187,5 +187,6 @@ def _member_out(member: MemberDescription) -> pb.GroupMember:
             pb.TopicStreams(topic=topic, streams=streams) for topic, streams in sorted(member.topics.items())
         ],
         pattern=member.pattern,
+        exclude=member.exclude,
         partitions=owned_out(member.partitions),
     )

@@ -45,12 +45,12 @@ def _check_concerns(state: ShardState) -> None:
             by_topic.setdefault(topic, set()).add(group.name)
         read = {*group.named_topics}.union(*(interest.topics for interest in group.patterns.values()))
         assert read <= group.concerns, f"nobody would look at {group.name}"
-        for text, interest in group.patterns.items():
-            assert interest.topics is state.patterns[text].topics
-            assert group.name in state.patterns[text].groups
+        for wanted, interest in group.patterns.items():
+            assert interest.topics is state.patterns[wanted].topics
+            assert group.name in state.patterns[wanted].groups
     assert by_topic == state.concerned
     for matches in state.patterns.values():
-        assert matches.groups, f"nobody subscribes to {matches.pattern.text}"
+        assert matches.groups, f"nobody subscribes to {matches.pattern.wanted}"
         assert matches.topics <= state.topics.keys()
 
 

@@ -68,6 +68,12 @@ def _check_subscription(limits: GroupLimits, registration: Registration) -> Ques
     if bool(registration.topics) == bool(registration.pattern):
         message = f"a consumer of group {registration.group!r} must name either topics or a pattern"
         return QuestionRefused(Refusal.INVALID_REQUEST, message, metadata)
+    if registration.exclude and not registration.pattern:
+        message = (
+            f"a consumer of group {registration.group!r} excludes topics and names no pattern; leave out of "
+            "the topics what it does not read"
+        )
+        return QuestionRefused(Refusal.INVALID_REQUEST, message, metadata)
     if len(registration.topics) > limits.topics_per_consumer_max:
         message = (
             f"{len(registration.topics)} topics are more than the {limits.topics_per_consumer_max} that one "

@@ -17,6 +17,7 @@ from hightide_coordinator.core.values.registration import (
     OffsetReset,
     OwnedPartition,
     StoredOffset,
+    TopicFilter,
 )
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 from hightide_runtime.errors import CATALOGUE, ServiceError
@@ -77,6 +78,8 @@ def test_a_registration_carries_everything_that_a_consumer_says_of_itself() -> N
 
 def test_a_pattern_has_one_stream_unless_said() -> None:
     assert convert.registration_in(registration(pattern="fl.*"), "").pattern_streams == 1
+    told = convert.registration_in(registration(pattern="fl.*", exclude=["b", "a", "b"]), "")
+    assert told.filter == TopicFilter("fl.*", ("a", "b")), "equal ones are matched once"
 
 
 @pytest.mark.parametrize(
@@ -147,7 +150,7 @@ def test_a_peer_is_shown_as_people_write_addresses(peer: str, people_write: str)
 
 def test_a_group_is_described_with_its_members_and_offsets() -> None:
     member = MemberDescription(
-        "c", "i", "host:1", 9_000, True, {"flights": 2}, "", (OwnedPartition(FLIGHTS_3, 7),)
+        "c", "i", "host:1", 9_000, True, {"flights": 2}, "", (OwnedPartition(FLIGHTS_3, 7),), ("x",)
     )
     description = GroupDescription(
         group="g",
@@ -165,6 +168,7 @@ def test_a_group_is_described_with_its_members_and_offsets() -> None:
     told = described_out(description, ev.Endpoint(2, "host", 9292))
     assert (told.state, told.coordinator.id, told.generation) == (pb.GROUP_STATE_STABLE, 2, 7)
     assert told.members[0].partitions[0].generation == 7
+    assert told.members[0].exclude == ["x"]
     assert (told.offsets[0].offset, told.offsets[0].metadata) == (42, ""), "FetchOffsets tells the metadata"
 
 

@@ -15,7 +15,13 @@ from hightide_coordinator.core.state.descriptions import (
 )
 from hightide_coordinator.core.values.limits import GroupLimits
 from hightide_coordinator.core.values.refusals import Refusal
-from hightide_coordinator.core.values.registration import OffsetReset, Registration, StoredGroup, StoredOffset
+from hightide_coordinator.core.values.registration import (
+    OffsetReset,
+    Registration,
+    StoredGroup,
+    StoredOffset,
+    TopicFilter,
+)
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 from unit.coordinator.core.group_world import World, topic, tp
 
@@ -223,7 +229,7 @@ def test_a_pattern_is_held_against_the_topics_once_for_all_groups() -> None:
     world = World(topic("t1", 1))
     world.register(Registration("g", pattern="t.*"))
     world.register(Registration("h", pattern="t.*"))
-    first, second = (world.state.groups[name].patterns["t.*"].topics for name in ("g", "h"))
+    first, second = (world.state.groups[name].patterns[TopicFilter("t.*")].topics for name in ("g", "h"))
     assert first is second
     world.change_topics(topic("t2", 1, b"o" * 16))
     world.run(1_000)

@@ -11,7 +11,7 @@ from hightide_coordinator.core.state.member import Member, identity_of
 from hightide_coordinator.core.state.patterns import InvalidPattern, compile_pattern
 from hightide_coordinator.core.state.shard_state import PatternMatches, ShardState
 from hightide_coordinator.core.values.refusals import Refusal
-from hightide_coordinator.core.values.registration import Registration
+from hightide_coordinator.core.values.registration import Registration, TopicFilter
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 
 __all__ = ["compute_target", "is_same_subscription", "subscribe", "target_of_owners", "unsubscribe"]
@@ -22,6 +22,7 @@ def is_same_subscription(left: Registration, right: Registration) -> bool:
     return (
         left.topics == right.topics
         and left.pattern == right.pattern
+        and left.exclude == right.exclude
         and left.pattern_streams == right.pattern_streams
         and left.assignor == right.assignor
     )
@@ -30,13 +31,13 @@ def is_same_subscription(left: Registration, right: Registration) -> bool:
 def subscribe(state: ShardState, group: Group, registration: Registration) -> QuestionRefused | None:
     """Add a member's subscription. If it is refused, nothing has changed."""
     if registration.pattern:
-        interest = group.patterns.get(registration.pattern)
+        interest = group.patterns.get(registration.filter)
         if interest is None:
-            matches = _matches_of(state, group, registration.pattern)
+            matches = _matches_of(state, group, registration.filter)
             if isinstance(matches, QuestionRefused):
                 return matches
             matches.groups.add(group.name)
-            interest = group.patterns[registration.pattern] = PatternInterest(matches.topics)
+            interest = group.patterns[registration.filter] = PatternInterest(matches.topics)
             for topic in interest.topics:
                 state.concern(group, topic)
         interest.member_count += 1
@@ -49,7 +50,7 @@ def subscribe(state: ShardState, group: Group, registration: Registration) -> Qu
     return None
 
 
-def _matches_of(state: ShardState, group: Group, text: str) -> PatternMatches | QuestionRefused:
+def _matches_of(state: ShardState, group: Group, wanted: TopicFilter) -> PatternMatches | QuestionRefused:
     """The topics that match a pattern which is new to the group. This takes time for each topic, and each
     later topic takes time for each pattern, so their number is limited."""
     limits = state.limits
@@ -60,7 +61,7 @@ def _matches_of(state: ShardState, group: Group, text: str) -> PatternMatches | 
             f"group may have {limits.patterns_per_group_max}; let them use the same ones"
         )
         return QuestionRefused(Refusal.LIMIT_EXCEEDED, message, metadata)
-    matches = state.patterns.get(text)
+    matches = state.patterns.get(wanted)
     if matches is not None:
         return matches
     if len(state.patterns) >= limits.patterns_max:
@@ -70,25 +71,25 @@ def _matches_of(state: ShardState, group: Group, text: str) -> PatternMatches | 
         )
         return QuestionRefused(Refusal.LIMIT_EXCEEDED, message, metadata)
     try:
-        pattern = compile_pattern(text, limits.pattern_characters_max)
+        pattern = compile_pattern(wanted, limits.pattern_characters_max)
     except InvalidPattern as error:
         return QuestionRefused(Refusal.INVALID_PATTERN, str(error), metadata)
-    matches = state.patterns[text] = PatternMatches(pattern, set(pattern.matching(state.topics)))
+    matches = state.patterns[wanted] = PatternMatches(pattern, set(pattern.matching(state.topics)))
     return matches
 
 
 def unsubscribe(state: ShardState, group: Group, registration: Registration) -> None:
     """Remove the subscription of a member that is gone, or that has another one now."""
     if registration.pattern:
-        interest = group.patterns[registration.pattern]
+        interest = group.patterns[registration.filter]
         interest.member_count -= 1
         if not interest.member_count:
-            del group.patterns[registration.pattern]
+            del group.patterns[registration.filter]
             group.doubtful |= interest.topics
-            matches = state.patterns[registration.pattern]
+            matches = state.patterns[registration.filter]
             matches.groups.discard(group.name)
             if not matches.groups:
-                del state.patterns[registration.pattern]
+                del state.patterns[registration.filter]
     for topic in registration.topics:
         group.named_topics[topic] -= 1
         if not group.named_topics[topic]:
@@ -125,22 +126,22 @@ def target_of_owners(group: Group) -> dict[TopicPartition, StreamId]:
 
 
 def _subscribers(group: Group) -> list[Subscriber]:
-    by_pattern: dict[tuple[str, int], dict[str, int]] = {}
+    by_pattern: dict[tuple[TopicFilter, int], dict[str, int]] = {}
     return [
         Subscriber(member.identity, _streams(group, member, by_pattern)) for member in group.members.values()
     ]
 
 
 def _streams(
-    group: Group, member: Member, by_pattern: dict[tuple[str, int], dict[str, int]]
+    group: Group, member: Member, by_pattern: dict[tuple[TopicFilter, int], dict[str, int]]
 ) -> Mapping[str, int]:
     registration = member.registration
     assert registration is not None, f"{member.consumer_id} of {group.name} has not come back yet"
     if not registration.pattern:
         return registration.topics
-    key = (registration.pattern, registration.pattern_streams)
+    key = (registration.filter, registration.pattern_streams)
     streams = by_pattern.get(key)
     if streams is None:
-        topics = group.patterns[registration.pattern].topics
+        topics = group.patterns[registration.filter].topics
         streams = by_pattern[key] = dict.fromkeys(topics, registration.pattern_streams)
     return streams

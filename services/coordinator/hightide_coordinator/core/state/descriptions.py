@@ -68,6 +68,7 @@ class MemberDescription:
     topics: Mapping[str, int]
     pattern: str
     partitions: tuple[OwnedPartition, ...]
+    exclude: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,5 +220,6 @@ def _describe(group: Group, member: Member) -> MemberDescription:
         is_connected=member.is_connected,
         topics={} if registration is None else registration.topics,
         pattern="" if registration is None else registration.pattern,
+        exclude=() if registration is None else registration.exclude,
         partitions=tuple(OwnedPartition(name, group.owners[name].generation) for name in owned),
     )

@@ -18,6 +18,7 @@ from hightide_coordinator.core.values.registration import (
     OffsetReset,
     PartitionOwner,
     StoredOffset,
+    TopicFilter,
 )
 from hightide_coordinator.core.values.timer_wheel import NeverDue
 from hightide_coordinator.core.values.topic_partition import TopicPartition
@@ -225,7 +226,7 @@ class Group:
     fenced: deque[str] = field(default_factory=lambda: deque(maxlen=FENCED_MEMBERS_MAX))
     named_topics: dict[str, int] = field(default_factory=dict)
     """Topic → how many members name it."""
-    patterns: dict[str, PatternInterest] = field(default_factory=dict)
+    patterns: dict[TopicFilter, PatternInterest] = field(default_factory=dict)
     assignors: dict[str, int] = field(default_factory=dict)
     assignor: str = ""
     """The input of the last rebalance."""

@@ -13,6 +13,7 @@ from hightide_coordinator.core.state.group import CommitChecking, Group, Positio
 from hightide_coordinator.core.state.member import Member
 from hightide_coordinator.core.state.patterns import TopicPattern
 from hightide_coordinator.core.values.limits import GroupLimits
+from hightide_coordinator.core.values.registration import TopicFilter
 from hightide_coordinator.core.values.timer_wheel import TimerWheel
 from hightide_coordinator.core.values.topic_partition import Topic
 
@@ -60,8 +61,8 @@ class ShardState:
     them."""
     withheld: dict[str, set[str]] = field(default_factory=dict)
     """Topic that could not be decoded → groups that hold data about it and were read without that."""
-    patterns: dict[str, PatternMatches] = field(default_factory=dict)
-    """Patterns by their text: each is matched against a topic once, for all groups."""
+    patterns: dict[TopicFilter, PatternMatches] = field(default_factory=dict)
+    """The subscriptions by pattern: each is matched against a topic once, for all groups."""
     watch_changes: set[str] = field(default_factory=set)
     """Topics that began, or ceased, to concern any group since the last WatchTopics."""
 

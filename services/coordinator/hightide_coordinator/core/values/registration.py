@@ -47,6 +47,16 @@ class ConsumerPosition:
 
 
 @dataclass(frozen=True, slots=True)
+class TopicFilter:
+    """A subscription by pattern: the topics that the RE2 expression `pattern` matches, and none of `exclude`.
+    Equal filters are matched once, for all members."""
+
+    pattern: str
+    exclude: tuple[str, ...] = ()
+    """RE2 expressions, sorted, each once."""
+
+
+@dataclass(frozen=True, slots=True)
 class Registration:
     """The first message of a consumer (consumer coordinator §7, RegisterConsumerRequest)."""
 
@@ -58,6 +68,7 @@ class Registration:
     topics: Mapping[str, int] = field(default_factory=dict)
     """Topic → number of streams; empty with a pattern."""
     pattern: str = ""
+    exclude: tuple[str, ...] = ()
     pattern_streams: int = 1
     auto_commit: bool = True
     offset_reset: OffsetReset = OffsetReset.SMALLEST
@@ -67,6 +78,12 @@ class Registration:
     seen_coordinator_epoch: int = 0
     peer: str = ""
     """Its network address, for people to read."""
+
+    @property
+    def filter(self) -> TopicFilter:
+        """The subscription by pattern."""
+        assert self.pattern, "it names topics"
+        return TopicFilter(self.pattern, self.exclude)
 
 
 @dataclass(frozen=True, slots=True)

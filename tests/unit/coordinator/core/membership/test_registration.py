@@ -30,6 +30,8 @@ from unit.coordinator.core.group_world import World, topic, tp
         ({"topics": {}, "pattern": "("}, Refusal.INVALID_PATTERN),
         ({"topics": {}, "pattern": "x" * 1_001}, Refusal.INVALID_PATTERN),
         ({"topics": {}, "pattern": "t", "pattern_streams": 0}, Refusal.INVALID_REQUEST),
+        ({"exclude": ("u",)}, Refusal.INVALID_REQUEST),
+        ({"topics": {}, "pattern": "t", "exclude": ("u(",)}, Refusal.INVALID_PATTERN),
         ({"session_timeout_ms": 499}, Refusal.INVALID_SESSION_TIMEOUT),
         ({"session_timeout_ms": 1_800_001}, Refusal.INVALID_SESSION_TIMEOUT),
         ({"assignor": "fair"}, Refusal.UNKNOWN_ASSIGNOR),

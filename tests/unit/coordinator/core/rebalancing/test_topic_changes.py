@@ -48,6 +48,31 @@ def test_a_pattern_takes_the_topics_that_match_it_wholly_now_and_later() -> None
     assert {name.topic for name in consumer.reading} == {"flights-b"}
 
 
+def test_a_topic_that_an_exclusion_matches_is_not_read_nor_shown_nor_waited_for() -> None:
+    world = World(topic("flights-a", 1), topic("flights-test", 1), topic("flights-b", 1, OTHER))
+    consumer = world.join(pattern="flights-.*", exclude=(".*-test",))
+    world.run(100)
+    assert {name.topic for name in consumer.reading} == {"flights-a", "flights-b"}
+    assert world.describe().topics == ("flights-a", "flights-b")
+    assert world.describe().members[0].exclude == (".*-test",)
+    rebalances = world.describe().rebalance_count
+    world.change_topics(topic("more-test", 1, OTHER), gone=("flights-test",))
+    world.run(1_000)
+    assert world.describe().rebalance_count == rebalances
+
+
+def test_a_member_that_excludes_more_than_before_gives_that_back() -> None:
+    world = World(topic("flights-a", 1), topic("flights-test", 1))
+    consumer = world.join(pattern="flights-.*")
+    other = world.join("other", pattern="flights-.*", exclude=(".*-a",))
+    world.run(1_000)
+    assert {name.topic for name in other.reading} <= {"flights-test"}
+    again = world.come_back(consumer, pattern="flights-.*", exclude=(".*-test",))
+    world.run(1_000)
+    assert {name.topic for name in again.reading} == {"flights-a"}
+    assert {name.topic for name in other.reading} == {"flights-test"}
+
+
 def test_a_deleted_topics_partitions_are_stopped_and_its_offsets_deleted() -> None:
     world = World(topic("t", 1), topic("u", 1, OTHER))
     consumer = world.join(topics={"t": 1, "u": 1})
