@@ -29,6 +29,7 @@ NAMES = {
 #: Text that is replaced in every source that has it.
 PASSAGES = (
     ("hightide.aio.delivery", "hightide.producing.delivery"),
+    ("hightide.aio.consumer_positions", "hightide.consumer_positions"),
     ("hightide.aio.driver", "hightide.transport.driver"),
     ("hightide.aio.group_consumer", "hightide.group_consumer"),
     ("hightide.aio.running", "hightide.transport.running"),
@@ -98,6 +99,12 @@ TWINS = (
                 "            await result\n",
                 "        if callback is not None:\n            callback(event.partitions)\n",
             ),
+            (
+                "            result = outcome.callback(outcome.written, outcome.error)\n"
+                "            if isawaitable(result):\n"
+                "                await result\n",
+                "            outcome.callback(outcome.written, outcome.error)\n",
+            ),
             ("from inspect import isawaitable\n", ""),
         ),
     ),
@@ -109,6 +116,15 @@ TWINS = (
             ("of `GroupCore`, for one event loop.", "of `GroupCore`, for threads."),
             ("for one task at a time.", "for use by one thread at a time."),
             (" The\n    callbacks may be coroutines.", ""),
+            ("await self.assignment()", "self.assignment"),
+        ),
+    ),
+    Twin(
+        "aio/consumer_positions.py",
+        "consumer_positions.py",
+        (
+            ("an asyncio consumer: its", "a blocking consumer: its"),
+            ("`hightide.aio.consumer` takes", "`hightide.consumer` takes"),
             ("    async def assignment(", "    @property\n    def assignment("),
             ("await self.assignment()", "self.assignment"),
             ("the fetching task failed", "the fetching thread failed"),
@@ -189,7 +205,7 @@ def main(arguments: list[str]) -> int:
     for twin in TWINS:
         path = SDK / twin.target
         fresh = twin.text()
-        if path.read_text() == fresh:
+        if path.exists() and path.read_text() == fresh:
             continue
         stale.append(twin)
         if "--check" not in arguments:

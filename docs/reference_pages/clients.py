@@ -48,6 +48,7 @@ _CONSUMER = {
     "group": "The consumer group to be a member of.",
     "pattern": "In a group, instead of `topics`: an RE2 expression for whole topic names.",
     "pattern_streams": "The number of streams for topics that match the pattern.",
+    "exclude": "With `pattern`: RE2 expressions of topics to leave out.",
     "consumer_id": "This consumer's name, unique in its group; by default the coordinator makes one.",
     "instance_id": "A name that keeps its partitions over a restart within the session timeout.",
     "auto_commit": "Whether the consumer commits its positions, at the latest when it closes.",

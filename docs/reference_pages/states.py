@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import Enum
 from typing import NamedTuple, TypeVar
 
-from hightide.consumer_group import membership
+from hightide.consumer_group import membership_state
 from hightide_broker.core import replica
 from hightide_controller.core.state import cluster_state
 from hightide_controller.core.values import partition
@@ -57,8 +57,8 @@ def machines() -> tuple[Machine, ...]:
         Machine(
             "A consumer's membership in its group",
             "Where the SDK stands with the coordinator.",
-            membership.MembershipState, "VALID_PREDECESSORS", _any(membership.VALID_PREDECESSORS),
-            (membership.MembershipState.SEEKING,),
+            membership_state.MembershipState, "VALID_PREDECESSORS", _any(membership_state.VALID_PREDECESSORS),
+            (membership_state.MembershipState.SEEKING,),
         ),
     )  # fmt: skip
 

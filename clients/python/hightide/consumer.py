@@ -3,53 +3,45 @@
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from random import Random
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Self
 
 from hightide import tracing
 from hightide.calls.addresses import bootstrap_addresses
 from hightide.calls.tls_files import FilePath, chosen_tls_files
 from hightide.cluster.leaders_seen import LeadersSeen
 from hightide.cluster.metadata import ClusterMetadata
-from hightide.cluster.offset_at import EARLIEST, LATEST, OffsetAt, offset_at_time
-from hightide.cluster.operations import Operation
 from hightide.consumer_group.callbacks import AssignmentCallback, GroupCallbacks
-from hightide.consumer_group.operations import GroupOperations
-from hightide.consumer_group.settings import Assignor, group_settings_of, topic_streams
+from hightide.consumer_group.settings import Assignor, GroupSettings, group_settings_of, topic_streams
+from hightide.consumer_positions import CHECK_S, ConsumerPositions
 from hightide.consuming.consumer_core import ConsumerCore
 from hightide.consuming.consumer_settings import ConsumerSettings, OffsetReset
-from hightide.consuming.corrupt_batches import OnCorruptBatch, SkippedBatches
+from hightide.consuming.corrupt_batches import OnCorruptBatch
 from hightide.consuming.fetch_position import FetchedBatch
 from hightide.consuming.fetched_records import RecordsInDelivery, gather
 from hightide.consuming.one_user import OneUser
-from hightide.errors import ClosedError, CorruptBatchError, InternalError, InvalidArgumentError
+from hightide.errors import CorruptBatchError, InvalidArgumentError
 from hightide.group_consumer import GroupConsumer
 from hightide.records import Record, TopicPartition
 from hightide.transport.driver import Driver, now_ms
 from hightide.transport.notices import log_notice
-from hightide.transport.running import run
 from hightide.transport.thread_condition import ThreadCondition
 from hightide.transport.transport import Transport
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-T = TypeVar("T")
 
-# While a call waits, it looks for errors this often.
-_CHECK_S = 0.25
-
-
-class Consumer:
+class Consumer(ConsumerPositions):
     """Reads committed records of the partitions that are assigned to it; for use by one thread at a time.
 
     Records of one partition come in offset order. Nothing connects before the first use.
 
     With `group`, the group's coordinator divides the partitions among the consumers of the group: those of
-    `topics`, or of all topics that match the RE2 expression `pattern`. `topics` may be a mapping, which gives
-    the number of streams, and so of shares, for each topic. With `auto_commit`, records that were returned
+    `topics`, or of all topics that match the RE2 expression `pattern` and none of those in `exclude`;
+    subscribe() changes them. `topics` may be a mapping, which gives the number of streams, and so of shares,
+    for each topic. With `auto_commit`, records that were returned
     are committed when the user asks for more. The callbacks are called with partitions, inside of poll(), an
     iteration or close(): `on_assign` before the first of their records, `on_revoke` before they are given
     back, and `on_lost` if another consumer has got them meanwhile (without it, on_revoke is called).
@@ -64,6 +56,7 @@ class Consumer:
         group: str | None = None,
         pattern: str | None = None,
         pattern_streams: int = 1,
+        exclude: Sequence[str] | str = (),
         consumer_id: str | None = None,
         instance_id: str | None = None,
         auto_commit: bool = True,
@@ -103,6 +96,7 @@ class Consumer:
             group=group,
             topics=topics,
             pattern=pattern,
+            exclude=exclude,
             pattern_streams=pattern_streams,
             consumer_id=consumer_id,
             instance_id=instance_id,
@@ -113,15 +107,27 @@ class Consumer:
             offset_reset=offset_reset,
             unavailable_timeout_ms=unavailable_timeout_ms,
         )
-        calls = GroupCallbacks(on_assign, on_revoke, on_lost)
+        callbacks = GroupCallbacks(on_assign, on_revoke, on_lost)
+        self._transport = Transport(client_id, chosen_tls_files(tls_ca, tls_certificate, tls_key))
+        self._compose(settings, group_settings, callbacks, topics, client_id)
+
+    def _compose(
+        self,
+        settings: ConsumerSettings,
+        group_settings: GroupSettings | None,
+        callbacks: GroupCallbacks,
+        topics: Mapping[str, int] | Sequence[str] | str | None,
+        client_id: str | None,
+    ) -> None:
         self._changed, self._seen = ThreadCondition(), LeadersSeen()
         names = () if group_settings is not None else topic_streams(topics)
         self._core = ConsumerCore(settings, ClusterMetadata(self._bootstrap, self._seen), names, Random())
         self._in_delivery = RecordsInDelivery(self._core, log_notice)
-        self._transport = Transport(client_id, chosen_tls_files(tls_ca, tls_certificate, tls_key))
         self._member: GroupConsumer | None = None
         if group_settings is not None:
-            self._member = GroupConsumer(group_settings, calls, self._core, self._in_delivery, self._changed)
+            self._member = GroupConsumer(
+                group_settings, callbacks, self._core, self._in_delivery, self._changed
+            )
         driven = self._core if self._member is None else self._member.core
         reporter = tracing.Reporter("poll", client_id)
         self._driver = Driver(driven, self._transport, self._changed, "hightide-consumer", reporter)
@@ -138,15 +144,61 @@ class Consumer:
             self._core.assign(partitions)
             self._drive()
 
-    @property
-    def assignment(self) -> tuple[TopicPartition, ...]:
-        """The assigned partitions, sorted. With `topics`, they are known after the first use; in a group,
-        they are those that this consumer has at the moment."""
-        self._wait_for_assignment()
+    def subscribe(
+        self,
+        topics: Mapping[str, int] | Sequence[str] | str | None = None,
+        *,
+        pattern: str | None = None,
+        exclude: Sequence[str] | str = (),
+        pattern_streams: int = 1,
+        on_assign: AssignmentCallback | None = None,
+        on_revoke: AssignmentCallback | None = None,
+        on_lost: AssignmentCallback | None = None,
+    ) -> None:
+        """Read these topics from now on, or those of a pattern, and no others; as the arguments of the same
+        names when the consumer is made. Callbacks replace earlier ones. Topics that stay go on where they
+        are. In a group the coordinator moves the partitions meanwhile: records of a topic that `topics` does
+        not name any more are not returned, and with a `pattern` some may be. Without a group, all partitions
+        of `topics` are read. Raises InvalidArgumentError, ConcurrentUseError; in a group, poll() raises the
+        coordinator's refusal."""
+        with self._alone:
+            if self._member is None:
+                self._subscribe_alone(topics, pattern, exclude)
+                return
+            settings = self._member.core.settings.subscribed_to(topics, pattern, exclude, pattern_streams)
+            with self._changed:
+                self._check_open()
+                self._member.subscribe(settings, GroupCallbacks(on_assign, on_revoke, on_lost))
+                self._drive()
+                self._driver.poke()
+
+    def _subscribe_alone(
+        self,
+        topics: Mapping[str, int] | Sequence[str] | str | None,
+        pattern: str | None,
+        exclude: Sequence[str] | str,
+    ) -> None:
+        names = topic_streams(topics)
+        if pattern or exclude or not names:
+            raise InvalidArgumentError("without group=, subscribe() takes names of topics, no pattern")
         with self._changed:
+            self._check_open()
+            self._in_delivery.give_up()
+            self._core.subscribe(names)
+            self._drive()
+
+    def unsubscribe(self) -> None:
+        """Read nothing until subscribe() or assign() is called. In a group: call on_revoke for all
+        partitions, commit the records that were returned (with auto_commit), and leave; returns when that is
+        durable, or at the latest after 7.5 s. Raises ConcurrentUseError, and what the callbacks raise."""
+        with self._alone:
+            self._check_open()
             if self._member is not None:
-                return self._member.core.ownership.assignment
-            return tuple(sorted(self._core.positions))
+                self._member.leave(self._driver, is_settled=True)
+                return
+            with self._changed:
+                self._in_delivery.give_up()
+                self._core.assign(())
 
     def __iter__(self) -> Iterator[Record]:
         """Yield every record, for ever; at the end, wait for new ones. Errors as of poll()."""
@@ -184,7 +236,7 @@ class Consumer:
                 self.seek(partition, ends[partition])
 
     def _begin_next(self) -> None:
-        """Wait until there is a record to return next."""
+        """Wait until there is a record to return next, or a batch was left out."""
         if self._in_delivery.has_records:
             return
         chunk = self._next_chunk(None)
@@ -220,6 +272,15 @@ class Consumer:
                 return taken
             records += taken
         return records
+
+    def getone(self) -> Record:
+        """Return the next record; wait for it as long as it takes. Errors as of poll()."""
+        with self._alone:
+            self._come_back()
+            while not self._in_delivery.has_records:
+                self._begin_next()
+            (record,) = self._in_delivery.take(1)
+            return record
 
     def poll_arrow(self, timeout_s: float = 1.0) -> "pa.RecordBatch":
         """Return the next rows of one partition, with the columns topic, partition, offset, timestamp, key,
@@ -277,11 +338,11 @@ class Consumer:
             with self._changed:
                 self._drive()
                 self._in_delivery.settle()
-                has_event = self._member is not None and self._member.core.ownership.has_event
+                has_news = self._member is not None and self._member.core.has_news
                 if is_more:
                     # Errors have to wait too, or the records would be lost.
-                    return None if has_event else self._take()
-                if not has_event:
+                    return None if has_news else self._take()
+                if not has_news:
                     chunk, is_over = self._wait_for_chunk(deadline_ms)
                     if chunk is not None or is_over:
                         return chunk
@@ -299,9 +360,9 @@ class Consumer:
             self._raise_errors(now)
             if deadline_ms is not None and now >= deadline_ms:
                 return None, True
-            left_s = _CHECK_S if deadline_ms is None else (deadline_ms - now) / 1000
-            self._changed.wait(min(left_s, _CHECK_S))
-            if self._member is not None and self._member.core.ownership.has_event:
+            left_s = CHECK_S if deadline_ms is None else (deadline_ms - now) / 1000
+            self._changed.wait(min(left_s, CHECK_S))
+            if self._member is not None and self._member.core.has_news:
                 return None, False
 
     def _take(self) -> FetchedBatch | None:
@@ -325,213 +386,7 @@ class Consumer:
         if self._member is not None:
             self._member.core.raise_errors(now)
         elif self._core.is_assigned and not self._core.positions:
-            raise InvalidArgumentError("nothing is assigned; give topics= or call assign() first")
-
-    def _drive(self) -> None:
-        self._check_open()
-        self._driver.start()
-        if self._core.wants_poll or self._core.wake_at_ms is None:
-            self._driver.poke()
-
-    def _check_open(self) -> None:
-        if self._closed:
-            raise ClosedError("this consumer is closed")
-        if self._driver.failure is not None:
-            raise InternalError(f"the fetching thread failed: {self._driver.failure!r}")
-
-    def _wait_for_assignment(self) -> None:
-        with self._changed:
-            self._drive()
-            while not self._core.is_assigned:
-                self._check_open()
-                self._core.raise_errors(now_ms())
-                self._changed.wait(_CHECK_S)
-
-    def _reset(self, partitions: Iterable[TopicPartition], look_up: OffsetAt) -> None:
-        wanted = list(partitions)
-        with self._changed:
-            self._check_open()
-            self._in_delivery.give_up()
-            for partition in wanted:
-                self._core.reset(partition, look_up)
-            self._drive()
-        if self._member is not None:
-            self._go_on_at({partition: self.position(partition) for partition in wanted})
-
-    def _go_on_at(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Let the group go on where the user sought: with auto commit, that position is committed at once."""
-        assert self._member is not None, "in a group"
-        with self._changed:
-            for partition, offset in offsets.items():
-                self._member.core.ownership.sought(partition, offset)
-        if self._member.core.settings.auto_commit:
-            self.commit(offsets)
-
-    def _run(self, make: Operation[T]) -> T:
-        self._check_open()
-        return run(make, self._transport)
-
-    def _operations(self) -> GroupOperations:
-        return GroupOperations(self._bootstrap, self._settings.unavailable_timeout_ms, now_ms, self._seen)
-
-    def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Read on from this offset. In a group with auto_commit, the offset is committed before it returns;
-        otherwise the next commit() commits it, even if it goes back. Raises NotAssignedError,
-        InvalidArgumentError for a negative offset."""
-        if offset < 0:
-            raise InvalidArgumentError(f"offset {offset} is negative; offsets begin at 0")
-        self._wait_for_assignment()
-        with self._changed:
-            self._in_delivery.give_up()
-            self._core.seek(partition, offset)
-            self._drive()
-        if self._member is not None:
-            self._go_on_at({partition: offset})
-
-    def seek_to_timestamp(self, partition: TopicPartition | None, timestamp: datetime | int) -> None:
-        """Read on from the first record at or after a time (aware datetime, or microseconds
-        since 1970; what is rather milliseconds is refused), or
-        from the end if there is none. None means all assigned partitions."""
-        look_up = offset_at_time(timestamp)
-        self._reset(self.assignment if partition is None else [partition], look_up)
-
-    def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Read on from the first offset that exists; without arguments, in all assigned partitions."""
-        self._reset(partitions or self.assignment, EARLIEST)
-
-    def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Read on from the high watermark; without arguments, in all assigned partitions."""
-        self._reset(partitions or self.assignment, LATEST)
-
-    def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record that will be returned. It is looked up if it is not known yet."""
-        self._wait_for_assignment()
-        with self._changed:
-            self._drive()
-            while True:
-                self._check_open()
-                self._in_delivery.settle()
-                known = self._core.position_of(partition).position
-                if known is not None:
-                    return known
-                self._core.raise_errors(now_ms())
-                self._changed.wait(_CHECK_S)
-
-    def lag(self) -> Mapping[TopicPartition, int]:
-        """How many records each assigned partition is behind its high watermark, as last heard."""
-        with self._changed:
-            self._in_delivery.settle()
-            return {
-                partition: max(0, state.high_watermark - (state.position or 0))
-                for partition, state in self._core.positions.items()
-                if state.high_watermark >= 0
-            }
-
-    def skipped_batches(self) -> Mapping[TopicPartition, SkippedBatches]:
-        """The batches that were left out of each partition so far, with on_corrupt_batch="skip"."""
-        return self._in_delivery.corrupt.skipped
-
-    def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first offset that exists, from the leaders."""
-        return self._listed(dict.fromkeys(partitions, EARLIEST))
-
-    def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The high watermark, from the leaders."""
-        return self._listed(dict.fromkeys(partitions, LATEST))
-
-    def _listed(self, wanted: Mapping[TopicPartition, OffsetAt]) -> dict[TopicPartition, int]:
-        found = self._run(self._operations().list_offsets(wanted))
-        return {partition: offset for partition, offset in found.items() if offset is not None}
-
-    def offsets_for_times(
-        self, times: Mapping[TopicPartition, datetime | int]
-    ) -> dict[TopicPartition, int | None]:
-        """The first offset at or after a time, as of seek_to_timestamp(); None if no committed record is that
-        late."""
-        wanted = {partition: offset_at_time(timestamp) for partition, timestamp in times.items()}
-        return self._run(self._operations().list_offsets(wanted))
-
-    def partitions_for(self, topic: str) -> tuple[TopicPartition, ...]:
-        """All partitions of a topic. Raises UnknownTopicError, BrokersUnavailableError."""
-        return self._run(self._operations().partitions_for(topic))
-
-    def pause(self, *partitions: TopicPartition) -> None:
-        """Fetch and return nothing of these partitions until they are resumed; without arguments, of all that
-        are assigned. They stay assigned to this consumer. Raises NotAssignedError."""
-        chosen = partitions or self.assignment
-        with self._changed:
-            self._in_delivery.give_up()
-            for partition in chosen:
-                self._core.pause(partition)
-
-    def resume(self, *partitions: TopicPartition) -> None:
-        """Resume paused partitions; without arguments, all of them. Raises NotAssignedError."""
-        with self._changed:
-            for partition in partitions or self._core.paused():
-                self._core.resume(partition)
-            self._drive()
-
-    def paused(self) -> tuple[TopicPartition, ...]:
-        """The partitions that are paused, sorted."""
-        with self._changed:
-            return self._core.paused()
-
-    def commit(
-        self, offsets: Mapping[TopicPartition, int] | None = None, *, metadata: str = ""
-    ) -> dict[TopicPartition, int]:
-        """Commit the position of this consumer, or these offsets (of the next record to read), with up to
-        4,096 characters of `metadata`. Returns the offsets that were written, which are then durable. Raises
-        FencedGenerationError for partitions that belong to another consumer by now, CommitGoesBackError,
-        UnknownMemberError, NotAssignedError, CoordinatorUnavailableError."""
-        member = self._as_member("commit()")
-        with self._changed:
-            self._check_open()
-            commits = member.core.commits(offsets, metadata)
-            group, member_id = member.core.settings.group, member.core.membership.member_id
-        failed = self._run(self._operations().commit_offsets(group, member_id, commits)) if commits else {}
-        done = [each for each in commits if TopicPartition(each.topic, each.partition) not in failed]
-        with self._changed:
-            member.core.ownership.committed(done)
-        for error in failed.values():
-            raise error
-        return {TopicPartition(each.topic, each.partition): each.offset for each in done}
-
-    def committed(
-        self, partitions: Iterable[TopicPartition] | None = None
-    ) -> dict[TopicPartition, int | None]:
-        """The offsets that the group has committed for these partitions, or for those that are assigned;
-        None: none. Raises CoordinatorUnavailableError."""
-        member = self._as_member("committed()")
-        wanted = self.assignment if partitions is None else tuple(partitions)
-        found = self._run(self._operations().offsets_of(member.core.settings.group, wanted))
-        return {each: found[each].offset if each in found else None for each in wanted}
-
-    def _as_member(self, what: str) -> GroupConsumer:
-        if self._member is None:
-            raise InvalidArgumentError(f"{what} is for consumers in a group; give group=")
-        return self._member
-
-    @property
-    def streams(self) -> Mapping[int, tuple[TopicPartition, ...]]:
-        """The partitions that the group has assigned to each stream of this consumer: `topics={"flights": 4}`
-        makes four streams."""
-        member = self._as_member("streams")
-        with self._changed:
-            return member.core.ownership.streams()
-
-    @property
-    def generations(self) -> Mapping[TopicPartition, int]:
-        """The group's generation in which each partition was assigned to this consumer: the fence of its
-        commits."""
-        member = self._as_member("generations")
-        with self._changed:
-            return member.core.ownership.generations
-
-    @property
-    def consumer_id(self) -> str:
-        """This consumer's name in its group. It is empty before the consumer is registered, unless the user
-        chose the name."""
-        return self._as_member("consumer_id").core.membership.consumer_id
+            raise InvalidArgumentError("nothing is assigned; give topics=, or call subscribe() or assign()")
 
     def close(self) -> None:
         """Stop fetching and close all connections. In a group, first commit the records that were returned

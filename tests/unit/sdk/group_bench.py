@@ -6,7 +6,7 @@ from typing import Any
 from hightide.calls.call import STREAM_ENDED, Call, Method, StreamCall
 from hightide.cluster.metadata import ClusterMetadata
 from hightide.consumer_group.group_core import GroupCore
-from hightide.consumer_group.membership import MembershipState
+from hightide.consumer_group.membership_state import MembershipState
 from hightide.consumer_group.ownership import AssignmentEvent, OwnershipChange
 from hightide.consumer_group.settings import GroupSettings
 from hightide.consuming.consumer_core import ConsumerCore

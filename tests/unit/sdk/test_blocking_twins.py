@@ -29,7 +29,8 @@ PAIRS = [
 
 
 def public_names(client: type) -> set[str]:
-    return {name for name in vars(client) if not name.startswith("_")}
+    classes = [each for each in client.__mro__ if each is not object]
+    return {name for each in classes for name in vars(each) if not name.startswith("_")}
 
 
 def function_of(member: object) -> Callable[..., Any]:
@@ -66,10 +67,11 @@ def shared_members() -> Iterator[tuple[type, type, str]]:
 def test_a_call_is_written_the_same_on_both_sides(ours: type, theirs: type, name: str) -> None:
     assert signature_of(ours, name) == signature_of(theirs, name)
     if (ours.__name__, name) in METHODS_FOR_PROPERTIES:
-        assert isinstance(vars(ours)[name], property)
-        assert inspect.iscoroutinefunction(vars(theirs)[name])
+        assert isinstance(inspect.getattr_static(ours, name), property)
+        assert inspect.iscoroutinefunction(inspect.getattr_static(theirs, name))
     else:
-        assert isinstance(vars(ours)[name], property) == isinstance(vars(theirs)[name], property)
+        both = (inspect.getattr_static(each, name) for each in (ours, theirs))
+        assert len({isinstance(each, property) for each in both}) == 1
 
 
 @pytest.mark.parametrize("name", aio.__all__)
@@ -80,8 +82,10 @@ def test_both_sides_have_the_same_names(name: str) -> None:
 @pytest.mark.parametrize("name", aio.__all__)
 def test_asyncio_awaits_all_but_what_is_known_and_threads_await_nothing(name: str) -> None:
     ours, theirs = getattr(hightide, name), getattr(aio, name)
-    assert {each for each in public_names(theirs) if not waits(vars(theirs)[each])} == AT_ONCE[name]
-    assert {each for each in public_names(ours) if waits(vars(ours)[each])} == set()
+    assert {
+        each for each in public_names(theirs) if not waits(inspect.getattr_static(theirs, each))
+    } == AT_ONCE[name]
+    assert {each for each in public_names(ours) if waits(inspect.getattr_static(ours, each))} == set()
 
 
 def test_a_delivery_is_awaited_where_threads_ask_it_for_its_result() -> None:

@@ -9,6 +9,7 @@ from hightide.consumer_group.callbacks import GroupCallbacks
 from hightide.consumer_group.group_core import GOING_BACK_TIMEOUT_MS, GroupCore
 from hightide.consumer_group.membership import LEAVE_TIMEOUT_MS
 from hightide.consumer_group.ownership import AssignmentEvent
+from hightide.consumer_group.pending_commits import CommitOutcome
 from hightide.consumer_group.settings import GroupSettings
 from hightide.consuming.consumer_core import ConsumerCore
 from hightide.consuming.fetch_position import FetchedBatch
@@ -36,16 +37,26 @@ class GroupConsumer:
             settings, consumer, in_delivery, Random(), tells_revoked=callbacks.on_revoke is not None
         )
 
+    def subscribe(self, settings: GroupSettings, callbacks: GroupCallbacks) -> None:
+        """Subscribe to what these settings say, and to nothing else. Called with the lock."""
+        self._callbacks = self._callbacks.replaced_by(callbacks)
+        self.core.ownership.tells_revoked = self._callbacks.on_revoke is not None
+        self.core.subscribe(settings, now_ms())
+
     async def come_back(self, driver: Driver) -> None:
-        """Settle the records that the user had, and report partitions that have come and gone. Called without
-        the lock, when the user asks for records again, before any are returned. Raises what the user's
-        callbacks raise."""
+        """Settle the records that the user had, and report commits that are done, and partitions that have
+        come and gone. Called without the lock, when the user asks for records again, before any are returned.
+        Raises what the user's callbacks raise, and the error of a commit without a callback."""
         while True:
             with self._changed:
                 self.core.came_back(now_ms())
-                event = self.core.ownership.next_event()
+                outcome = self.core.pending_commits.next_outcome()
+                event = None if outcome is not None else self.core.ownership.next_event()
                 if self.core.ownership.stops:
                     driver.poke()
+            if outcome is not None:
+                await self._tell_outcome(outcome)
+                continue
             if event is None:
                 return
             try:
@@ -61,6 +72,14 @@ class GroupConsumer:
         if isawaitable(result):
             await result
 
+    async def _tell_outcome(self, outcome: CommitOutcome) -> None:
+        if outcome.callback is not None:
+            result = outcome.callback(outcome.written, outcome.error)
+            if isawaitable(result):
+                await result
+        elif outcome.error is not None:
+            raise outcome.error
+
     def take(self, now: float) -> FetchedBatch | None:
         """The next chunk, or None if no records may be returned now. Called with the lock."""
         return self.core.take(now)
@@ -68,7 +87,7 @@ class GroupConsumer:
     async def leave(self, driver: Driver, *, is_settled: bool) -> None:
         """Report to the user that all partitions are given back, leave the group, and wait until the
         coordinator has written the final positions, or the time is up. Called without the lock. Raises what
-        the callbacks raise."""
+        the callbacks raise, and the error of a commit without a callback."""
         with self._changed:
             self.core.ownership.came_back(is_settled=is_settled)
             events = self.core.ownership.farewell()
@@ -77,6 +96,7 @@ class GroupConsumer:
                 await self._tell(event)
         finally:
             await self._say_goodbye(driver)
+            await self._tell_last_outcomes()
 
     async def _say_goodbye(self, driver: Driver) -> None:
         with self._changed:
@@ -86,3 +106,15 @@ class GroupConsumer:
             driver.poke()
             while not self.core.has_left and driver.is_running and now_ms() < end_ms:
                 await self._changed.wait(_CHECK_S)
+            self.core.left()
+
+    async def _tell_last_outcomes(self) -> None:
+        """Report every commit, although an earlier one raises."""
+        with self._changed:
+            outcome = self.core.pending_commits.next_outcome()
+        if outcome is None:
+            return
+        try:
+            await self._tell_outcome(outcome)
+        finally:
+            await self._tell_last_outcomes()

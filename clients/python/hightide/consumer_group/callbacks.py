@@ -18,6 +18,14 @@ class GroupCallbacks:
     on_revoke: AssignmentCallback | None = None
     on_lost: AssignmentCallback | None = None
 
+    def replaced_by(self, later: "GroupCallbacks") -> "GroupCallbacks":
+        """The callbacks after a subscription that brought some of its own."""
+        return GroupCallbacks(
+            later.on_assign or self.on_assign,
+            later.on_revoke or self.on_revoke,
+            later.on_lost or self.on_lost,
+        )
+
     def of(self, event: AssignmentEvent) -> AssignmentCallback | None:
         """The callback for an event; None: there is none."""
         match event.change:

@@ -8,14 +8,16 @@ from typing import Any, Final
 from hightide.calls.call import Call, MessageCall, Method
 from hightide.cluster.leader_waits import Fact
 from hightide.cluster.metadata import UNKNOWN_TOPIC_PATIENCE_MS
-from hightide.consumer_group.membership import Membership, MembershipState
+from hightide.consumer_group.membership import Membership
+from hightide.consumer_group.membership_state import MembershipState
 from hightide.consumer_group.ownership import Ownership
+from hightide.consumer_group.pending_commits import CommitCall, CommitCallback, PendingCommits
 from hightide.consumer_group.settings import GroupSettings
 from hightide.consuming.consumer_core import ConsumerCore
 from hightide.consuming.fetch_position import FetchedBatch
 from hightide.consuming.fetched_records import RecordsInDelivery
-from hightide.errors import HightideError, InvalidArgumentError, UnknownTopicError
-from hightide.records import TopicPartition
+from hightide.errors import HightideError, InvalidArgumentError, UnknownMemberError, UnknownTopicError
+from hightide.records import Record, TopicPartition
 from hightide.v1.coordinator_service_pb2 import (
     CommitOffsetsRequest,
     CommitOffsetsResponse,
@@ -54,13 +56,14 @@ class GroupCore:
         *,
         tells_revoked: bool,
     ) -> None:
-        self.settings = settings
         self.consumer = consumer
         self.ownership = Ownership(consumer, in_delivery, tells_revoked=tells_revoked)
         self.notices = consumer.notices
         self._unknown_since_ms: dict[str, float] = {}
-        consumer.seeker.want(settings.topics)
+        if settings.is_subscribed:
+            consumer.seeker.want(settings.topics)
         self.membership = Membership(settings, self.ownership, consumer.seeker, random, self.notices)
+        self.pending_commits = PendingCommits(settings.group, self.ownership.committed)
         self.wake_at_ms: float | None = None
         self.cancelled: list[Call[Any]] = []
         self.callbacks: list[Callable[[], object]] = []
@@ -72,17 +75,49 @@ class GroupCore:
         """Until then, leaving waits for the commit that the goodbye cannot carry."""
         consumer.on_gone_back = self._went_back
 
+    @property
+    def settings(self) -> GroupSettings:
+        """The settings, with what the consumer subscribes to now."""
+        return self.membership.settings
+
+    def subscribe(self, settings: GroupSettings, now_ms: float) -> None:
+        """Subscribe to what these settings say, and to nothing else."""
+        seeker = self.consumer.seeker
+        for topic in set(self.settings.topics).difference(settings.topics):
+            if not any(each.topic == topic for each in self.consumer.positions):
+                seeker.forget(topic)
+        self._unknown_since_ms.clear()
+        self._leaves_by_ms = None
+        seeker.want(settings.topics)
+        self.membership.subscribe(settings, now_ms)
+        self.ownership.narrow(settings.topics or None)
+
+    def left(self) -> None:
+        """Own nothing any more. Called after `leave`, once the goodbye is said or the time is up."""
+        self._leaves_by_ms = None
+        self.membership.left()
+        self.ownership.lose_all()
+        for topic in self.settings.topics:
+            self.consumer.seeker.forget(topic)
+        self._unknown_since_ms.clear()
+
+    @property
+    def has_news(self) -> bool:
+        """Whether the user has to be told something before more records are returned."""
+        return self.ownership.has_event or self.pending_commits.has_outcome
+
     def poll(self, now_ms: float) -> list[Call[Any]]:
         """The calls to make now."""
-        if self._leaves_by_ms is not None and (not self._is_going_back() or now_ms >= self._leaves_by_ms):
+        if self._leaves_by_ms is not None and (not self._is_committing() or now_ms >= self._leaves_by_ms):
             self._leaves_by_ms = None
             self.membership.leave(now_ms)
         calls = self.membership.poll(now_ms)
+        calls += self._pending_commit(now_ms)
         commit = self._reset_commit(now_ms) or self._interval_commit(now_ms)
         if commit is not None:
             calls.append(commit)
         calls += self.consumer.poll(now_ms)
-        wakes = [self.membership.wake_at_ms, self.consumer.wake_at_ms]
+        wakes = [self.membership.wake_at_ms, self.consumer.wake_at_ms, self.pending_commits.wake_at_ms]
         if self._commit is None and self.membership.state is MembershipState.MEMBER:
             wakes.append(self._next_commit_ms)
             wakes.append(self._next_reset_ms if self._gone_back else None)
@@ -112,6 +147,8 @@ class GroupCore:
             self.membership.completed(call, outcome, now_ms)
         elif isinstance(call, IntervalCommit):
             self._committed(call, outcome)
+        elif isinstance(call, CommitCall):
+            self.pending_commits.completed(call, outcome, now_ms)
         else:
             self.consumer.completed(call, outcome, now_ms)
             self._look_for_topics(now_ms)
@@ -137,9 +174,14 @@ class GroupCore:
                 raise UnknownTopicError(f"topic {topic} of group {self.settings.group} does not exist")
 
     def leave(self, now_ms: float) -> None:
-        """Leave the group with the final positions: with the next poll, or as soon as the commit that takes
-        positions back is done. Called once, after the user's callbacks have run."""
+        """Leave the group with the final positions: with the next poll, or as soon as the commits are done
+        that have to come first. Called after the user's callbacks have run."""
         self._leaves_by_ms = now_ms + GOING_BACK_TIMEOUT_MS
+
+    def _is_committing(self) -> bool:
+        """Whether commits have to come before the goodbye: of a member, whose generations they name."""
+        is_member = self.membership.state is not MembershipState.OUTSIDE
+        return self._is_going_back() or (is_member and self.pending_commits.is_busy)
 
     def _is_going_back(self) -> bool:
         """Whether a goodbye would leave out a position, since a lower offset has to be committed first."""
@@ -150,7 +192,7 @@ class GroupCore:
     @property
     def has_left(self) -> bool:
         """Whether the membership is over."""
-        return self.membership.state in (MembershipState.LEFT, MembershipState.REFUSED)
+        return self.membership.state in (MembershipState.OUTSIDE, MembershipState.REFUSED)
 
     def came_back(self, now_ms: float) -> None:
         """Note that the user is back in one of the consumer's methods."""
@@ -167,16 +209,45 @@ class GroupCore:
             self.ownership.took(chunk.partition)
         return chunk
 
-    def commits(self, offsets: Mapping[TopicPartition, int] | None, metadata: str) -> list[OffsetCommit]:
-        """The commits of the user: of these offsets, which say nothing about other records that the user has,
-        or of all that the user has reached. Raises NotAssignedError, InvalidArgumentError."""
+    def commits(
+        self, offsets: Mapping[TopicPartition, int] | Record | None, metadata: str
+    ) -> list[OffsetCommit]:
+        """The commits of the user: of these offsets, or of the one after this record, which say nothing about
+        other records that the user has; or of all that the user has reached. Raises NotAssignedError,
+        InvalidArgumentError."""
         if offsets is None:
             self.ownership.came_back()
-        wanted = self.ownership.uncommitted() if offsets is None else offsets
+            wanted: Mapping[TopicPartition, int] = self.ownership.uncommitted()
+        elif isinstance(offsets, Record):
+            wanted = {TopicPartition(offsets.topic, offsets.partition): offsets.offset + 1}
+        elif isinstance(offsets, Mapping):
+            wanted = offsets
+        else:
+            raise InvalidArgumentError(
+                f"commit a record, or a mapping of partitions to offsets, not {type(offsets).__name__}"
+            )
         for partition, offset in wanted.items():
             if offset < 0:
                 raise InvalidArgumentError(f"offset {offset} of {partition} is negative; offsets begin at 0")
         return [self.ownership.commit_of(each, offset, metadata) for each, offset in wanted.items()]
+
+    def commit_later(
+        self, commits: list[OffsetCommit], callback: CommitCallback | None, now_ms: float
+    ) -> None:
+        """Commit these offsets while the user goes on. Raises InvalidArgumentError,
+        CoordinatorUnavailableError if too many commits wait."""
+        self.pending_commits.add(commits, callback, now_ms + self.settings.unavailable_timeout_ms)
+
+    def _pending_commit(self, now_ms: float) -> list[Call[Any]]:
+        """The user's next commit that waits. Without membership there is nothing that it could name."""
+        membership = self.membership
+        if membership.state in (MembershipState.OUTSIDE, MembershipState.REFUSED):
+            left = f"the consumer was no member of group {self.settings.group} any more when it was to commit"
+            self.pending_commits.give_up(UnknownMemberError(left))
+        is_member = membership.state is MembershipState.MEMBER
+        address = membership.coordinator_address if is_member else None
+        call = self.pending_commits.poll(membership.member_id, address, now_ms)
+        return [] if call is None else [call]
 
     def _went_back(self, partition: TopicPartition, offset: int) -> None:
         """Take back what this consumer has committed beyond this offset, because the records that it had read

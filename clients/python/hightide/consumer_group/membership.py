@@ -17,7 +17,6 @@ until the stream ends with OK: they are durable then (§11, two steps).
 """
 
 from collections import deque
-from enum import Enum, auto
 from random import Random
 from typing import Any, Final
 
@@ -26,6 +25,7 @@ from hightide.calls.call import Call, Method, StreamCall, StreamEnded
 from hightide.calls.notice import Level, Notice
 from hightide.cluster.leader_waits import SAMPLE_MAX, GroupOrder
 from hightide.cluster.metadata import MetadataSeeker
+from hightide.consumer_group.membership_state import VALID_PREDECESSORS, MembershipState
 from hightide.consumer_group.ownership import Ownership, StopOrder
 from hightide.consumer_group.settings import GroupSettings
 from hightide.errors import (
@@ -34,6 +34,7 @@ from hightide.errors import (
     ConsumerIdTakenError,
     CoordinatorUnavailableError,
     HightideError,
+    InvalidArgumentError,
     InvalidRequestError,
     NotCoordinatorError,
     OverloadedError,
@@ -68,47 +69,11 @@ THIRD_LEAST_MS: Final = 100
 LEAVE_TIMEOUT_MS: Final = 5_000
 
 
-class MembershipState(Enum):
-    """The states of the membership."""
-
-    SEEKING = auto()
-    """No stream: the coordinator is being looked up, or a pause is kept."""
-    REGISTERING = auto()
-    """The registration is sent."""
-    MEMBER = auto()
-    """The coordinator accepted the consumer, and sends it orders."""
-    LEAVING = auto()
-    """The goodbye was sent."""
-    LEFT = auto()
-    """The end: no stream, and none is wanted."""
-    REFUSED = auto()
-    """The coordinator refused for a permanent reason."""
-
-
-VALID_PREDECESSORS: Final[dict[MembershipState, frozenset[MembershipState]]] = {
-    MembershipState.SEEKING: frozenset(
-        {MembershipState.REGISTERING, MembershipState.MEMBER, MembershipState.LEAVING}
-    ),
-    MembershipState.REGISTERING: frozenset({MembershipState.SEEKING}),
-    MembershipState.MEMBER: frozenset({MembershipState.REGISTERING}),
-    MembershipState.LEAVING: frozenset({MembershipState.REGISTERING, MembershipState.MEMBER}),
-    MembershipState.LEFT: frozenset(
-        {
-            MembershipState.SEEKING,
-            MembershipState.REGISTERING,
-            MembershipState.MEMBER,
-            MembershipState.LEAVING,
-            MembershipState.REFUSED,
-        }
-    ),
-    MembershipState.REFUSED: frozenset({MembershipState.REGISTERING, MembershipState.MEMBER}),
-}
-
 RegisterCall = StreamCall[RegisterConsumerResponse]
 
 
 class Membership:
-    """The membership of one consumer in a group."""
+    """The membership of one consumer in a group. The user may change what it subscribes to."""
 
     def __init__(
         self,
@@ -120,7 +85,7 @@ class Membership:
     ) -> None:
         self.settings = settings
         self.ownership = ownership
-        self.state = MembershipState.SEEKING
+        self.state = MembershipState.SEEKING if settings.is_subscribed else MembershipState.OUTSIDE
         self.member_id = ""
         self.consumer_id = settings.consumer_id
         self.coordinator_epoch = 0
@@ -153,7 +118,10 @@ class Membership:
         self._leave_by_ms = 0.0
         self.is_traced = False
         self.facts: list[GroupOrder] = []
-        seeker.want()
+        self._is_outdated = False
+        """Whether the registration under way is of an earlier subscription."""
+        if settings.is_subscribed:
+            seeker.want()
 
     def _become(self, state: MembershipState) -> None:
         assert self.state in VALID_PREDECESSORS[state], f"{self.state} is not followed by {state}"
@@ -177,6 +145,10 @@ class Membership:
         within the budget."""
         if self._refused_with is not None:
             raise self._refused_with
+        if self.state is MembershipState.OUTSIDE:
+            raise InvalidArgumentError(
+                f"this consumer of group {self.settings.group} subscribes to nothing; call subscribe() first"
+            )
         since = self._away_since_ms if self._away_since_ms is not None else self._began_ms
         if self.state is MembershipState.MEMBER or since is None:
             return
@@ -195,8 +167,51 @@ class Membership:
                 address=self.coordinator_address,
             )
 
+    def subscribe(self, settings: GroupSettings, now_ms: float) -> None:
+        """Subscribe to what these settings say, and to nothing else. A member registers again under its
+        member id: it keeps the partitions that stay its own. Whoever left, or was refused, begins anew."""
+        assert self.state is not MembershipState.LEAVING, "the shell waits until it has left"
+        self.settings = settings
+        match self.state:
+            case MembershipState.OUTSIDE | MembershipState.REFUSED:
+                if self.state is MembershipState.OUTSIDE:
+                    self.member_id, self.consumer_id = "", settings.consumer_id
+                self._is_leaving = self._was_silent = False
+                self._refused_with = self._last_error = self._taken_until_ms = None
+                self._began_ms = self._away_since_ms = None
+                self._become(MembershipState.SEEKING)
+                self._retry_at_ms, self._attempts = now_ms, 0
+                self._answers_needed = self._seeker.answer_count + 1
+                self._seeker.want()
+            case MembershipState.REGISTERING:
+                # The answer brings the member id. A member of which it is not known would stay for a session
+                # timeout.
+                self._is_outdated = True
+            case MembershipState.MEMBER:
+                self._register_again(now_ms)
+            case MembershipState.SEEKING:
+                pass  # The next registration says it.
+
+    def _register_again(self, now_ms: float) -> None:
+        """Tell the same coordinator what this member subscribes to now."""
+        assert self._call is not None, "there is a stream"
+        self.cancelled.append(self._call)
+        self._call = None
+        self._away_since_ms = now_ms
+        self.ownership.connection_lost()
+        self._become(MembershipState.SEEKING)
+        self._named, self._retry_at_ms = self.coordinator_address, now_ms
+
+    def left(self) -> None:
+        """Note that the user waits no longer for the goodbye. Called after `leave`, once it is said or the
+        time is up."""
+        if self.state not in (MembershipState.OUTSIDE, MembershipState.REFUSED):
+            self._give_up_leaving()
+
     def leave(self, now_ms: float) -> None:
         """Leave the group with the final positions. Called once, after the user's callbacks have run."""
+        if self.state is MembershipState.OUTSIDE:
+            return
         self._is_leaving = True
         self._leave_by_ms = now_ms + LEAVE_TIMEOUT_MS
         self.ownership.stops.clear()
@@ -205,7 +220,7 @@ class Membership:
         elif self.state is MembershipState.SEEKING and self._has_unsaid():
             self._retry_at_ms = now_ms
         else:
-            self._become(MembershipState.LEFT)
+            self._become(MembershipState.OUTSIDE)
 
     def _has_unsaid(self) -> bool:
         """Whether positions would be lost that only a coordinator can write."""
@@ -223,7 +238,7 @@ class Membership:
         self.wake_at_ms = None
         if self._began_ms is None:
             self._began_ms = now_ms
-        if self.state in (MembershipState.LEFT, MembershipState.REFUSED):
+        if self.state in (MembershipState.OUTSIDE, MembershipState.REFUSED):
             return []
         self._watch_own_pauses(now_ms)
         self._watch_silence(now_ms)
@@ -274,6 +289,7 @@ class Membership:
         return now_ms - self._unreachable[1] < REFUSAL_REST_MS
 
     def _registration(self, address: str) -> RegisterCall:
+        self._is_outdated = False
         registration = self.settings.registration()
         registration.consumer_id = self.consumer_id
         registration.member_id = self.member_id
@@ -334,7 +350,7 @@ class Membership:
         if self._call is not None:
             self.cancelled.append(self._call)
             self._call = None
-        self._become(MembershipState.LEFT)
+        self._become(MembershipState.OUTSIDE)
 
     def _answer_stops(self, now_ms: float) -> None:
         for order, positions in self.ownership.stopped(now_ms):
@@ -472,11 +488,13 @@ class Membership:
         self.ownership.retain(answer.retained)
         if self._is_leaving:
             self._say_goodbye()
+        elif self._is_outdated:
+            self._register_again(now_ms)
 
     def _ended(self, outcome: StreamEnded | HightideError, now_ms: float) -> None:
         if self.state is MembershipState.LEAVING and isinstance(outcome, StreamEnded):
             self._call = None
-            self._become(MembershipState.LEFT)
+            self._become(MembershipState.OUTSIDE)
             return
         if isinstance(outcome, HightideError):
             error = outcome
@@ -500,7 +518,7 @@ class Membership:
             self._call = None
             self._refused_with = error
             leaving = self.state is MembershipState.LEAVING or self._is_leaving
-            self._become(MembershipState.LEFT if leaving else MembershipState.REFUSED)
+            self._become(MembershipState.OUTSIDE if leaving else MembershipState.REFUSED)
             return
         self._disconnected(error, now_ms)
 
@@ -528,7 +546,7 @@ class Membership:
             self._away_since_ms = now_ms
         self.ownership.connection_lost()
         if self._is_leaving and not self._has_unsaid():
-            self._become(MembershipState.LEFT)
+            self._become(MembershipState.OUTSIDE)
             return
         self._become(MembershipState.SEEKING)
         self._named = None

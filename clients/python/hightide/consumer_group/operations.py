@@ -131,7 +131,7 @@ class GroupOperations(Operations):
             request = CommitOffsetsRequest(group=group, member_id=member_id, offsets=piece)
             answer = yield from self.coordinate(group, Method.COMMIT_OFFSETS, request, CommitOffsetsResponse)
             for result in answer.offsets:
-                error = _error_of(result)
+                error = error_of(result)
                 if error is not None:
                     failed[TopicPartition(result.topic, result.partition)] = error
         return failed
@@ -382,7 +382,7 @@ class GroupOperations(Operations):
                 previous = None if result.previous_offset < 0 else result.previous_offset
                 # A repetition after a lost answer would return what the first attempt wrote.
                 before = plan.previous if self.is_uncertain else previous
-                outcomes[partition] = OffsetReset(partition, before, plan.offset, _error_of(result))
+                outcomes[partition] = OffsetReset(partition, before, plan.offset, error_of(result))
 
 
 def _target(
@@ -430,7 +430,8 @@ def _planned(
     return OffsetReset(partition, previous, -1 if target is None else target, error)
 
 
-def _error_of(result: Any) -> HightideError | None:
+def error_of(result: Any) -> HightideError | None:
+    """The error of one offset in an answer; None: it was written."""
     if not result.error_code:
         return None
     return from_code(result.error_code, result.error_message, topic=result.topic, partition=result.partition)

@@ -85,11 +85,12 @@ class Ownership:
         self.stops: list[StopOrder] = []
         self._core = core
         self._in_delivery = in_delivery
-        self._tells_revoked = tells_revoked
+        self.tells_revoked = tells_revoked
         self._in_hand: set[TopicPartition] = set()
         self._known: dict[TopicPartition, int] = {}
         self._telling: tuple[TopicPartition, ...] = ()
         self._is_changed = False
+        self._topics: frozenset[str] | None = None
 
     # -- what the coordinator orders -------------------------------------------------------------------------
 
@@ -121,7 +122,7 @@ class Ownership:
         for order in self.stops:
             order.partitions.discard(partition)
         position = self._core.positions.get(partition)
-        if position is not None and position.is_stopping:
+        if position is not None and position.is_stopping and self._is_wanted(partition):
             position.is_stopping = False
             self._core.released(partition)
         self._is_changed = True
@@ -134,7 +135,7 @@ class Ownership:
             if owned is not None and owned.generation <= each.generation:
                 order.partitions.add(partition)
                 self._core.positions[partition].is_stopping = True
-                if not self._tells_revoked:
+                if not self.tells_revoked:
                     self._known.pop(partition, None)
         self.stops.append(order)
         self._is_changed = True
@@ -227,6 +228,21 @@ class Ownership:
         elif self._in_delivery.has_records and self._in_delivery.partition is not None:
             self._in_hand.add(self._in_delivery.partition)
 
+    def narrow(self, topics: Iterable[str] | None) -> None:
+        """Hold the partitions of topics that the user no longer subscribes to, until the coordinator takes
+        them away; None: every topic may be wanted."""
+        self._topics = None if topics is None else frozenset(topics)
+        stopping = {each for order in self.stops for each in order.partitions}
+        for partition in self.owned:
+            position = self._core.positions[partition]
+            position.is_stopping = partition in stopping or not self._is_wanted(partition)
+            self._core.released(partition)
+        self._in_delivery.interrupt()
+        self._is_changed = True
+
+    def _is_wanted(self, partition: TopicPartition) -> bool:
+        return self._topics is None or partition.topic in self._topics
+
     def sought(self, partition: TopicPartition, offset: int) -> None:
         """Note that the user has sought an offset, at which the group will go on too."""
         owned = self.owned.get(partition)
@@ -316,7 +332,11 @@ class Ownership:
         revoked = stopping.intersection(self._known).difference(self._telling)
         if revoked:
             return AssignmentEvent(OwnershipChange.REVOKED, tuple(sorted(revoked)))
-        new = [each for each in self.owned if each not in self._known and each not in stopping]
+        new = [
+            each
+            for each in self.owned
+            if each not in self._known and each not in stopping and self._is_wanted(each)
+        ]
         return AssignmentEvent(OwnershipChange.ASSIGNED, tuple(sorted(new))) if new else None
 
     def told(self, event: AssignmentEvent) -> None:
@@ -335,9 +355,9 @@ class Ownership:
 
     @property
     def assignment(self) -> tuple[TopicPartition, ...]:
-        """The partitions that the user may use: owned, and not being taken away."""
+        """The partitions that the user may use: owned, subscribed to, and not being taken away."""
         stopping = {each for order in self.stops for each in order.partitions}
-        return tuple(sorted(each for each in self.owned if each not in stopping))
+        return tuple(sorted(each for each in self.owned if each not in stopping and self._is_wanted(each)))
 
     def streams(self) -> dict[int, tuple[TopicPartition, ...]]:
         """The partitions that each stream of the consumer was assigned."""

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from hightide.argument_checks import checked_name
@@ -35,6 +35,12 @@ def topic_streams(topics: Mapping[str, int] | Sequence[str] | str | None) -> dic
     return counts
 
 
+def expressions(exclude: Sequence[str] | str) -> tuple[str, ...]:
+    """The expressions of topics to leave out: sorted, each once. Raises InvalidArgumentError."""
+    given = (exclude,) if isinstance(exclude, str) else exclude
+    return tuple(sorted({checked_name("topic to exclude", each) for each in given}))
+
+
 def _check_streams(what: str, streams: int) -> None:
     if not 1 <= streams <= STREAMS_MAX:
         raise InvalidArgumentError(f"{what} is {streams}; it may be 1 to {STREAMS_MAX}")
@@ -50,6 +56,7 @@ class GroupSettings:
     topics: Mapping[str, int]
     pattern: str = ""
     pattern_streams: int = 1
+    exclude: Sequence[str] = ()
     consumer_id: str = ""
     instance_id: str = ""
     auto_commit: bool = True
@@ -69,10 +76,13 @@ class GroupSettings:
                 raise InvalidArgumentError(
                     f"{what} is {name!r}; it may be 1 to 249 characters of [a-zA-Z0-9._-]"
                 )
-        if bool(self.topics) == bool(self.pattern):
+        if self.topics and self.pattern:
             raise InvalidArgumentError(
-                f"group {self.group} is given {'both' if self.pattern else 'neither'} topics= "
-                f"{'and' if self.pattern else 'nor'} pattern=; give one of them"
+                f"group {self.group} is given both topics= and pattern=; give one of them"
+            )
+        if self.exclude and not self.pattern:
+            raise InvalidArgumentError(
+                f"exclude={list(self.exclude)} of group {self.group} needs a pattern; give pattern= too"
             )
         _check_streams("pattern_streams", self.pattern_streams)
         for name, value in (
@@ -82,6 +92,30 @@ class GroupSettings:
             if not 1 <= value < 1 << 31:
                 raise InvalidArgumentError(f"{name} is {value}; it may be 1 to {(1 << 31) - 1}")
 
+    @property
+    def is_subscribed(self) -> bool:
+        """Whether there is anything to read."""
+        return bool(self.topics or self.pattern)
+
+    def subscribed_to(
+        self,
+        topics: Mapping[str, int] | Sequence[str] | str | None,
+        pattern: str | None,
+        exclude: Sequence[str] | str,
+        pattern_streams: int,
+    ) -> "GroupSettings":
+        """The same settings with another subscription. Raises InvalidArgumentError, also for none."""
+        changed = replace(
+            self,
+            topics=topic_streams(topics),
+            pattern=pattern or "",
+            exclude=expressions(exclude),
+            pattern_streams=pattern_streams,
+        )
+        if not changed.is_subscribed:
+            raise InvalidArgumentError("subscribe() is given neither topics nor pattern=; give one of them")
+        return changed
+
     def registration(self) -> ConsumerRegistration:
         """The registration, without the values that the member keeps from earlier ones."""
         return ConsumerRegistration(
@@ -90,6 +124,7 @@ class GroupSettings:
             instance_id=self.instance_id,
             topics=[TopicStreams(topic=topic, streams=streams) for topic, streams in self.topics.items()],
             pattern=self.pattern,
+            exclude=self.exclude,
             pattern_streams=self.pattern_streams if self.pattern else 0,
             auto_commit=self.auto_commit,
             offset_reset=_RESETS[self.offset_reset],
@@ -103,6 +138,7 @@ def group_settings_of(
     group: str | None,
     topics: Mapping[str, int] | Sequence[str] | str | None,
     pattern: str | None,
+    exclude: Sequence[str] | str,
     pattern_streams: int,
     consumer_id: str | None,
     instance_id: str | None,
@@ -118,6 +154,7 @@ def group_settings_of(
     if group is None:
         for name, value in (
             ("pattern", pattern),
+            ("exclude", exclude or None),
             ("consumer_id", consumer_id),
             ("instance_id", instance_id),
             ("assignor", assignor),
@@ -129,6 +166,7 @@ def group_settings_of(
         group=group,
         topics=topic_streams(topics),
         pattern=pattern or "",
+        exclude=expressions(exclude),
         pattern_streams=pattern_streams,
         consumer_id=consumer_id or "",
         instance_id=instance_id or "",

@@ -93,15 +93,30 @@ class ConsumerCore(ReadAhead, TracedCore):
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read exactly these partitions. Those that stay keep their position."""
-        self._topics = ()
         wanted = dict.fromkeys(partitions)
-        for partition, position in list(self.positions.items()):
-            if partition not in wanted or position.error is not None:
-                self.let_go(partition)
+        self._keep_only(wanted.__contains__)
         for partition in wanted:
             self._add(partition)
-        self.seeker.topics = {partition.topic for partition in wanted}
-        if wanted:
+        self._read_topics((), {partition.topic for partition in wanted})
+
+    def subscribe(self, topics: Iterable[str]) -> None:
+        """Read all partitions of exactly these topics. Those that stay keep their position."""
+        wanted = dict.fromkeys(topics)
+        self._keep_only(lambda partition: partition.topic in wanted)
+        for topic in wanted:
+            self._add_all(topic)
+        self._read_topics(tuple(wanted), wanted)
+
+    def _keep_only(self, is_wanted: Callable[[TopicPartition], bool]) -> None:
+        for partition, position in list(self.positions.items()):
+            if not is_wanted(partition) or position.error is not None:
+                self._drop_position(partition)
+
+    def _read_topics(self, whole: tuple[str, ...], topics: Iterable[str]) -> None:
+        self._topics = whole
+        self._missing_since_ms.clear()
+        self.seeker.topics = set(topics)
+        if self.seeker.topics:
             self.seeker.want()
         self.wants_poll = True
 
@@ -127,19 +142,27 @@ class ConsumerCore(ReadAhead, TracedCore):
 
     def stop(self, partition: TopicPartition) -> None:
         """Stop reading a partition and drop what was fetched of it. Called by groups."""
-        position = self.let_go(partition)
-        if position is None:
-            return
-        # A later start uses a generation after all those of this one, so that late answers are never taken
-        # for its own.
-        self._generation = max(self._generation, position.generation + 1)
+        self._drop_position(partition)
         if not any(other.topic == partition.topic for other in self.positions):
             self.seeker.forget(partition.topic)
             self._missing_since_ms.pop(partition.topic, None)
 
+    def _drop_position(self, partition: TopicPartition) -> None:
+        position = self.let_go(partition)
+        if position is not None:
+            # A later start uses a generation after all those of this one, so that late answers are never
+            # taken for its own.
+            self._generation = max(self._generation, position.generation + 1)
+
     def _add(self, partition: TopicPartition) -> None:
         if partition not in self.positions:
-            self.positions[partition] = FetchPosition(partition, self._reset_to())
+            position = self.positions[partition] = FetchPosition(partition, self._reset_to())
+            position.generation = self._generation
+
+    def _add_all(self, topic: str) -> None:
+        described = self.cluster.topics.get(topic)
+        for each in described.partitions if described is not None else ():
+            self._add(TopicPartition(topic, each.partition))
 
     def _reset_to(self) -> OffsetAt:
         return LATEST if self.settings.offset_reset == "latest" else EARLIEST
@@ -529,9 +552,7 @@ class ConsumerCore(ReadAhead, TracedCore):
             else:
                 self._missing_since_ms.pop(topic, None)
         for topic in self._topics:
-            described = self.cluster.topics.get(topic)
-            for partition in described.partitions if described is not None else ():
-                self._add(TopicPartition(topic, partition.partition))
+            self._add_all(topic)
         for position in self.positions.values():
             self._notice(position, now_ms)
         for call in self._fetches:

@@ -33,6 +33,7 @@ LISTS_IN_LISTS = {
     "PartitionMove.replicas": ASSIGNMENT,
     "PlainRecord.headers": "a record may have two headers of one key",
     "ConsumerRegistration.topics": CONSUMER,
+    "ConsumerRegistration.exclude": "the coordinator's converter takes each expression once",
     "ConsumerRegistration.owned": "the coordinator's core takes them as a set",
     "PingAnswer.positions": POSITIONS,
     "StopFetcherAnswer.positions": POSITIONS,

@@ -1,7 +1,7 @@
 """A consumer's membership: finding the coordinator, registering, answering, coming back, leaving."""
 
 import pytest
-from hightide.consumer_group.membership import MembershipState
+from hightide.consumer_group.membership_state import MembershipState
 from hightide.consumer_group.ownership import OwnershipChange
 from hightide.errors import (
     AddressUnreachableError,
@@ -471,7 +471,7 @@ def test_a_goodbye_carries_the_final_positions_and_is_done_when_the_stream_ends(
     assert goodbye.WhichOneof("message") == "goodbye"
     assert positions(goodbye) == {0: 4}
     bench.end()
-    assert bench.membership.state is MembershipState.LEFT
+    assert bench.membership.state is MembershipState.OUTSIDE
 
 
 def test_nothing_is_answered_after_the_goodbye() -> None:
@@ -491,14 +491,14 @@ def test_a_goodbye_that_a_failover_interrupts_is_said_to_the_next_coordinator() 
     (goodbye,) = bench.said()
     assert positions(goodbye) == {0: 4}
     bench.end()
-    assert bench.membership.state is MembershipState.LEFT
+    assert bench.membership.state is MembershipState.OUTSIDE
 
 
 def test_a_goodbye_without_positions_is_not_said_twice() -> None:
     bench = reading(auto_commit=False)
     bench.membership.leave(bench.now_ms)
     bench.end(BROKEN)
-    assert bench.membership.state is MembershipState.LEFT
+    assert bench.membership.state is MembershipState.OUTSIDE
 
 
 def test_leaving_ends_though_no_coordinator_answers() -> None:
@@ -506,11 +506,11 @@ def test_leaving_ends_though_no_coordinator_answers() -> None:
     bench.end(BROKEN)
     bench.membership.leave(bench.now_ms)
     bench.pass_s(6)
-    assert bench.membership.state is MembershipState.LEFT
+    assert bench.membership.state is MembershipState.OUTSIDE
 
 
 def test_a_consumer_that_never_registered_has_nothing_to_say() -> None:
     bench = GroupBench()
     bench.poll()
     bench.membership.leave(bench.now_ms)
-    assert bench.membership.state is MembershipState.LEFT
+    assert bench.membership.state is MembershipState.OUTSIDE

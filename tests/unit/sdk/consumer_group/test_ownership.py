@@ -457,7 +457,7 @@ def test_a_seek_in_a_pause_drops_what_waited() -> None:
         ({"group": ""}, "group is ''"),
         ({"group": ".."}, "group is '..'"),
         ({"consumer_id": "ä"}, "consumer_id is 'ä'"),
-        ({"topics": {}}, "neither topics= nor pattern="),
+        ({"exclude": ("b.*",)}, "needs a pattern"),
         ({"pattern": "a.*"}, "both topics= and pattern="),
         ({"pattern_streams": 0}, "pattern_streams is 0"),
         ({"session_timeout_ms": 0}, "session_timeout_ms is 0"),
@@ -480,8 +480,11 @@ def test_topics_come_as_a_name_as_names_or_with_their_streams() -> None:
 
 
 def test_what_means_nothing_without_a_group_is_refused() -> None:
-    plain = dict.fromkeys(("group", "topics", "consumer_id", "instance_id", "assignor"))
+    plain: dict[str, object] = dict.fromkeys(("group", "topics", "consumer_id", "instance_id", "assignor"))
+    plain |= {"pattern": None, "exclude": ()}
     numbers = {"pattern_streams": 1, "commit_interval_ms": 1, "session_timeout_ms": 1}
     rest = {"auto_commit": True, "offset_reset": "earliest", "unavailable_timeout_ms": 1}
     with pytest.raises(InvalidArgumentError, match="needs a group"):
         group_settings_of(**{**plain, **numbers, **rest, "pattern": "a.*"})  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgumentError, match="needs a group"):
+        group_settings_of(**{**plain, **numbers, **rest, "exclude": "a.*"})  # type: ignore[arg-type]

@@ -312,3 +312,45 @@ def test_the_rest_of_a_chunk_comes_first_next_time() -> None:
     chunk.skip = 4
     bench.core.put_back(chunk)
     assert offsets(bench.chunks()) == [(4, 10), (10, 20)]
+
+
+def test_what_was_fetched_for_an_earlier_assignment_is_never_taken_for_a_later_one() -> None:
+    bench = ConsumerBench().started_at(0)
+    late = bench.fetch()
+    bench.core.assign([])
+    bench.core.assign([P0])
+    bench.core.seek(P0, 0)
+    bench.answer(late, batch(0, 10))
+    assert bench.chunks() == []
+
+
+def test_who_subscribes_reads_all_partitions_of_these_topics_and_of_no_others() -> None:
+    bench = ConsumerBench((1, 2))
+    bench.core.subscribe([TOPIC])
+    assert set(bench.core.positions) == {P0, P1}
+    bench.core.subscribe(["other"])
+    assert (bench.core.positions, bench.core.is_assigned) == ({}, False)
+    bench.core.subscribe([TOPIC, "other"])
+    assert set(bench.core.positions) == {P0, P1}
+
+
+def test_a_topic_that_stays_subscribed_goes_on_where_it_is() -> None:
+    bench = ConsumerBench((1, 2))
+    bench.core.subscribe([TOPIC])
+    bench.core.seek(P1, 7)
+    bench.core.subscribe([TOPIC, "other"])
+    assert bench.core.position_of(P1).fetch_offset == 7
+
+
+def test_a_topic_that_is_missing_is_no_error_once_it_is_no_longer_read() -> None:
+    bench = ConsumerBench()
+    bench.core.subscribe([TOPIC])
+    for _ in range(40):
+        bench.calls()
+        if bench.asked:
+            bench.answer_metadata(no_topic())
+        bench.pass_ms(500)
+    with pytest.raises(UnknownTopicError):
+        bench.core.raise_errors(bench.now_ms)
+    bench.core.subscribe(["other"])
+    bench.core.raise_errors(bench.now_ms)

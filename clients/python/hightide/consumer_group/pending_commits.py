@@ -1,0 +1,171 @@
+"""The commits for which the user does not wait: sent in order, one at a time, and reported when the user is
+back.
+
+Rules of this file: no clock, no I/O, no threads; time comes in as `now_ms`.
+
+Theory of operation. A commit names the generations in which its partitions were owned when it was made, so
+that it is refused if one has moved since, however late it is sent. While no coordinator is known, and after a
+failure that may pass, it waits and is sent again until its time is up. It ends with an outcome, which the
+shell takes when the user is back in one of the consumer's methods: it calls the user's callback, or without
+one raises the error.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from hightide.calls.backoff import Backoff
+from hightide.calls.call import MessageCall, Method
+from hightide.consumer_group.operations import error_of
+from hightide.errors import CoordinatorUnavailableError, HightideError, InvalidArgumentError
+from hightide.records import TopicPartition
+from hightide.v1.coordinator_service_pb2 import CommitOffsetsRequest, CommitOffsetsResponse, OffsetCommit
+
+#: Called with the offsets that were written, and the first error, if any; on the side of the user, inside of
+#: poll(), an iteration or close().
+CommitCallback = Callable[[Mapping[TopicPartition, int], HightideError | None], object]
+
+PENDING_MAX: Final = 1_000
+"""How many commits may wait for the coordinator, or for the user to be told of them."""
+OFFSETS_MAX: Final = 10_000
+"""How many offsets one commit may have (coordinator_service.proto)."""
+TIMEOUT_MS: Final = 5_000
+RETRY: Final = Backoff(initial_ms=20, maximum_ms=500, jitter=0.0)
+
+
+class CommitCall(MessageCall[CommitOffsetsResponse]):
+    """The CommitOffsets call of one pending commit."""
+
+    __slots__ = ()
+
+    def __init__(self, address: str, request: CommitOffsetsRequest) -> None:
+        super().__init__(address, Method.COMMIT_OFFSETS, TIMEOUT_MS, request, CommitOffsetsResponse)
+
+
+@dataclass(slots=True)
+class PendingCommit:
+    """One commit that has no outcome yet."""
+
+    offsets: list[OffsetCommit]
+    callback: CommitCallback | None
+    deadline_ms: float
+    attempts: int = 0
+    last_error: HightideError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CommitOutcome:
+    """The outcome of one commit: the offsets that are durable now, and the first error, if any."""
+
+    written: Mapping[TopicPartition, int]
+    error: HightideError | None
+    callback: CommitCallback | None
+
+
+class PendingCommits:
+    """The commits of one member that are not done, in order, and the outcomes that the user has not been told
+    of. `committed` is told which offsets are durable."""
+
+    def __init__(self, group: str, committed: Callable[[Iterable[OffsetCommit]], None]) -> None:
+        self.wake_at_ms: float | None = None
+        self._group = group
+        self._committed = committed
+        self._waiting: deque[PendingCommit] = deque()
+        self._call: CommitCall | None = None
+        self._retry_at_ms = 0.0
+        self._outcomes: deque[CommitOutcome] = deque()
+
+    def add(self, offsets: list[OffsetCommit], callback: CommitCallback | None, deadline_ms: float) -> None:
+        """Take a commit, which is sent or has failed by its deadline. Raises InvalidArgumentError,
+        CoordinatorUnavailableError if too many wait."""
+        if len(offsets) > OFFSETS_MAX:
+            raise InvalidArgumentError(
+                f"{len(offsets)} offsets are more than the {OFFSETS_MAX} of one commit; commit fewer of them"
+            )
+        if len(self._waiting) + len(self._outcomes) >= PENDING_MAX:
+            raise CoordinatorUnavailableError(
+                f"{PENDING_MAX} commits of group {self._group} wait for its coordinator, or for a "
+                "poll() that reports them; poll, or commit less often"
+            )
+        if offsets:
+            self._waiting.append(PendingCommit(offsets, callback, deadline_ms))
+        else:
+            self._end({}, None, callback)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a commit has no outcome yet."""
+        return bool(self._waiting)
+
+    def poll(self, member_id: str, address: str | None, now_ms: float) -> CommitCall | None:
+        """The call to make now; no address: there is no coordinator at the moment."""
+        self.wake_at_ms = None
+        while self._waiting and self._call is None and now_ms >= self._waiting[0].deadline_ms:
+            commit = self._waiting.popleft()
+            last = "it has no coordinator" if commit.last_error is None else str(commit.last_error)
+            late = CoordinatorUnavailableError(f"a commit of group {self._group} was not possible: {last}")
+            self._end({}, late, commit.callback)
+        if not self._waiting or self._call is not None:
+            return None
+        if address is None or now_ms < self._retry_at_ms:
+            next_ms = self._waiting[0].deadline_ms
+            self.wake_at_ms = next_ms if address is None else min(next_ms, self._retry_at_ms)
+            return None
+        request = CommitOffsetsRequest(
+            group=self._group, member_id=member_id, offsets=self._waiting[0].offsets
+        )
+        self._call = CommitCall(address, request)
+        return self._call
+
+    def completed(
+        self, call: CommitCall, outcome: CommitOffsetsResponse | HightideError, now_ms: float
+    ) -> None:
+        """Handle the outcome of a call."""
+        if call is not self._call:
+            return
+        self._call = None
+        commit = self._waiting[0]
+        if isinstance(outcome, HightideError):
+            commit.last_error = outcome
+            if outcome.retriable and now_ms < commit.deadline_ms:
+                commit.attempts += 1
+                self._retry_at_ms = now_ms + RETRY.pause_ms(commit.attempts)
+                return
+            self._waiting.popleft()
+            self._end({}, outcome, commit.callback)
+            return
+        self._waiting.popleft()
+        failed = {
+            TopicPartition(each.topic, each.partition): error
+            for each in outcome.offsets
+            if (error := error_of(each)) is not None
+        }
+        done = [each for each in commit.offsets if TopicPartition(each.topic, each.partition) not in failed]
+        self._committed(done)
+        written = {TopicPartition(each.topic, each.partition): each.offset for each in done}
+        self._end(written, next(iter(failed.values()), None), commit.callback)
+
+    def give_up(self, why: HightideError) -> None:
+        """Fail all that have no outcome: the member has left, or was refused."""
+        self._call = None
+        while self._waiting:
+            self._end({}, why, self._waiting.popleft().callback)
+
+    def _end(
+        self,
+        written: Mapping[TopicPartition, int],
+        error: HightideError | None,
+        callback: CommitCallback | None,
+    ) -> None:
+        if callback is not None or error is not None:
+            self._outcomes.append(CommitOutcome(written, error, callback))
+
+    @property
+    def has_outcome(self) -> bool:
+        """Whether the user has to be told of an outcome."""
+        return bool(self._outcomes)
+
+    def next_outcome(self) -> CommitOutcome | None:
+        """The next outcome to tell the user."""
+        return self._outcomes.popleft() if self._outcomes else None
