@@ -27,7 +27,10 @@ class LoadWorker:
     or when `stop` ended it.
     """
 
-    def __init__(self, module: str, configuration: Mapping[str, object]) -> None:
+    def __init__(
+        self, module: str, configuration: Mapping[str, object], environment: Mapping[str, str] | None = None
+    ) -> None:
+        """`environment` is that of the process; None: the one that services have."""
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__
         self._process = subprocess.Popen(
             [sys.executable, "-m", module, json.dumps(configuration)],
@@ -35,7 +38,7 @@ class LoadWorker:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             text=True,
-            env=service_environment(os.environ),
+            env=service_environment(os.environ) if environment is None else environment,
         )
 
     def wait_until_ready(self) -> None:

@@ -61,6 +61,19 @@ _GROUPS = _figures(
     )
 )
 _BENCHMARK = text("benchmark", "which one")
+
+
+def _spread(name: str, meaning: str) -> Field:
+    """What some rounds measured."""
+    return one(
+        name,
+        f"{meaning}; null where it was not measured",
+        number("median", "of the rounds"),
+        number("low", "the lowest"),
+        number("high", "the highest"),
+    ).or_null
+
+
 _SPARK = (
     _BENCHMARK,
     whole("workers", "threads of Spark"),
@@ -229,6 +242,34 @@ WORK_DOCUMENTS: dict[str, tuple[Document, ...]] = {
                 *_GROUPS,
             ),
             "The figures.",
+        ),
+    ),
+    "bench peers": (
+        Document(
+            (
+                _BENCHMARK,
+                text("kafka", "the version of Apache Kafka"),
+                text("confluent_kafka", "the version of its client"),
+                _ROUNDS,
+                number("seconds", "of each measurement"),
+                whole("size_mb", "of values, in topics that are read"),
+                whole("partitions", "in the rows with many"),
+                _LOAD,
+                many(
+                    "lines",
+                    "of the table: one for each figure of a row",
+                    text("row", "the row"),
+                    text("figure", "what was measured"),
+                    text("better", "higher or lower"),
+                    _spread("hightide", "Hightide's figure"),
+                    _spread("kafka_default", "that of Kafka with a client's defaults"),
+                    _spread("kafka_tuned", "that of Kafka with a tuned client"),
+                    _spread("ratio", "how many times as good Hightide is as the better of the two"),
+                    text("against", "the Kafka of the ratio").or_null,
+                ),
+                texts("failures", "what could not be measured, and why, a sentence each"),
+            ),
+            "The table.",
         ),
     ),
     "bench spark-read": (

@@ -1,0 +1,1 @@
+"""Hightide beside Apache Kafka on one machine: `hightide bench peers`."""

@@ -1,0 +1,1 @@
+"""The two clusters, each behind the same interface."""

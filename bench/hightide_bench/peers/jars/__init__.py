@@ -1,0 +1,1 @@
+"""The jars of Apache Kafka and of Spark's Kafka source, from Maven."""

@@ -1,0 +1,1 @@
+"""The client processes. Each runs the same loop for both systems."""

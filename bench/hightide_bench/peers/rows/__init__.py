@@ -1,0 +1,1 @@
+"""The rows of the table. Each measures both systems in the same way."""
