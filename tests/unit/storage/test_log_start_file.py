@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -114,6 +114,28 @@ def test_a_log_that_begins_anew_further_down_hides_nothing_of_what_comes(rig: Lo
     rig.crash()
     assert (rig.log.log_start_offset, rig.log.log_end_offset) == (10, 13)
     assert offsets(rig.log) == [10]
+
+
+@pytest.mark.parametrize(
+    "end", [lambda _: None, LogRig.restart, LogRig.crash], ids=["runs on", "stopped", "killed"]
+)
+def test_a_log_that_began_anew_lacks_nothing_after_a_power_cut_once_it_is_flushed(
+    tmp_path: Path, end: Callable[[LogRig], object]
+) -> None:
+    """Else it would seem to have lost its oldest records, which all replicas have deleted."""
+    for seed in range(POWER_CUTS):
+        rig = LogRig(tmp_path / str(seed))
+        rig.append(10)
+        rig.restart()
+        rig.log.truncate_and_start_at(25)
+        rig.append(epoch=2)
+        end(rig)
+        rig.append(epoch=2)
+        rig.log.flush()
+        rig.cut_power(seed)
+        assert not rig.log.lacks_front
+        assert (rig.log.log_start_offset, rig.log.log_end_offset) == (25, 31)
+        rig.close()
 
 
 def test_a_cut_at_the_start_takes_the_batch_that_holds_it(rig: LogRig) -> None:

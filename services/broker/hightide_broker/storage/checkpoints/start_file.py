@@ -30,7 +30,7 @@ _NAME: Final = "log_start"
 class StartFile:
     """The file of one log. Methods raise OSError."""
 
-    __slots__ = ("_files", "_path", "lock", "offset", "wanted")
+    __slots__ = ("_files", "_path", "is_durable", "lock", "offset", "wanted")
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
@@ -39,15 +39,19 @@ class StartFile:
         """The start in the file; 0 if there is none."""
         self.wanted = 0
         """The start to write."""
+        self.is_durable = True
+        """Whether no power cut takes the file."""
         self.lock = threading.Lock()
         """Held while the file is written, unlike the log's lock; taken after the log's lock, never before
         it."""
 
-    def load(self, at_least: int) -> None:
+    def load(self, at_least: int, *, may_be_unsynced: bool) -> None:
         """Read the file. `at_least` is the start that was recorded elsewhere. If the file is damaged or
-        missing, the log begins there, and the file is written again with it."""
+        missing, the log begins there, and the file is written again with it. `may_be_unsynced`: the process
+        that wrote it was killed."""
         try:
             self.offset = self._read()
+            self.is_durable = self.offset == 0 or not may_be_unsynced
         except CorruptFile as error:
             log.error("%s is damaged (%s): the log begins at %d", self._path, error, at_least)
         if self.offset < at_least:
@@ -70,7 +74,8 @@ class StartFile:
     def begin_at(self, offset: int) -> None:
         """Prepare for a log that begins anew at `offset`, which may be lower: the file must not hide records
         appended from there on. Called with the lock held, or before any other thread knows the log. On a full
-        disk it is written later. It is not durable: to recovery, a log that lacks it has lost its front."""
+        disk it is written later. It is not durable before `sync`: to recovery, a log that lacks it has lost
+        its front."""
         self.wanted = offset
         try:
             if offset > 0:
@@ -82,8 +87,24 @@ class StartFile:
             self._files.remove(self._path)
             self._files.sync_directory(self._path.rpartition("/")[0])
             self.offset = 0
+            self.is_durable = True
+
+    def sync(self) -> None:
+        """Let no power cut take the file. Called before records above the start count as durable: without
+        it, the log would seem to lack all that was deleted. In a thread."""
+        with self.lock:
+            if self.is_durable:
+                return
+            fd = self._files.open(self._path, create=False)
+            try:
+                self._files.sync(fd)
+            finally:
+                self._files.close(fd)
+            self._files.sync_directory(self._path.rpartition("/")[0])
+            self.is_durable = True
 
     def _write(self, offset: int, *, durable: bool) -> None:
         contents = seal(_MAGIC, _VERSION, _OFFSET.pack(offset))
         write_whole(self._files, self._path, contents, durable=durable)
         self.offset = offset
+        self.is_durable = durable

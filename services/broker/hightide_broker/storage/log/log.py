@@ -443,6 +443,8 @@ class Log:
         A failed fsync is final for the data directory: StorageFailed, now and from every later write.
         """
         with self._flush_lock:
+            with self._files:
+                self._start_file.sync()
             with self._lock:
                 self._check_writable()
                 if self._durable_end_offset == self._end_offset and not self._row.names_unsynced:
@@ -454,7 +456,7 @@ class Log:
             unsynced.sync(self._volume, self._files, self.epochs, self._row if names_unsynced else None)
             with self._lock:
                 # After a truncation meanwhile, the present bytes may not be those that were synced.
-                if truncations == self._truncations:
+                if truncations == self._truncations and self._start_file.is_durable:
                     unsynced.note_synced()
                     self._durable_end_offset = max(self._durable_end_offset, end_offset)
                 return self._durable_end_offset

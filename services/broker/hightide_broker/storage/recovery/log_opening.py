@@ -96,7 +96,10 @@ class _Opening:
             start_file = StartFile(volume.files, self.directory)
             if has_directory:
                 # If nothing is known of a log, its first segment is the first.
-                start_file.load(base_offset if self.mark.promised is None else promised.start_offset)
+                known = base_offset if self.mark.promised is None else promised.start_offset
+                start_file.load(known, may_be_unsynced=is_recovered)
+                if not self.may_hold_cuts:
+                    start_file.sync()  # As all that recovery has read.
             lacks_front = base_offset > start_file.offset
             if lacks_front or end_offset < promised.end_offset:
                 lost_data = True
