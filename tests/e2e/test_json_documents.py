@@ -46,6 +46,8 @@ LINES = (
     "broker drain 1 --dry-run",
     "controller show",
     "controller resign --dry-run",
+    "coordinator show",
+    "coordinator resign 1 --dry-run",
     "config get doc",
     "config show",
     "config set doc retention.ms=7200000",
