@@ -176,6 +176,11 @@ class ProduceResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     PARTITIONS_FIELD_NUMBER: _builtins.int
+    THROTTLE_TIME_MS_FIELD_NUMBER: _builtins.int
+    throttle_time_ms: _builtins.int
+    """How long the caller should send nothing more to this broker, since it has produced more than its quota allows
+    (KIP-219). The broker holds what comes earlier.
+    """
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___ProducePartitionResult]:
         """One result for each partition asked."""
@@ -184,10 +189,11 @@ class ProduceResponse(_message.Message):
         self,
         *,
         partitions: _abc.Iterable[Global___ProducePartitionResult] | None = ...,
+        throttle_time_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "throttle_time_ms", b"throttle_time_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -338,6 +344,11 @@ class FetchResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     PARTITIONS_FIELD_NUMBER: _builtins.int
+    THROTTLE_TIME_MS_FIELD_NUMBER: _builtins.int
+    throttle_time_ms: _builtins.int
+    """How long the caller should fetch nothing more from this broker, since it has fetched more than its quota allows
+    (KIP-219). The broker gives no records before.
+    """
     @_builtins.property
     def partitions(self) -> _containers.RepeatedCompositeFieldContainer[Global___FetchPartitionResult]:
         """One result for each partition asked."""
@@ -346,10 +357,11 @@ class FetchResponse(_message.Message):
         self,
         *,
         partitions: _abc.Iterable[Global___FetchPartitionResult] | None = ...,
+        throttle_time_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["partitions", b"partitions", "throttle_time_ms", b"throttle_time_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -539,16 +551,20 @@ class ProduceRecordsResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     BASE_OFFSET_FIELD_NUMBER: _builtins.int
+    THROTTLE_TIME_MS_FIELD_NUMBER: _builtins.int
     base_offset: _builtins.int
     """The offset of the first record."""
+    throttle_time_ms: _builtins.int
+    """As in ProduceResponse."""
     def __init__(
         self,
         *,
         base_offset: _builtins.int = ...,
+        throttle_time_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_offset", b"base_offset"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["base_offset", b"base_offset", "throttle_time_ms", b"throttle_time_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -607,6 +623,7 @@ class FetchRecordsResponse(_message.Message):
     NEXT_OFFSET_FIELD_NUMBER: _builtins.int
     SKIPPED_BATCH_COUNT_FIELD_NUMBER: _builtins.int
     SKIPPED_RECORD_COUNT_FIELD_NUMBER: _builtins.int
+    THROTTLE_TIME_MS_FIELD_NUMBER: _builtins.int
     high_watermark: _builtins.int
     """The offset below which everything is committed."""
     next_offset: _builtins.int
@@ -615,6 +632,8 @@ class FetchRecordsResponse(_message.Message):
     """How many batches were left out, of those that lie in front of it."""
     skipped_record_count: _builtins.int
     """How many records they were to have, from the first offset wanted on."""
+    throttle_time_ms: _builtins.int
+    """As in FetchResponse."""
     @_builtins.property
     def records(self) -> _containers.RepeatedCompositeFieldContainer[Global___PlainRecord]:
         """The records, in offset order."""
@@ -627,10 +646,11 @@ class FetchRecordsResponse(_message.Message):
         next_offset: _builtins.int = ...,
         skipped_batch_count: _builtins.int = ...,
         skipped_record_count: _builtins.int = ...,
+        throttle_time_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["high_watermark", b"high_watermark", "next_offset", b"next_offset", "records", b"records", "skipped_batch_count", b"skipped_batch_count", "skipped_record_count", b"skipped_record_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["high_watermark", b"high_watermark", "next_offset", b"next_offset", "records", b"records", "skipped_batch_count", b"skipped_batch_count", "skipped_record_count", b"skipped_record_count", "throttle_time_ms", b"throttle_time_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -4,6 +4,7 @@ import grpc
 import warnings
 
 from hightide.v1 import controller_service_pb2 as hightide_dot_v1_dot_controller__service__pb2
+from hightide.v1 import quotas_pb2 as hightide_dot_v1_dot_quotas__pb2
 
 GRPC_GENERATED_VERSION = '1.78.2'
 GRPC_VERSION = grpc.__version__
@@ -80,6 +81,16 @@ class ControllerServiceStub(object):
                 '/hightide.v1.ControllerService/AlterReassignmentThrottle',
                 request_serializer=hightide_dot_v1_dot_controller__service__pb2.AlterReassignmentThrottleRequest.SerializeToString,
                 response_deserializer=hightide_dot_v1_dot_controller__service__pb2.AlterReassignmentThrottleResponse.FromString,
+                _registered_method=True)
+        self.AlterQuotas = channel.unary_unary(
+                '/hightide.v1.ControllerService/AlterQuotas',
+                request_serializer=hightide_dot_v1_dot_quotas__pb2.AlterQuotasRequest.SerializeToString,
+                response_deserializer=hightide_dot_v1_dot_quotas__pb2.AlterQuotasResponse.FromString,
+                _registered_method=True)
+        self.DescribeQuotas = channel.unary_unary(
+                '/hightide.v1.ControllerService/DescribeQuotas',
+                request_serializer=hightide_dot_v1_dot_quotas__pb2.DescribeQuotasRequest.SerializeToString,
+                response_deserializer=hightide_dot_v1_dot_quotas__pb2.DescribeQuotasResponse.FromString,
                 _registered_method=True)
         self.ElectLeaders = channel.unary_unary(
                 '/hightide.v1.ControllerService/ElectLeaders',
@@ -185,6 +196,20 @@ class ControllerServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AlterQuotas(self, request, context):
+        """AlterQuotas changes how much of the cluster principals may take. Every process knows the change within a second.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeQuotas(self, request, context):
+        """DescribeQuotas reads all quotas.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ElectLeaders(self, request, context):
         """ElectLeaders gives partitions their preferred leader back, or, where no in-sync replica is
         alive, any leader at all.
@@ -278,6 +303,16 @@ def add_ControllerServiceServicer_to_server(servicer, server):
                     servicer.AlterReassignmentThrottle,
                     request_deserializer=hightide_dot_v1_dot_controller__service__pb2.AlterReassignmentThrottleRequest.FromString,
                     response_serializer=hightide_dot_v1_dot_controller__service__pb2.AlterReassignmentThrottleResponse.SerializeToString,
+            ),
+            'AlterQuotas': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterQuotas,
+                    request_deserializer=hightide_dot_v1_dot_quotas__pb2.AlterQuotasRequest.FromString,
+                    response_serializer=hightide_dot_v1_dot_quotas__pb2.AlterQuotasResponse.SerializeToString,
+            ),
+            'DescribeQuotas': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeQuotas,
+                    request_deserializer=hightide_dot_v1_dot_quotas__pb2.DescribeQuotasRequest.FromString,
+                    response_serializer=hightide_dot_v1_dot_quotas__pb2.DescribeQuotasResponse.SerializeToString,
             ),
             'ElectLeaders': grpc.unary_unary_rpc_method_handler(
                     servicer.ElectLeaders,
@@ -555,6 +590,60 @@ class ControllerService(object):
             '/hightide.v1.ControllerService/AlterReassignmentThrottle',
             hightide_dot_v1_dot_controller__service__pb2.AlterReassignmentThrottleRequest.SerializeToString,
             hightide_dot_v1_dot_controller__service__pb2.AlterReassignmentThrottleResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterQuotas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hightide.v1.ControllerService/AlterQuotas',
+            hightide_dot_v1_dot_quotas__pb2.AlterQuotasRequest.SerializeToString,
+            hightide_dot_v1_dot_quotas__pb2.AlterQuotasResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeQuotas(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hightide.v1.ControllerService/DescribeQuotas',
+            hightide_dot_v1_dot_quotas__pb2.DescribeQuotasRequest.SerializeToString,
+            hightide_dot_v1_dot_quotas__pb2.DescribeQuotasResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -6,6 +6,7 @@ What clients and brokers ask of the controller."""
 from collections import abc as _abc
 from grpc import aio as _aio
 from hightide.v1 import controller_service_pb2 as _controller_service_pb2
+from hightide.v1 import quotas_pb2 as _quotas_pb2
 import abc as _abc_1
 import grpc as _grpc
 import sys
@@ -60,6 +61,10 @@ class ControllerServiceStub:
     """ListReassignments tells the moves that are not finished."""
     AlterReassignmentThrottle: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.AlterReassignmentThrottleRequest, _controller_service_pb2.AlterReassignmentThrottleResponse]
     """AlterReassignmentThrottle changes how fast moves may go; it holds for those under way too."""
+    AlterQuotas: _grpc.UnaryUnaryMultiCallable[_quotas_pb2.AlterQuotasRequest, _quotas_pb2.AlterQuotasResponse]
+    """AlterQuotas changes how much of the cluster principals may take. Every process knows the change within a second."""
+    DescribeQuotas: _grpc.UnaryUnaryMultiCallable[_quotas_pb2.DescribeQuotasRequest, _quotas_pb2.DescribeQuotasResponse]
+    """DescribeQuotas reads all quotas."""
     ElectLeaders: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.ElectLeadersRequest, _controller_service_pb2.ElectLeadersResponse]
     """ElectLeaders gives partitions their preferred leader back, or, where no in-sync replica is
     alive, any leader at all.
@@ -113,6 +118,10 @@ class ControllerServiceAsyncStub(ControllerServiceStub):
     """ListReassignments tells the moves that are not finished."""
     AlterReassignmentThrottle: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.AlterReassignmentThrottleRequest, _controller_service_pb2.AlterReassignmentThrottleResponse]  # type: ignore[assignment]
     """AlterReassignmentThrottle changes how fast moves may go; it holds for those under way too."""
+    AlterQuotas: _aio.UnaryUnaryMultiCallable[_quotas_pb2.AlterQuotasRequest, _quotas_pb2.AlterQuotasResponse]  # type: ignore[assignment]
+    """AlterQuotas changes how much of the cluster principals may take. Every process knows the change within a second."""
+    DescribeQuotas: _aio.UnaryUnaryMultiCallable[_quotas_pb2.DescribeQuotasRequest, _quotas_pb2.DescribeQuotasResponse]  # type: ignore[assignment]
+    """DescribeQuotas reads all quotas."""
     ElectLeaders: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.ElectLeadersRequest, _controller_service_pb2.ElectLeadersResponse]  # type: ignore[assignment]
     """ElectLeaders gives partitions their preferred leader back, or, where no in-sync replica is
     alive, any leader at all.
@@ -217,6 +226,22 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_controller_service_pb2.AlterReassignmentThrottleResponse, _abc.Awaitable[_controller_service_pb2.AlterReassignmentThrottleResponse]]:
         """AlterReassignmentThrottle changes how fast moves may go; it holds for those under way too."""
+
+    @_abc_1.abstractmethod
+    def AlterQuotas(
+        self,
+        request: _quotas_pb2.AlterQuotasRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_quotas_pb2.AlterQuotasResponse, _abc.Awaitable[_quotas_pb2.AlterQuotasResponse]]:
+        """AlterQuotas changes how much of the cluster principals may take. Every process knows the change within a second."""
+
+    @_abc_1.abstractmethod
+    def DescribeQuotas(
+        self,
+        request: _quotas_pb2.DescribeQuotasRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_quotas_pb2.DescribeQuotasResponse, _abc.Awaitable[_quotas_pb2.DescribeQuotasResponse]]:
+        """DescribeQuotas reads all quotas."""
 
     @_abc_1.abstractmethod
     def ElectLeaders(

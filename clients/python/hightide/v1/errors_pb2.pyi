@@ -44,6 +44,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """The caller may not do this: the listener does not serve the method, or the caller's role may not call it."""
     ERROR_CODE_NOT_AUTHENTICATED: _ErrorCode.ValueType  # 9
     """The listener asks for a bearer token, and the call has none or one that is not valid (any more)."""
+    ERROR_CODE_QUOTA_EXCEEDED: _ErrorCode.ValueType  # 10
+    """The caller has used up its quota; `throttle_time_ms` of the error's metadata says how long to wait."""
     ERROR_CODE_UNKNOWN_TOPIC: _ErrorCode.ValueType  # 20
     """No topic has this name or id."""
     ERROR_CODE_UNKNOWN_PARTITION: _ErrorCode.ValueType  # 21
@@ -188,6 +190,8 @@ ERROR_CODE_NOT_AUTHORIZED: ErrorCode.ValueType  # 8
 """The caller may not do this: the listener does not serve the method, or the caller's role may not call it."""
 ERROR_CODE_NOT_AUTHENTICATED: ErrorCode.ValueType  # 9
 """The listener asks for a bearer token, and the call has none or one that is not valid (any more)."""
+ERROR_CODE_QUOTA_EXCEEDED: ErrorCode.ValueType  # 10
+"""The caller has used up its quota; `throttle_time_ms` of the error's metadata says how long to wait."""
 ERROR_CODE_UNKNOWN_TOPIC: ErrorCode.ValueType  # 20
 """No topic has this name or id."""
 ERROR_CODE_UNKNOWN_PARTITION: ErrorCode.ValueType  # 21
