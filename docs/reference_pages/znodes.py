@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 from types import ModuleType
 
-from hightide_runtime.znodes import admin_znodes, cluster_znodes, group_znodes
+from hightide_runtime.znodes import admin_znodes, cluster_znodes, group_znodes, quotas_znode
 
 from reference_pages.markdown import code, page, table, whole
 
@@ -21,6 +21,7 @@ def text() -> str:
         *(_section(title, module) for title, module in (
             ("Cluster, brokers, topics", cluster_znodes),
             ("What operators ask for", admin_znodes),
+            ("Quotas", quotas_znode),
             ("Consumer groups", group_znodes),
         )),
     )  # fmt: skip

@@ -25,6 +25,9 @@ COMMANDS = {
     "reassign": LazyCommand(
         "hightide_cli.reassign.commands", "reassign", "Move partitions to other brokers."
     ),
+    "quota": LazyCommand(
+        "hightide_cli.quota", "quota", "Show and change how much of the cluster clients may take."
+    ),
     "elect": LazyCommand("hightide_cli.elect", "elect", "Elect preferred leaders, or unclean ones."),
     "cluster": LazyCommand(
         "hightide_cli.cluster.commands", "cluster", "Show the cluster, and whether it is well."

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from hightide.producer import Producer
     from hightide.producer_key import ProducerKey
     from hightide.producing.delivery import BulkDelivery, Delivery
+    from hightide.quotas import Quota
     from hightide.range_reader import RangeBatch, RangeReader
     from hightide.records import (
         BrokerDescription,
@@ -79,6 +80,7 @@ __all__ = [
     "Producer",
     "ProducerKey",
     "ProducerState",
+    "Quota",
     "RangeBatch",
     "RangeReader",
     "Reassignment",
@@ -122,6 +124,7 @@ _HOME = {
     "Producer": "producer",
     "ProducerKey": "producer_key",
     "ProducerState": "records",
+    "Quota": "quotas",
     "RangeBatch": "range_reader",
     "RangeReader": "range_reader",
     "Reassignment": "records",

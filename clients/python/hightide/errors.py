@@ -94,6 +94,20 @@ class OverloadedError(ServerError):
     next_step = "Try again after a pause."
 
 
+class QuotaExceededError(ServerError):
+    """This client has used up its quota. `throttle_time_ms` says for how long to wait; 0 if nobody knows."""
+
+    code = errors_pb2.ERROR_CODE_QUOTA_EXCEEDED
+    retriable = True
+    next_step = "Wait for so long, and try again; `hightide quota ls` shows all quotas."
+
+    @property
+    def throttle_time_ms(self) -> int:
+        """For how long the server asks to wait."""
+        told = self.metadata.get("throttle_time_ms", "")
+        return int(told) if told.isascii() and told.isdigit() and len(told) < 10 else 0
+
+
 class ShuttingDownError(ServerError):
     """The server is shutting down; its partitions move elsewhere."""
 

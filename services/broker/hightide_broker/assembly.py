@@ -10,7 +10,9 @@ from typing import Final
 
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.clock import Clock
+from hightide_runtime.quotas.live_quotas import LiveQuotas
 from hightide_runtime.serving.answer_budget import answer_budgets
+from hightide_runtime.serving.fair_limit import FairLimit
 from hightide_runtime.serving.interceptors.interceptor import Plane
 from hightide_runtime.telemetry.metric_declarations import Measure
 from hightide_runtime.telemetry.tracing import Telemetry
@@ -49,7 +51,6 @@ from hightide_broker.hosting.restart_checks import (
 )
 from hightide_broker.hosting.startup import read_cluster
 from hightide_broker.hosting.strays import StrayWatch
-from hightide_broker.limits import UnfinishedWorkLimit
 from hightide_broker.metrics import MeasuredParts, broker_readings
 from hightide_broker.ports import BrokerPorts
 from hightide_broker.replica.group_commit import GroupCommit, GroupCommits
@@ -103,6 +104,8 @@ class Assembly:
         self._sessions: LeaderSessions[PartitionKey] = LeaderSessions(clock.wall_us())
         self.answers = answer_budgets(settings.in_flight_answer_bytes_max)
         """The bytes of unread answers: of clients, and of followers and other members of the cluster."""
+        self.quotas = LiveQuotas()
+        """What each principal may take; whoever builds this tells it of changes."""
         self._shell = ReplicaShell(clock, self._sessions, telemetry, self.storage_failed)
         self._shell.counters.counts_what_is_sent = is_measured
         self._reads = ports.threads(READING_THREADS, "reads")
@@ -121,7 +124,8 @@ class Assembly:
         self._strays, self._control = self._lifecycle(ports, telemetry, cluster_id)
         self._log_starts = LogStartWriter(self._shell, directories, self.storage_failed)
         self._shell.perform_with(self._effect_ports())
-        self._in_flight = UnfinishedWorkLimit(settings.in_flight_produce_bytes_max)
+        # A connection has many batches under way, and shares with others only what is left.
+        self._in_flight = FairLimit(settings.in_flight_produce_bytes_max, part=1)
         self._producing = ProduceHandler(
             broker_id, clock, self._replicas, self._metadata, self._shell, self._in_flight
         )
@@ -223,7 +227,7 @@ class Assembly:
             RecordDeletion(
                 self._settings.broker_id, self._replicas, self._metadata, self._shell, self._log_starts
             ),
-            DiskSpace(self._directories),
+            DiskSpace(self._directories), self.quotas,
         )  # fmt: skip
         digests = DigestServer(self._metadata.cluster_id, self._replicas, self._reads)
         replica = ReplicaRpcs(self._replica_server, digests)
@@ -235,8 +239,8 @@ class Assembly:
         return broker_readings(
             MeasuredParts(
                 self._replicas, self._directories, self._shell, self._isr_store, self._fetchers,
-                self._fetching, self._sessions, self._in_flight, self.answers, self._healing, self._scrub,
-                self._comparison,
+                self._fetching, self._sessions, self._in_flight, self.quotas, self.answers, self._healing,
+                self._scrub, self._comparison,
             )
         )  # fmt: skip
 
@@ -272,6 +276,7 @@ class Assembly:
 
     def answer_waiters(self) -> None:
         """Answer parked requests, so that the server can drain at once."""
+        self.quotas.lift()
         self._fetching.close()
         self._replica_server.close()
 

@@ -17,6 +17,7 @@ from typing import Final
 from hightide_runtime.errors import StartupError
 from hightide_runtime.process.server_identity import identity_service
 from hightide_runtime.process.service_process import ServiceProcess
+from hightide_runtime.quotas.watched_quotas import watch_quotas
 from hightide_runtime.serving.rpc_metrics import report_rpcs
 from hightide_runtime.serving.server import Server, serve
 from hightide_runtime.system_clock import SystemClock
@@ -112,9 +113,12 @@ class Broker:
             tls=settings.server_tls,
             clients=settings.client_identities,
             answers=parts.answers,
+            quotas=parts.quotas,
         )
         report_rpcs(process.metrics, server.timings)
         patience_s = _patience_s(settings)
+        quotas = watch_quotas(session, parts.quotas)
+        quotas.start()
         watching = asyncio.create_task(parts.registration.keep(session.session_id, patience_s))
         try:
             await parts.registration.register(patience_s)
@@ -133,6 +137,7 @@ class Broker:
         finally:
             watching.cancel()
             await asyncio.wait([watching])
+            await quotas.close()
             await server.drain_for_good(0)
 
     async def _leave(self, process: ServiceProcess, parts: Assembly, server: Server) -> None:

@@ -6,7 +6,6 @@ in `settings.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 WAIT_MS_MAX: Final = 30_000
@@ -27,28 +26,6 @@ PLAIN_RECORDS_DEFAULT: Final = 100
 
 PRODUCE_TIMEOUT_MS_DEFAULT: Final = 10_000
 """How long ProduceRecords waits for the in-sync replicas if it sets no time."""
-
-
-@dataclass(slots=True)
-class UnfinishedWorkLimit:
-    """A limit for bytes, or pieces, of unfinished work. Belongs to the event loop's thread."""
-
-    limit: int
-    taken: int = 0
-
-    def take(self, amount: int) -> bool:
-        """Take `amount` if it is there. A single piece that is larger than the limit passes when it is
-        alone."""
-        assert amount >= 0, amount
-        if self.taken and self.taken + amount > self.limit:
-            return False
-        self.taken += amount
-        return True
-
-    def give_back(self, amount: int) -> None:
-        """Return what `take` took; exactly once for each."""
-        self.taken -= amount
-        assert self.taken >= 0, self.taken
 
 
 def bounded_wait_ms(asked_ms: int) -> int:

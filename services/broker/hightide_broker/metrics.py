@@ -9,7 +9,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
+from hightide_runtime.quotas.live_quotas import LiveQuotas
 from hightide_runtime.serving.answer_budget import AnswerBudget
+from hightide_runtime.serving.fair_limit import FairLimit
 from hightide_runtime.serving.interceptors.interceptor import Plane
 from hightide_runtime.telemetry.metric_declarations import (
     Measure,
@@ -27,7 +29,6 @@ from hightide_broker.data.fetch import FetchHandler
 from hightide_broker.directories.healing import ReplicaHealing
 from hightide_broker.directories.log_directories import LogDirectories
 from hightide_broker.directories.scrub import ReplicaScrub
-from hightide_broker.limits import UnfinishedWorkLimit
 from hightide_broker.replica.counters import OTHER_TOPICS, TOPICS_MAX, Counters
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.shell import ReplicaShell
@@ -106,6 +107,15 @@ METRICS = (
     ),
     counter(f"{_P}.answers_delayed", "{call}", "fetches that waited for room for their answers", "plane"),
     counter(f"{_P}.answers_refused", "{call}", "answers for which there was no room", "plane"),
+    counter(
+        f"{_P}.quota.taken", "By", "batches that callers produced or fetched who have a quota for that",
+        "operation",
+    ),
+    counter(
+        f"{_P}.quota.held", "s",
+        "how long calls were held since their callers had used up their quota, together", "operation",
+    ),
+    counter(f"{_P}.quota.calls_held", "{call}", "calls that were held so", "operation"),
     gauge(f"{_P}.fetches_waiting", "{call}", "fetches of consumers that wait for records"),
     gauge(f"{_P}.replica_fetches_waiting", "{call}", "fetches of followers that wait for records"),
     gauge(f"{_P}.fetch_sessions", "{session}", "followers that copy from it"),
@@ -124,7 +134,8 @@ class MeasuredParts:
     fetchers: Fetchers
     fetching: FetchHandler
     sessions: LeaderSessions[PartitionKey]
-    in_flight: UnfinishedWorkLimit
+    in_flight: FairLimit
+    quotas: LiveQuotas
     answers: Mapping[Plane, AnswerBudget]
     healing: ReplicaHealing
     scrub: ReplicaScrub
@@ -176,6 +187,7 @@ def broker_readings(measured: MeasuredParts) -> Measure:
             **_replicated(survey(replicas), counters, measured),
             **_waiting(measured),
             **_answers(measured.answers),
+            **_quotas(measured.quotas),
             **_disks(measured.directories),
         }
         return {f"{_P}.{name}": reading for name, reading in readings.items()}
@@ -260,6 +272,15 @@ def _answers(budgets: Mapping[Plane, AnswerBudget]) -> Readings:
         "answers_unread": {(plane.value,): budget.taken for plane, budget in budgets.items()},
         "answers_delayed": {(plane.value,): budget.waits for plane, budget in budgets.items()},
         "answers_refused": {(plane.value,): budget.refusals for plane, budget in budgets.items()},
+    }
+
+
+def _quotas(quotas: LiveQuotas) -> Readings:
+    kinds = {("produce",): quotas.producing, ("fetch",): quotas.fetching}
+    return {
+        "quota.taken": {labels: counts.taken for labels, counts in kinds.items()},
+        "quota.held": {labels: counts.held_s for labels, counts in kinds.items()},
+        "quota.calls_held": {labels: counts.calls_held for labels, counts in kinds.items()},
     }
 
 

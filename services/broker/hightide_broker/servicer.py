@@ -18,6 +18,8 @@ from hightide.v1.broker_control_service_pb2_grpc import (
 )
 from hightide.v1.broker_service_pb2_grpc import BrokerServiceServicer, add_BrokerServiceServicer_to_server
 from hightide.v1.replica_service_pb2_grpc import ReplicaServiceServicer, add_ReplicaServiceServicer_to_server
+from hightide_runtime.quotas.live_quotas import LiveQuotas
+from hightide_runtime.serving.fair_limit import holder_of
 from hightide_runtime.serving.interceptors.interceptor import Plane
 from hightide_runtime.serving.server import Service
 
@@ -75,7 +77,9 @@ class ClientRpcs(BrokerServiceServicer):
         producers: ProducerDescriptions,
         deletion: RecordDeletion,
         disk_space: DiskSpace,
+        quotas: LiveQuotas,
     ) -> None:
+        self._quotas = quotas
         self._broker_id = broker_id
         self._metadata = metadata
         self._replicas = replicas
@@ -93,28 +97,36 @@ class ClientRpcs(BrokerServiceServicer):
         self, request: wire.ProduceRequest[memoryview], context: Context
     ) -> broker_pb2.ProduceResponse:
         """Append record batches; raw bytes in, by `wire`."""
-        outcomes = await self._producing.produce(request)
+        throttle = self._quotas.producing_of_caller()
+        outcomes = await self._producing.produce(request, holder_of(context), throttle)
         if request.acks == broker_pb2.ACKS_NONE:
-            return convert.produce_unacknowledged_out(request.partitions)
-        return convert.produce_out(request.partitions, outcomes)
+            return convert.produce_unacknowledged_out(request.partitions, convert.throttle_out(throttle))
+        return convert.produce_out(request.partitions, outcomes, convert.throttle_out(throttle))
 
     async def Fetch(  # type: ignore[override]
         self, request: broker_pb2.FetchRequest, context: Context
     ) -> wire.FetchResponse[Sequence[Buffer]]:
         """Read record batches; raw bytes out, by `wire`."""
-        return convert.fetch_out(await self._fetching.fetch(convert.fetch_in(request), context.peer()))
+        throttle = self._quotas.fetching_of_caller()
+        read = await self._fetching.fetch(convert.fetch_in(request), holder_of(context), throttle)
+        return convert.fetch_out(read, convert.throttle_out(throttle))
 
     async def ProduceRecords(
         self, request: broker_pb2.ProduceRecordsRequest, context: Context
     ) -> broker_pb2.ProduceRecordsResponse:
         """Append plain records."""
+        throttle = self._quotas.producing_of_caller()
         base_offset = await self._plain.produce(
             self._key(request.topic, request.partition),
             convert.plain_records_in(request),
             request.acks or broker_pb2.ACKS_ALL,
             request.timeout_ms or PRODUCE_TIMEOUT_MS_DEFAULT,
+            holder_of(context),
+            throttle,
         )
-        return broker_pb2.ProduceRecordsResponse(base_offset=base_offset)
+        return broker_pb2.ProduceRecordsResponse(
+            base_offset=base_offset, throttle_time_ms=convert.throttle_out(throttle)
+        )
 
     async def FetchRecords(
         self, request: broker_pb2.FetchRecordsRequest, context: Context
@@ -122,10 +134,17 @@ class ClientRpcs(BrokerServiceServicer):
         """Read plain records."""
         key = self._key(request.topic, request.partition)
         skips = convert.skips_corrupt_batches(request)
+        throttle = self._quotas.fetching_of_caller()
         found = await self._plain.fetch(
-            key, request.offset, request.max_records, request.max_wait_ms, context.peer(), skips_corrupt=skips
+            key,
+            request.offset,
+            request.max_records,
+            request.max_wait_ms,
+            holder_of(context),
+            throttle,
+            skips_corrupt=skips,
         )
-        return convert.plain_records_out(found)
+        return convert.plain_records_out(found, convert.throttle_out(throttle))
 
     async def ListOffsets(
         self, request: broker_pb2.ListOffsetsRequest, context: Context
@@ -187,7 +206,7 @@ class ReplicaRpcs(ReplicaServiceServicer):
         self, request: replica_pb2.ReplicaFetchRequest, context: Context
     ) -> wire.ReplicaFetchResponse[Sequence[Buffer]]:
         """One round of a fetch session; raw bytes out, by `wire`."""
-        return await self._server.fetch(convert.replica_fetch_in(request), context.peer())
+        return await self._server.fetch(convert.replica_fetch_in(request), holder_of(context))
 
     async def EndOffsetForLeaderEpoch(
         self, request: replica_pb2.EndOffsetForLeaderEpochRequest, context: Context

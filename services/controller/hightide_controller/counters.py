@@ -39,6 +39,7 @@ class Counters:
         self.elections = dict.fromkeys(ELECTION_REASONS, 0)
         self.unclean_elections = 0
         self.gone_offline = 0
+        self.mutations_refused = 0
         self.event_s = Distribution()
         """How long the core and the shell worked on an event."""
         self.failover_s: dict[str, Distribution] = {}

@@ -10,6 +10,8 @@ from hightide.v1 import controller_service_pb2_grpc as controller_grpc
 from hightide_runtime.errors import StartupError
 from hightide_runtime.process.server_identity import identity_service
 from hightide_runtime.process.service_process import ServiceProcess, run_process
+from hightide_runtime.quotas.live_quotas import LiveQuotas
+from hightide_runtime.quotas.watched_quotas import watch_quotas
 from hightide_runtime.serving.interceptors.interceptor import Plane
 from hightide_runtime.serving.rpc_metrics import report_rpcs
 from hightide_runtime.serving.server import Service, serve
@@ -17,6 +19,7 @@ from hightide_runtime.system_clock import SystemClock
 
 from hightide_controller.contract.convert import Identity
 from hightide_controller.metrics import METRICS, controller_readings
+from hightide_controller.quota_requests import QuotaRequests
 from hightide_controller.servicer import ControllerServicer
 from hightide_controller.settings import ControllerSettings
 from hightide_controller.shell import CONTROLLER_SERVICE, ControllerShell
@@ -45,6 +48,8 @@ async def _serve(settings: ControllerSettings, process: ServiceProcess) -> None:
     shell = ControllerShell(
         settings, identity, process.session, process.telemetry, SystemClock(), process.open_channel
     )
+    quotas = LiveQuotas()
+    watched = watch_quotas(process.session, quotas)
     process.metrics.report(
         METRICS,
         controller_readings(lambda: shell.state, shell.inbox, shell.counters, shell.longest_owed_ms),
@@ -54,7 +59,7 @@ async def _serve(settings: ControllerSettings, process: ServiceProcess) -> None:
         [
             Service(
                 CONTROLLER_SERVICE,
-                ControllerServicer(shell),
+                ControllerServicer(shell, QuotaRequests(shell, process.session, quotas)),
                 controller_grpc.add_ControllerServiceServicer_to_server,
                 plane=Plane.CONTROL,
             ),
@@ -64,14 +69,17 @@ async def _serve(settings: ControllerSettings, process: ServiceProcess) -> None:
         external_introspection=settings.external_introspection,
         tls=settings.server_tls,
         clients=settings.client_identities,
+        quotas=quotas,
     )
     report_rpcs(process.metrics, server.timings)
     try:
         # A standby serves too: it names the active controller.
         shell.start()
+        watched.start()
         await server.set_serving(True)
         await process.until_stopped(shell.failed)
     finally:
+        await watched.close()
         await shell.close()
         await server.drain_for_good()
     if shell.failed.is_set():

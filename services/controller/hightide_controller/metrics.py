@@ -51,6 +51,10 @@ METRICS = (
     ),
     counter(f"{_P}.unclean_elections", "{election}", "elections of a replica that was not in the ISR"),
     counter(f"{_P}.partitions_gone_offline", "{partition}", "partitions that lost their last leader"),
+    counter(
+        f"{_P}.quota.mutations_refused", "{request}",
+        "requests that were refused since their callers had created and deleted too many partitions",
+    ),
     gauge(f"{_P}.events_queued", "{event}", "events that wait for the controller"),
     histogram(f"{_P}.event_queue.duration", "s", "how long an event waited"),
     histogram(f"{_P}.event.duration", "s", "how long the controller worked on an event"),
@@ -76,6 +80,7 @@ def controller_readings(
             f"{_P}.elections": {(reason,): count for reason, count in tuple(counters.elections.items())},
             f"{_P}.unclean_elections": counters.unclean_elections,
             f"{_P}.partitions_gone_offline": counters.gone_offline,
+            f"{_P}.quota.mutations_refused": counters.mutations_refused,
             f"{_P}.events_queued": len(inbox),
             f"{_P}.event_queue.duration": inbox.waited_s,
             f"{_P}.event.duration": counters.event_s,

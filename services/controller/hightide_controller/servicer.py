@@ -6,11 +6,13 @@ from typing import Any
 
 from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1 import controller_service_pb2_grpc as controller_grpc
+from hightide.v1 import quotas_pb2
 from hightide_runtime.zookeeper.session import ZooKeeperError
 
 from hightide_controller.contract import convert, convert_requests
 from hightide_controller.core.effects import AnswerDone, AnswerElections, AnswerPartitions, AnswerTopic
 from hightide_controller.descriptions import described_topics, listed_reassignments, summary_of
+from hightide_controller.quota_requests import QuotaRequests
 from hightide_controller.shell import ControllerShell, zookeeper_unavailable
 
 __all__ = ["ControllerServicer"]
@@ -19,13 +21,17 @@ __all__ = ["ControllerServicer"]
 class ControllerServicer(controller_grpc.ControllerServiceServicer):
     """Served by every controller. Only the active one carries out requests; the others name it."""
 
-    def __init__(self, shell: ControllerShell) -> None:
+    def __init__(self, shell: ControllerShell, quotas: QuotaRequests) -> None:
         self._shell = shell
+        self._quotas = quotas
 
     async def CreateTopic(
         self, request: controller_pb2.CreateTopicRequest, context: Any
     ) -> controller_pb2.CreateTopicResponse:
         """Create a topic and wait until its partitions have leaders."""
+        if not request.validate_only:
+            self._shell.require_active()
+            self._quotas.admit_mutation(len(request.assignment) or request.partition_count)
         answer = await self._shell.create_topic(request)
         return convert.created_out(self._shell.state, answer.topic)
 
@@ -72,6 +78,8 @@ class ControllerServicer(controller_grpc.ControllerServiceServicer):
     ) -> controller_pb2.DeleteTopicResponse:
         """Delete a topic and its data, and wait until its name is free."""
         event = convert_requests.delete_topic_in(request, self._shell.take_request_id())
+        if not request.validate_only:
+            self._quotas.admit_mutation(self._shell.partition_count_of(request.topic))
         answer = await self._shell.delete_topic(event)
         topic = convert.topic_out(self._shell.state, answer.topic)
         return controller_pb2.DeleteTopicResponse(topic=topic, absent_brokers=answer.absent_brokers)
@@ -81,6 +89,9 @@ class ControllerServicer(controller_grpc.ControllerServiceServicer):
     ) -> controller_pb2.AddPartitionsResponse:
         """Grow a topic and wait until the new partitions have leaders."""
         event = convert_requests.add_partitions_in(request, self._shell.take_request_id())
+        if not request.validate_only:
+            existing = self._shell.partition_count_of(request.topic)
+            self._quotas.admit_mutation(request.partition_count - existing)
         answer = await self._shell.ask(event, AnswerTopic)
         topic = convert.topic_out(self._shell.state, answer.topic)
         return controller_pb2.AddPartitionsResponse(topic=topic)
@@ -90,6 +101,9 @@ class ControllerServicer(controller_grpc.ControllerServiceServicer):
     ) -> controller_pb2.RemovePartitionsResponse:
         """Shrink a topic: the partitions with the highest numbers go."""
         event = convert_requests.remove_partitions_in(request, self._shell.take_request_id())
+        if not request.validate_only:
+            existing = self._shell.partition_count_of(request.topic)
+            self._quotas.admit_mutation(existing - request.partition_count)
         answer = await self._shell.ask(event, AnswerTopic)
         topic = convert.topic_out(self._shell.state, answer.topic)
         return controller_pb2.RemovePartitionsResponse(topic=topic)
@@ -142,6 +156,18 @@ class ControllerServicer(controller_grpc.ControllerServiceServicer):
         event = convert_requests.throttle_in(request, self._shell.take_request_id())
         await self._shell.ask(event, AnswerDone)
         return controller_pb2.AlterReassignmentThrottleResponse()
+
+    async def AlterQuotas(
+        self, request: quotas_pb2.AlterQuotasRequest, context: Any
+    ) -> quotas_pb2.AlterQuotasResponse:
+        """Change quotas."""
+        return await self._quotas.alter(request)
+
+    async def DescribeQuotas(
+        self, request: quotas_pb2.DescribeQuotasRequest, context: Any
+    ) -> quotas_pb2.DescribeQuotasResponse:
+        """Read all quotas."""
+        return await self._quotas.describe()
 
     async def ElectLeaders(
         self, request: controller_pb2.ElectLeadersRequest, context: Any

@@ -545,6 +545,12 @@ class ControllerShell:
         if self.state.role is not Role.ACTIVE:
             raise convert.not_controller(self._active_elsewhere())
 
+    def partition_count_of(self, topic: str) -> int:
+        """How many partitions a topic has; 0 if it is not known. Raises ServiceError (NOT_CONTROLLER)."""
+        self.require_active()
+        found = self.state.topics.get(topic)
+        return 0 if found is None else len(found.assignment)
+
     def take_request_id(self) -> int:
         """A new id for a request to the core."""
         return self._requests.take_id()

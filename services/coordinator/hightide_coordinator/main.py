@@ -10,6 +10,8 @@ from hightide.v1 import coordinator_service_pb2_grpc as coordinator_grpc
 from hightide_runtime.errors import StartupError
 from hightide_runtime.process.server_identity import identity_service
 from hightide_runtime.process.service_process import ServiceProcess, run_process
+from hightide_runtime.quotas.live_quotas import LiveQuotas
+from hightide_runtime.quotas.watched_quotas import watch_quotas
 from hightide_runtime.serving.rpc_metrics import report_rpcs
 from hightide_runtime.serving.server import Service, serve
 from hightide_runtime.system_clock import SystemClock
@@ -48,6 +50,8 @@ async def _serve(settings: CoordinatorSettings, process: ServiceProcess) -> None
         settings, cluster_id, identity, session, process.telemetry, SystemClock(), process.open_channel
     )
     process.metrics.report(METRICS, coordinator_readings(shell))
+    quotas = LiveQuotas()
+    watched = watch_quotas(session, quotas)
     server = await serve(
         settings.listen,
         [
@@ -64,14 +68,17 @@ async def _serve(settings: CoordinatorSettings, process: ServiceProcess) -> None
         tls=settings.server_tls,
         clients=settings.client_identities,
         small_messages=True,
+        quotas=quotas,
     )
     report_rpcs(process.metrics, server.timings)
     try:
         # A standby serves too: it names the active coordinator.
         shell.start()
+        watched.start()
         await server.set_serving(True)
         await process.until_stopped(shell.failed)
     finally:
+        await watched.close()
         await shell.close()
         await server.drain_for_good()
     if shell.failed.is_set():

@@ -17,11 +17,13 @@ from hightide_controller.brokers.revival_probe import RevivalProbe
 from hightide_controller.contract.convert import Identity
 from hightide_controller.core import events as ev
 from hightide_controller.core.state.cluster_state import ClusterState, Role
+from hightide_controller.quota_requests import QuotaRequests
 from hightide_controller.servicer import ControllerServicer
 from hightide_controller.settings import ControllerSettings
 from hightide_controller.shell import ControllerShell
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import ServiceError
+from hightide_runtime.quotas.live_quotas import LiveQuotas
 from hightide_runtime.serving.channels import open_channel
 from hightide_runtime.telemetry.tracing import Telemetry
 from sim.messages import Envelope, ProcessDied
@@ -252,17 +254,22 @@ class SimControllerProcess:
 
         async def called() -> None:
             with contextlib.suppress(ServiceError), Telemetry.off().within(traceparent):
-                await getattr(ControllerServicer(self.shell), method)(request, None)
+                await getattr(self._servicer(), method)(request, None)
 
         self.loop.create_task(called())
         self.loop.settle()
+
+    def _servicer(self) -> ControllerServicer:
+        session: Any = self.sim_session
+        quotas = QuotaRequests(self.shell, session, LiveQuotas(lambda: self.world.now_ms / 1000))
+        return ControllerServicer(self.shell, quotas)
 
     async def _serve(self, envelope: Envelope, method: str, request: bytes) -> None:
         """What brokers ask of a controller."""
         asked = getattr(controller_pb2, f"{method}Request").FromString(request)
         answer: bytes | ServiceError
         try:
-            response = await getattr(ControllerServicer(self.shell), method)(asked, None)
+            response = await getattr(self._servicer(), method)(asked, None)
             answer = response.SerializeToString()
         except ServiceError as error:
             answer = error

@@ -42,6 +42,7 @@ from hightide_cli.documents.moves import (
     PlanDocument,
     ProgressDocument,
 )
+from hightide_cli.documents.quotas import QuotaDocument
 from hightide_cli.documents.topics import (
     DRY_RUN,
     PARTITION,
@@ -52,6 +53,7 @@ _OUTCOME = fields_of(OutcomeDocument)
 _TO = field_of("to", values.Target)
 _THROTTLE = field_of("throttle_bytes_per_s", values.Throttle)
 _ELECTION = fields_of(ElectionDocument)
+_QUOTA = fields_of(QuotaDocument)
 _BROKER = fields_of(BrokerDocument)
 _SERVER = one(
     "server", "what the process says of itself; null where it does not answer", *fields_of(ServerDocument)
@@ -319,6 +321,9 @@ OPERATING_DOCUMENTS: dict[str, tuple[Document, ...]] = {
     "reassign cancel": (
         Document((DRY_RUN, many("partitions", "those that were meant", *_OUTCOME)), "What was taken back."),
     ),
+    "quota ls": (Document((many("quotas", "by principal", *_QUOTA),), "All quotas."),),
+    "quota set": (Document((DRY_RUN, *_QUOTA), "The quota of the principal after the change."),),
+    "quota rm": (Document((DRY_RUN, *_QUOTA), "The quota of the principal, without limits."),),
     "elect preferred": (Document((DRY_RUN, many("elections", "by partition", *_ELECTION)), "Elections."),),
     "elect unclean": (Document((DRY_RUN, many("elections", "the one", *_ELECTION)), "The election."),),
     "trace ls": (

@@ -9,6 +9,7 @@ has done.
 from collections.abc import Iterable, Mapping, Sequence
 
 from hightide.administering.answers import cluster_description, described, producer_states
+from hightide.administering.quota_operations import QuotaOperations
 from hightide.administering.reassignment_operations import ReassignmentOperations
 from hightide.administering.record_deletion import RecordDeletion
 from hightide.administering.server_operations import ServerOperations
@@ -54,7 +55,9 @@ from hightide.v1.controller_service_pb2 import (
 )
 
 
-class AdminOperations(ReassignmentOperations, ServerOperations, RecordDeletion, GroupOperations):
+class AdminOperations(
+    ReassignmentOperations, QuotaOperations, ServerOperations, RecordDeletion, GroupOperations
+):
     """The operations of `Admin`."""
 
     def create_topic(

@@ -16,6 +16,7 @@ from hightide.cluster.operations import Operation
 from hightide.consumer_group.operations import ResetTo
 from hightide.errors import ClosedError, HightideError
 from hightide.groups import CommittedOffset, GroupDescription, GroupListing, OffsetReset, PartitionLag
+from hightide.quotas import NO_LIMITS, Quota
 from hightide.records import (
     ClusterDescription,
     DeletedTopic,
@@ -169,6 +170,26 @@ class Admin:
         """Let each broker send at most this many bytes a second to replicas that are being moved; 0 means no
         limit. The limit also holds for moves under way. It slows no replica that is in sync."""
         await self._run(self._operations().set_reassignment_throttle(bytes_per_s))
+
+    async def describe_quotas(self) -> dict[str, Quota]:
+        """All quotas, by principal: `client/alice`; `client/*`, which holds for each client where its own has
+        no limit; `anonymous`, which holds for all who do not show who they are, together."""
+        return await self._run(self._operations().describe_quotas())
+
+    async def alter_quota(
+        self,
+        principal: str,
+        limits: Quota = NO_LIMITS,
+        *,
+        reset: Iterable[str] = (),
+        validate_only: bool = False,
+    ) -> Quota:
+        """Give a principal these limits; those that are None stay as they are. `reset` names limits to take
+        away. The cluster knows them within a second. Returns the principal's own quota after the change.
+        Raises InvalidArgumentError, InvalidRequestError."""
+        return await self._run(
+            self._operations().alter_quota(principal, limits, reset, validate_only=validate_only)
+        )
 
     async def elect_leaders(
         self,

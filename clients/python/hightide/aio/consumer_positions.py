@@ -156,6 +156,13 @@ class ConsumerPositions:
         """The batches that were left out of each partition so far, with on_corrupt_batch="skip"."""
         return self._in_delivery.corrupt.skipped
 
+    @property
+    def throttled_ms(self) -> float:
+        """For how long brokers have made this consumer wait so far, since its quota was used up: the sum for
+        all brokers."""
+        with self._changed:
+            return self._core.throttles.total_ms
+
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset that exists, from the leaders."""
         return await self._listed(dict.fromkeys(partitions, EARLIEST))

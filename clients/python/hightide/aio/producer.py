@@ -367,6 +367,13 @@ class Producer:
         with self._changed:
             return self._core.undelivered_count
 
+    @property
+    def throttled_ms(self) -> float:
+        """For how long brokers have made this producer wait so far, since its quota was used up: the sum for
+        all brokers."""
+        with self._changed:
+            return self._core.throttles.total_ms
+
     async def partitions_for(self, topic: str) -> int:
         """The number of partitions of a topic. Errors as of send()."""
         home = await self._topic(topic)

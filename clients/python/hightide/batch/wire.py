@@ -97,6 +97,7 @@ class FetchResponse(Generic[BatchesT]):
     """hightide.v1.FetchResponse."""
 
     partitions: tuple[FetchPartitionResult[BatchesT], ...]
+    throttle_time_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,11 +167,14 @@ def serialise_produce_request(request: ProduceRequest[Buffers]) -> bytes:
 def parse_fetch_response(message: bytes) -> FetchResponse[memoryview]:
     """Read a FetchResponse; called by the SDK once a Fetch. Raises MalformedMessage."""
     partitions: list[FetchPartitionResult[memoryview]] = []
+    throttle_time_ms = 0
     for number, kind, first, second in fields(message, 0, len(message)):
         if number == 1 and kind == BYTES:
             _check_room(len(partitions))
             partitions.append(_parse_fetch_partition(message, first, second))
-    return FetchResponse(tuple(partitions))
+        elif number == 2 and kind == VARINT:
+            throttle_time_ms = int32(first)
+    return FetchResponse(tuple(partitions), throttle_time_ms)
 
 
 def _parse_fetch_partition(message: bytes, at: int, end: int) -> FetchPartitionResult[memoryview]:
@@ -221,6 +225,7 @@ def serialise_fetch_response(response: FetchResponse[Buffers]) -> bytes:
         )
         behind = int_field(10, result.diverging_end_offset) + int_field(11, result.diverging_epoch)
         _add_partition(pieces, 1, small, 9, result.batches, behind)
+    pieces.append(int_field(2, response.throttle_time_ms))
     return b"".join(pieces)
 
 

@@ -45,6 +45,8 @@ class Method(Enum):
     CANCEL_REASSIGNMENTS = _CONTROLLER + "CancelReassignments"
     LIST_REASSIGNMENTS = _CONTROLLER + "ListReassignments"
     ALTER_REASSIGNMENT_THROTTLE = _CONTROLLER + "AlterReassignmentThrottle"
+    ALTER_QUOTAS = _CONTROLLER + "AlterQuotas"
+    DESCRIBE_QUOTAS = _CONTROLLER + "DescribeQuotas"
     ELECT_LEADERS = _CONTROLLER + "ElectLeaders"
     CONTROLLED_SHUTDOWN = _CONTROLLER + "ControlledShutdown"
     RESIGN_CONTROLLER = _CONTROLLER + "ResignController"
@@ -63,7 +65,7 @@ class Method(Enum):
 class Call(ABC, Generic[AnswerT]):
     """One RPC to be made. Compared by identity: the shell returns the same object that it was given."""
 
-    __slots__ = ("address", "method", "started_ms", "timeout_ms")
+    __slots__ = ("address", "method", "started_ms", "throttle_time_ms", "timeout_ms")
 
     def __init__(self, address: str, method: Method, timeout_ms: int) -> None:
         assert timeout_ms > 0, "every call has a deadline"
@@ -71,6 +73,8 @@ class Call(ABC, Generic[AnswerT]):
         self.method = method
         self.timeout_ms = timeout_ms
         self.started_ms = 0.0
+        self.throttle_time_ms = 0
+        """For how long the answer asks to make no more such calls to this address. Set by `decode`."""
 
     @abstractmethod
     def encode(self) -> bytes:

@@ -29,6 +29,7 @@ from hightide.errors import (
     NotControllerError,
     OverloadedError,
     PartitionOfflineError,
+    QuotaExceededError,
     RequestTimeoutError,
     TopicBeingDeletedError,
     TopicRecreatedError,
@@ -54,11 +55,16 @@ MessageT = TypeVar("MessageT", bound=Message)
 PARTITIONS_PER_QUESTION_MAX: Final = 1_000
 
 # Requests that change nothing need not wait long: a controller that does not answer may have been replaced.
-_QUESTIONS: Final = frozenset({Method.DESCRIBE_TOPICS, Method.DESCRIBE_CLUSTER, Method.LIST_REASSIGNMENTS})
+_QUESTIONS: Final = frozenset(
+    {
+        *(Method.DESCRIBE_TOPICS, Method.DESCRIBE_CLUSTER, Method.LIST_REASSIGNMENTS),
+        Method.DESCRIBE_QUOTAS,
+    }
+)
 _QUESTION_TIMEOUT_MS: Final = 3 * METADATA_TIMEOUT_MS
 
 # Errors after which an order may be repeated, and which prove that it was not carried out.
-_REFUSALS: Final = (OverloadedError, TopicBeingDeletedError)
+_REFUSALS: Final = (OverloadedError, QuotaExceededError, TopicBeingDeletedError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +218,8 @@ class Operations:
             is_named = isinstance(last, NotControllerError) and self.cluster.controller_address is not None
             is_redirected = is_named and not is_redirected
             if not is_redirected:
-                yield Pause(RETRY_PAUSE_MS)
+                told_ms = last.throttle_time_ms if isinstance(last, QuotaExceededError) else 0
+                yield Pause(max(RETRY_PAUSE_MS, told_ms))
 
     def _after(self, error: HightideError, address: str) -> HightideError:
         """Return an error after which the request may be repeated; raise any other."""
@@ -223,6 +230,8 @@ class Operations:
             self.cluster.controller_address = named if named and ":" in named and named != address else None
             return error
         if not error.retriable or self._is_over():
+            raise error
+        if isinstance(error, QuotaExceededError) and self._clock() + error.throttle_time_ms >= self._end_ms:
             raise error
         if not isinstance(error, _REFUSALS):
             self.is_uncertain = True

@@ -28,6 +28,7 @@ from hightide.cluster.metadata import (
 )
 from hightide.cluster.offset_at import EARLIEST, LATEST, OffsetAt
 from hightide.cluster.silent_leaders import SilentLeaders
+from hightide.cluster.throttles import Throttles
 from hightide.consuming.consumer_settings import ConsumerSettings
 from hightide.consuming.fetch_call import FetchCall, FetchedPartition, FetchEntry
 from hightide.consuming.fetch_position import FetchPosition
@@ -84,6 +85,7 @@ class ConsumerCore(ReadAhead, TracedCore):
         self._missing_since_ms: dict[str, float] = {}
         self._generation = 0
         self._waits = LeaderWaits()
+        self.throttles = Throttles()
         self.is_in_group = False
         self.on_gone_back: Callable[[TopicPartition, int], None] | None = None
         if self._topics:
@@ -231,7 +233,10 @@ class ConsumerCore(ReadAhead, TracedCore):
         calls: list[Call[Any]] = [self._look_up(address, each) for address, each in look_ups.items()]
         if self.buffered_bytes < self.settings.prefetch_bytes:
             for address, each in fetches.items():
-                if self._calls_to.get(address, 0) < CALLS_PER_LEADER_MAX:
+                until_ms = self.throttles.until_ms(address, now_ms)
+                if until_ms is not None:
+                    self._wake_by(until_ms)
+                elif self._calls_to.get(address, 0) < CALLS_PER_LEADER_MAX:
                     calls.append(self._fetch(address, each))
         for call in calls:
             call.started_ms = now_ms
@@ -361,6 +366,7 @@ class ConsumerCore(ReadAhead, TracedCore):
         if isinstance(call, FetchCall):
             self._fetches.pop(call, None)
             self._calls_to[call.address] -= 1
+            self.throttles.answered(call, outcome, now_ms)
             self._each(call, call.entries, outcome, now_ms, self._fetched)
         elif isinstance(call, LookUpCall):
             results = outcome if isinstance(outcome, HightideError) else outcome.partitions

@@ -104,6 +104,7 @@ class FetchCall(Call[tuple[FetchedPartition, ...]]):
             raise UnexpectedAnswerError(
                 f"the answer to Fetch cannot be read: {error}", address=self.address
             ) from error
+        self.throttle_time_ms = response.throttle_time_ms
         asked = [(entry.topic_id, entry.partition.partition) for entry in self.entries]
         if [(bytes(result.topic_id), result.partition) for result in response.partitions] != asked:
             raise UnexpectedAnswerError("the answer to Fetch is about other partitions", address=self.address)

@@ -26,6 +26,7 @@ from hightide.errors import (
     OffsetNotAvailableError,
     OffsetOutOfRangeError,
     PartitionOfflineError,
+    QuotaExceededError,
     RangeDeletedError,
     RangeLostError,
     TopicRecreatedError,
@@ -128,6 +129,11 @@ class RangeCore(Operations):
             outcome = yield from self._attempt()
             if not isinstance(outcome, HightideError):
                 return outcome
+            if isinstance(outcome, QuotaExceededError) and outcome.throttle_time_ms:
+                # To be throttled is no failure, and takes as long as it takes.
+                yield Pause(outcome.throttle_time_ms)
+                self._begin_budget()
+                continue
             if self._attempts == 0:
                 # Batches that were fetched ahead may have waited for their reader for long.
                 self._begin_budget()
@@ -167,6 +173,11 @@ class RangeCore(Operations):
             return error
         if fetched.error is None:
             chunks = self._take(fetched)
+            if not chunks and call.throttle_time_ms:
+                return QuotaExceededError(
+                    f"{address} gives no records for {call.throttle_time_ms} ms, since the quota is used up",
+                    metadata={"throttle_time_ms": str(call.throttle_time_ms)},
+                )
             return chunks or (yield from self._nothing_yet(address, fetched))
         return (yield from self._refused(address, fetched, fetched.error))
 

@@ -70,6 +70,7 @@ class ProduceCall(Call[ProduceResponse]):
             raise UnexpectedAnswerError(
                 f"the answer to Produce cannot be read: {error}", address=self.address
             ) from error
+        self.throttle_time_ms = response.throttle_time_ms
         asked = [(entry.topic_id, entry.batch.partition) for entry in self.entries]
         if [(result.topic_id, result.partition) for result in response.partitions] != asked:
             raise UnexpectedAnswerError(

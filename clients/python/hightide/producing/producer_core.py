@@ -22,6 +22,7 @@ from hightide.calls.notice import Level, Notice
 from hightide.cluster.leader_waits import LeaderWaits, TracedCore, hung_since
 from hightide.cluster.metadata import RETRY, ClusterMetadata, Leader, MetadataSeeker
 from hightide.cluster.silent_leaders import SilentLeaders
+from hightide.cluster.throttles import Throttles
 from hightide.errors import (
     AddressUnreachableError,
     DeliveryTimeoutError,
@@ -100,6 +101,7 @@ class ProducerCore(Accumulator, TracedCore):
         self._calls: dict[ProduceCall, None] = {}
         self._identity = IdentitySeeker(self.seeker, _given_identity(settings))
         self._waits = LeaderWaits()
+        self.throttles = Throttles()
 
     # -- sending ---------------------------------------------------------------------------------------------
 
@@ -203,6 +205,12 @@ class ProducerCore(Accumulator, TracedCore):
                 by_leader.setdefault(leader.address, []).append((queue, leader))
             elif leader is not None:
                 soon.append((queue, leader))
+        for address in list(by_leader):
+            until_ms = self.throttles.until_ms(address, now_ms)
+            if until_ms is not None:
+                # The batches stay in their queues, and are given up when their time is over.
+                del by_leader[address]
+                self._wake_by(until_ms)
         for queue, leader in soon:
             # A call goes to this leader anyway, and a call costs more than a batch that it carries.
             if leader.address in by_leader:
@@ -278,6 +286,7 @@ class ProducerCore(Accumulator, TracedCore):
         """Handle the end of a call: `outcome` is its decoded answer or a HightideError."""
         if isinstance(call, ProduceCall):
             self._calls.pop(call, None)
+            self.throttles.answered(call, outcome, now_ms)
             self._produced(call, outcome, now_ms)
         elif self._identity.is_mine(call):
             self._identity.completed(outcome, now_ms)

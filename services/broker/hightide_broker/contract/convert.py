@@ -18,6 +18,7 @@ from hightide.v1 import metadata_pb2
 from hightide.v1 import replica_service_pb2 as replica_pb2
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import ServiceError
+from hightide_runtime.quotas.throttle import Throttle
 from hightide_runtime.serving.listeners import address_told
 
 from hightide_broker.cluster.metadata import (
@@ -163,10 +164,10 @@ def described_topics_in(request: broker_pb2.DescribeReplicasRequest) -> Sequence
 
 
 def produce_out(
-    asked: Sequence[ProducePartition[memoryview]], outcomes: Sequence[Outcome]
+    asked: Sequence[ProducePartition[memoryview]], outcomes: Sequence[Outcome], throttle_time_ms: int = 0
 ) -> broker_pb2.ProduceResponse:
     """The response of Produce, in the order of the request."""
-    response = broker_pb2.ProduceResponse()
+    response = broker_pb2.ProduceResponse(throttle_time_ms=throttle_time_ms)
     for each, outcome in zip(asked, outcomes, strict=True):
         if isinstance(outcome, PartitionRefused):
             response.partitions.add(
@@ -183,10 +184,10 @@ def produce_out(
 
 
 def produce_unacknowledged_out(
-    asked: Sequence[ProducePartition[memoryview]],
+    asked: Sequence[ProducePartition[memoryview]], throttle_time_ms: int = 0
 ) -> broker_pb2.ProduceResponse:
     """The response of Produce with ACKS_NONE, without offsets and errors."""
-    response = broker_pb2.ProduceResponse()
+    response = broker_pb2.ProduceResponse(throttle_time_ms=throttle_time_ms)
     for each in asked:
         response.partitions.add(
             topic_id=each.topic_id, partition=each.partition, base_offset=-1, current_leader=-1,
@@ -215,9 +216,14 @@ def fetch_in(request: broker_pb2.FetchRequest) -> FetchCall:
     )
 
 
-def fetch_out(read: Sequence[PartitionRead]) -> FetchResponse[Sequence[Buffer]]:
+def fetch_out(read: Sequence[PartitionRead], throttle_time_ms: int = 0) -> FetchResponse[Sequence[Buffer]]:
     """The response of Fetch, in the order of the request."""
-    return FetchResponse(tuple(_read_out(each) for each in read))
+    return FetchResponse(tuple(_read_out(each) for each in read), throttle_time_ms)
+
+
+def throttle_out(throttle: Throttle | None) -> int:
+    """What an answer tells its caller about the quota: how many milliseconds to wait."""
+    return 0 if throttle is None else throttle.told_ms
 
 
 def _read_out(read: PartitionRead) -> FetchPartitionResult[Sequence[Buffer]]:
@@ -290,13 +296,14 @@ def skips_corrupt_batches(request: broker_pb2.FetchRecordsRequest) -> bool:
             )
 
 
-def plain_records_out(found: PlainRecordsRead) -> broker_pb2.FetchRecordsResponse:
+def plain_records_out(found: PlainRecordsRead, throttle_time_ms: int = 0) -> broker_pb2.FetchRecordsResponse:
     """The response of FetchRecords."""
     response = broker_pb2.FetchRecordsResponse(
         high_watermark=found.high_watermark,
         next_offset=found.next_offset,
         skipped_batch_count=found.skipped_batch_count,
         skipped_record_count=found.skipped_record_count,
+        throttle_time_ms=throttle_time_ms,
     )
     for offset, record in found.records:
         response.records.add(

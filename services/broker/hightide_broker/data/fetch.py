@@ -15,8 +15,9 @@ from hightide.batch.errors import BatchError
 from hightide.batch.header import Buffer
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import ServiceError
+from hightide_runtime.quotas.throttle import Throttle
 from hightide_runtime.serving.answer_budget import AnswerBudget
-from hightide_runtime.serving.fair_limit import PART, FairLimit
+from hightide_runtime.serving.fair_limit import PART, FairLimit, Holder
 
 from hightide_broker.cluster.metadata import MetadataCache
 from hightide_broker.contract.data_calls import FetchCall, FetchFrom, PartitionRead, PartitionRefused
@@ -95,11 +96,14 @@ class FetchHandler:
         """How many fetches wait; called on any thread."""
         return self._parked.taken
 
-    async def fetch(self, call: FetchCall, peer: str) -> list[PartitionRead]:
+    async def fetch(
+        self, call: FetchCall, peer: Holder, throttle: Throttle | None = None
+    ) -> list[PartitionRead]:
         """Read, and wait up to max_wait_ms until there are min_bytes, and room for them beside the unread
-        answers of this connection (`peer`). Raises ServiceError (whole request)."""
+        answers of this connection (`peer`), and what its principal fetched before is paid for (`throttle`).
+        If that is not paid for by then, no partition gives records. Raises ServiceError (whole request)."""
         _check(call)
-        answer = await self._read_or_wait(call, peer)
+        answer = await self._read_or_wait(call, peer, throttle)
         if answer.lacks_room and not answer.size_bytes:
             raise self._answers.refusal(peer)
         for each in answer.partitions:
@@ -107,14 +111,16 @@ class FetchHandler:
             self._counters.fetched(OTHER_TOPICS if replica is None else replica.topic, each)
         return answer.partitions
 
-    async def _read_or_wait(self, call: FetchCall, peer: str) -> _Answer:
-        answer = await self._read(call, peer)
+    async def _read_or_wait(self, call: FetchCall, peer: Holder, throttle: Throttle | None) -> _Answer:
+        answer = await self._read(call, peer, throttle)
         wait_ms = bounded_wait_ms(call.max_wait_ms)
         if wait_ms == 0 or answer.is_due(call.min_bytes):
             return answer
-        return await self._wait_and_read(call, peer, answer, wait_ms)
+        return await self._wait_and_read(call, peer, throttle, answer, wait_ms)
 
-    async def _wait_and_read(self, call: FetchCall, peer: str, answer: _Answer, wait_ms: int) -> _Answer:
+    async def _wait_and_read(
+        self, call: FetchCall, peer: Holder, throttle: Throttle | None, answer: _Answer, wait_ms: int
+    ) -> _Answer:
         replicas = [found for each in call.partitions if (found := self._replicas.get(each.key)) is not None]
         if not replicas or self._closed:
             return answer
@@ -122,8 +128,9 @@ class FetchHandler:
             raise ServiceError(
                 ErrorCode.ERROR_CODE_OVERLOADED,
                 f"broker {self._broker_id} holds {self._parked.taken} waiting fetches, "
-                f"{self._parked.held(peer)} of them of this connection; it holds {self._parked.limit}, and "
-                f"of each connection one in {PART} of those that are free. Try again after a pause",
+                f"{self._parked.held(peer)} of them of this connection; it holds {self._parked.limit}, of "
+                f"each connection one in {PART} of those that are free, and of each principal as many as "
+                "are free. Try again after a pause",
             )
         give_up_at = _now_s() + wait_ms / 1000
         try:
@@ -132,12 +139,15 @@ class FetchHandler:
                 is_less, answer = answer.size_bytes > 0, answer.without_batches()
                 left_ms = int((give_up_at - _now_s()) * 1000)
                 if left_ms <= 0 or self._closed:
-                    return await self._read(call, peer) if is_less else answer
-                if answer.lacks_room:
+                    return await self._read(call, peer, throttle) if is_less else answer
+                is_admitted = False
+                if throttle is not None and throttle.must_wait:
+                    is_admitted = await throttle.admit(left_ms / 1000)
+                elif answer.lacks_room:
                     await self._wait_for_room(peer, left_ms)
                 elif not self._has_moved(call, answer.partitions):
                     await self._wait(replicas, left_ms)
-                answer = await self._read(call, peer)
+                answer = await self._read(call, peer, throttle, is_admitted=is_admitted)
                 if answer.is_due(call.min_bytes):
                     return answer
         finally:
@@ -168,7 +178,7 @@ class FetchHandler:
             for replica in replicas:
                 replica.fetches.pop(parked, None)
 
-    async def _wait_for_room(self, peer: str, wait_ms: int) -> None:
+    async def _wait_for_room(self, peer: Holder, wait_ms: int) -> None:
         parked = ParkedFetch()
         self._waiting.add(parked)
         self._answers.wait(peer, parked)
@@ -178,7 +188,7 @@ class FetchHandler:
             self._waiting.discard(parked)
             self._answers.leave(peer, parked)
 
-    def check_room(self, peer: str, size_bytes: int) -> None:
+    def check_room(self, peer: Holder, size_bytes: int) -> None:
         """Check that there is room for what a fetch has become: FetchRecords, after records were unpacked.
         Raises ServiceError."""
         if not self._answers.fits(peer, size_bytes):
@@ -190,10 +200,27 @@ class FetchHandler:
         for parked in tuple(self._waiting):
             parked.wake()
 
-    async def _read(self, call: FetchCall, peer: str) -> _Answer:
+    async def _read(
+        self, call: FetchCall, peer: Holder, throttle: Throttle | None, *, is_admitted: bool = False
+    ) -> _Answer:
         """Read the partitions in turn while there is room. The first one that has records gives at least one
-        batch, if the connection has room for it among the unread answers."""
+        batch, if the connection has room for it among the unread answers, and the principal owes nothing.
+        `is_admitted`: it does not, and others of its calls wait for this one."""
         wanted = max(1, min(call.max_bytes, FETCH_BYTES_MAX))
+        if throttle is None:
+            return await self._read_at_most(call, peer, wanted)
+        wanted = 0 if throttle.must_wait and not is_admitted else throttle.piece(wanted)
+        # Before the disk is asked, so that calls that come meanwhile know of it.
+        throttle.charge(wanted)
+        size_bytes = 0
+        try:
+            answer = await self._read_at_most(call, peer, wanted)
+            size_bytes = answer.size_bytes
+            return answer
+        finally:
+            throttle.correct(wanted, size_bytes)
+
+    async def _read_at_most(self, call: FetchCall, peer: Holder, wanted: int) -> _Answer:
         room = min(wanted, self._answers.room(peer))
         total = 0
         read = []

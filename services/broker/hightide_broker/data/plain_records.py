@@ -19,6 +19,8 @@ from hightide.batch.wire import ProducePartition, ProduceRequest
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.clock import Clock
 from hightide_runtime.errors import ServiceError
+from hightide_runtime.quotas.throttle import Throttle
+from hightide_runtime.serving.fair_limit import Holder
 
 from hightide_broker.cluster.partition_decisions import PartitionKey
 from hightide_broker.contract.data_calls import (
@@ -52,7 +54,13 @@ class PlainRecords:
         self._worker = worker
 
     async def produce(
-        self, key: PartitionKey, records: Sequence[PlainRecord], acks: int, timeout_ms: int
+        self,
+        key: PartitionKey,
+        records: Sequence[PlainRecord],
+        acks: int,
+        timeout_ms: int,
+        peer: Holder,
+        throttle: Throttle | None = None,
     ) -> int:
         """Append the records as one batch, and return the offset of the first. Raises ServiceError."""
         if not 1 <= len(records) <= PLAIN_RECORDS_MAX:
@@ -66,7 +74,8 @@ class PlainRecords:
         except BatchError as error:
             raise ServiceError(error.code, str(error)) from error
         asked = ProducePartition(key[0], key[1], -1, memoryview(batch))
-        (outcome,) = await self._producing.produce(ProduceRequest(acks, timeout_ms, (asked,)))
+        request = ProduceRequest(acks, timeout_ms, (asked,))
+        (outcome,) = await self._producing.produce(request, peer, throttle)
         if isinstance(outcome, PartitionRefused):
             raise outcome.as_service_error()
         return outcome.base_offset
@@ -77,7 +86,8 @@ class PlainRecords:
         offset: int,
         max_records: int,
         max_wait_ms: int,
-        peer: str,
+        peer: Holder,
+        throttle: Throttle | None = None,
         *,
         skips_corrupt: bool = False,
     ) -> PlainRecordsRead:
@@ -90,7 +100,7 @@ class PlainRecords:
                 f"max_records is {max_records}; it may be 1 to {PLAIN_RECORDS_MAX}, or 0 for the default",
             )
         call = FetchCall(max_wait_ms, 1, FETCH_BYTES, (FetchFrom(key, -1, offset, FETCH_BYTES),))
-        (read,) = await self._fetching.fetch(call, peer)
+        (read,) = await self._fetching.fetch(call, peer, throttle)
         if read.refused is not None:
             raise read.refused.as_service_error()
         loop = asyncio.get_running_loop()

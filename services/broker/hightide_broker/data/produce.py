@@ -7,8 +7,11 @@ from hightide.batch.header import check_from_producer
 from hightide.batch.wire import ProducePartition, ProduceRequest
 from hightide.v1.broker_service_pb2 import Acks
 from hightide.v1.errors_pb2 import ErrorCode
+from hightide_runtime.access.principals import current_caller
 from hightide_runtime.clock import Clock
 from hightide_runtime.errors import ServiceError
+from hightide_runtime.quotas.throttle import Throttle
+from hightide_runtime.serving.fair_limit import FairLimit, Holder
 
 from hightide_broker.cluster.metadata import MetadataCache
 from hightide_broker.contract.data_calls import Outcome, PartitionAppended, PartitionRefused
@@ -17,7 +20,7 @@ from hightide_broker.core.events import ProduceArrived
 from hightide_broker.core.leader import refuse_produce
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.data import partition_errors
-from hightide_broker.limits import REQUEST_PARTITIONS_MAX, UnfinishedWorkLimit, bounded_wait_ms
+from hightide_broker.limits import REQUEST_PARTITIONS_MAX, WAIT_MS_MAX, bounded_wait_ms
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.parking import ParkedProduce
 from hightide_broker.replica.shell import Payload, ReplicaShell, refusal_in
@@ -34,7 +37,7 @@ class ProduceHandler:
         replicas: HostedReplicas,
         metadata: MetadataCache,
         shell: ReplicaShell,
-        in_flight: UnfinishedWorkLimit,
+        in_flight: FairLimit,
     ) -> None:
         self._broker_id = broker_id
         self._clock = clock
@@ -43,31 +46,57 @@ class ProduceHandler:
         self._shell = shell
         self._in_flight = in_flight
 
-    async def produce(self, request: ProduceRequest[memoryview]) -> list[Outcome]:
+    async def produce(
+        self, request: ProduceRequest[memoryview], peer: Holder, throttle: Throttle | None = None
+    ) -> list[Outcome]:
         """Append the batches of the request, and return each partition's outcome, in the request's order.
 
         Returns when the acknowledgements are there, or the time is up. With ACKS_NONE there are outcomes too,
-        but the servicer does not send them. Raises ServiceError for a fault of the whole request.
+        but the servicer does not send them. `throttle`: nothing is appended before what its principal
+        produced earlier is paid for. Raises ServiceError for a fault of the whole request.
         """
         _check(request)
         size_bytes = sum(len(each.batches) for each in request.partitions)
-        if not self._in_flight.take(size_bytes):
+        if not self._in_flight.take(peer, size_bytes):
             raise ServiceError(
                 ErrorCode.ERROR_CODE_OVERLOADED,
                 f"broker {self._broker_id} holds {self._in_flight.taken} bytes of unfinished produces, "
-                "its limit; try again after a pause",
+                f"{self._in_flight.held(peer)} of them of this connection; it holds {self._in_flight.limit}, "
+                "and of each connection and principal as many as are free. Try again after a pause",
             )
+        wait_ms = bounded_wait_ms(request.timeout_ms)
         try:
+            if throttle is not None:
+                wait_ms -= await self._hold(throttle, request.acks, wait_ms)
+                throttle.charge(size_bytes)
             parked = ParkedProduce() if request.acks == Acks.ACKS_ALL else None
             outcomes = [self._take(index, each, parked) for index, each in enumerate(request.partitions)]
             if parked is not None:
-                await parked.wait(bounded_wait_ms(request.timeout_ms))
+                await parked.wait(wait_ms)
                 for index, code in parked.failures.items():
                     outcomes[index] = self._not_acknowledged(request.partitions[index], code)
             self._shell.counters.produced(outcomes)
             return outcomes
         finally:
-            self._in_flight.give_back(size_bytes)
+            self._in_flight.give_back(peer, size_bytes)
+
+    async def _hold(self, throttle: Throttle, acks: int, wait_ms: int) -> int:
+        """Wait until the request may be appended, and return how many milliseconds that took. Raises
+        ServiceError (QUOTA_EXCEEDED)."""
+        if not throttle.must_wait:
+            return 0
+        began_ms = self._clock.monotonic_ms()
+        # Without acks a request has no time of its own.
+        patience_ms = WAIT_MS_MAX if acks == Acks.ACKS_NONE else wait_ms
+        if not await throttle.admit(patience_ms / 1000):
+            raise ServiceError(
+                ErrorCode.ERROR_CODE_QUOTA_EXCEEDED,
+                f"broker {self._broker_id} appended nothing: {current_caller()} has produced more than its "
+                f"quota allows (produce_bytes_per_s), and that was not paid for within {patience_ms} ms. "
+                "Wait as long as throttle_time_ms says",
+                {"quota": "produce_bytes_per_s", "throttle_time_ms": str(throttle.told_ms)},
+            )
+        return min(wait_ms, self._clock.monotonic_ms() - began_ms)
 
     def _take(self, index: int, asked: ProducePartition[memoryview], parked: ParkedProduce | None) -> Outcome:
         """Append one partition's batches, and register for their acknowledgement."""

@@ -25,6 +25,7 @@ from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.clock import Clock
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.serving.answer_budget import AnswerBudget
+from hightide_runtime.serving.fair_limit import Holder
 
 from hightide_broker.cluster.partition_decisions import PartitionKey
 from hightide_broker.contract import convert
@@ -77,8 +78,8 @@ class ReplicaServer:
         self._cold_moves = ColdReads(reads, self._wake)
         self._closed = False
 
-    async def fetch(self, call: ReplicaFetchCall, peer: str) -> ReplicaFetchResponse[Sequence[Buffer]]:
-        """Answer one round of a session. `peer`: the follower's connection. Raises ServiceError if the
+    async def fetch(self, call: ReplicaFetchCall, peer: Holder) -> ReplicaFetchResponse[Sequence[Buffer]]:
+        """Answer one round of a session. `peer`: the follower and its connection. Raises ServiceError if the
         session cannot go on."""
         self._check_cluster(call.follower)
         session = self._session(call)
@@ -216,13 +217,13 @@ class ReplicaServer:
             parked.wake()
         return parked is not None
 
-    def _room(self, call: ReplicaFetchCall, peer: str) -> int:
+    def _room(self, call: ReplicaFetchCall, peer: Holder) -> int:
         """How many bytes of batches the answer may have. A follower that has read its answers gets at least
         one batch, whatever others have not read; one that has not may have to wait."""
         least = 0 if self._answers.held(peer) else 1
         return min(max(1, min(call.max_bytes, FETCH_BYTES_MAX)), max(least, self._answers.room(peer)))
 
-    async def _park(self, session: Session, call: ReplicaFetchCall, peer: str) -> None:
+    async def _park(self, session: Session, call: ReplicaFetchCall, peer: Holder) -> None:
         parked = ParkedFetch()
         self._shell.parked_rounds[session] = parked
         lacks_room = self._room(call, peer) == 0

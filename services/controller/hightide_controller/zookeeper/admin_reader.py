@@ -8,7 +8,7 @@ that change cost anything. An invalid znode is complained about, and stays until
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -20,6 +20,7 @@ from hightide_runtime.znodes.admin_znodes import (
     ReassignmentZnode,
 )
 from hightide_runtime.znodes.cluster_znodes import TopicConfigZnode, ZnodeGarbage
+from hightide_runtime.znodes.quotas_znode import QuotasZnode
 from hightide_runtime.znodes.topic_names import is_legal_topic_name
 from hightide_runtime.zookeeper.session import NoNode, Znode, ZooKeeperSession
 
@@ -42,6 +43,8 @@ _SILENT: Final = frozenset(
         *_BY_PARTITION,
     }
 )
+#: Settings that whoever needs them reads. Here an operator learns of nonsense in them.
+_OF_OTHERS: Final[Mapping[str, Callable[[bytes], object]]] = {QuotasZnode.path(): QuotasZnode.decode}
 _NAME_CHARACTERS: Final = 260
 
 
@@ -165,6 +168,10 @@ def _throttle(znode: Znode | None) -> ev.StoredThrottle:
 def _take_in(read: AdminRead, path: str, znode: Znode | None) -> None:
     """Put the content of a path where it belongs; raises ZnodeGarbage if nothing can belong there."""
     parent, _, name = path.rpartition("/")
+    if path in _OF_OTHERS:
+        if znode is not None:
+            _OF_OTHERS[path](znode.data)
+        return
     if parent == cluster_znodes.DELETE_TOPICS:
         read.admin.deletions[_topic(path, name)] = _deletion(znode)
         return

@@ -11,7 +11,7 @@ from typing import Protocol
 from hightide.v1.errors_pb2 import ErrorCode
 
 from hightide_runtime.errors import ServiceError
-from hightide_runtime.serving.fair_limit import PART, FairLimit
+from hightide_runtime.serving.fair_limit import PART, FairLimit, Holder
 from hightide_runtime.serving.interceptors.interceptor import Plane
 
 
@@ -24,8 +24,8 @@ class Waiting(Protocol):
 
 
 class AnswerBudget(FairLimit):
-    """The bytes of unread answers of one plane of a server, shared by its connections. Belongs to the event
-    loop's thread.
+    """The bytes of unread answers of one plane of a server, shared by its connections and principals.
+    Belongs to the event loop's thread.
 
     The interceptor counts each answer. It refuses a large one of a method that only describes, if there is no
     room. A method that reads records asks for `room` first, makes a smaller answer, or waits. No other answer
@@ -38,33 +38,33 @@ class AnswerBudget(FairLimit):
     def __init__(self, plane: Plane, limit_bytes: int) -> None:
         super().__init__(limit_bytes)
         self._plane = plane
-        self._waiting: dict[str, dict[Waiting, None]] = {}
+        self._waiting: dict[Holder, dict[Waiting, None]] = {}
         self.waits = 0
         """How often a call waited for room."""
         self.refusals = 0
         """Answers that were refused because there was none."""
 
-    def wait(self, holder: str, call: Waiting) -> None:
+    def wait(self, holder: Holder, call: Waiting) -> None:
         """Wake the call when there may be room for its connection. `leave` must follow."""
         self.waits += 1
         self._waiting.setdefault(holder, {})[call] = None
 
-    def leave(self, holder: str, call: Waiting) -> None:
+    def leave(self, holder: Holder, call: Waiting) -> None:
         """Wake the call no more."""
         waiting = self._waiting[holder]
         del waiting[call]
         if not waiting:
             del self._waiting[holder]
 
-    def refusal(self, holder: str) -> ServiceError:
+    def refusal(self, holder: Holder) -> ServiceError:
         """Count an answer for which there is no room, and say why."""
         self.refusals += 1
         return ServiceError(
             ErrorCode.ERROR_CODE_OVERLOADED,
             f"the server has {self.taken} bytes of answers of the {self._plane} plane that were not read "
-            f"yet, {self.held(holder)} of them for this connection; it keeps {self.limit}, and for each "
-            f"connection one in {PART} of those that are free. Read the answers that you wait for, or ask "
-            "for less at a time, and try again after a pause",
+            f"yet, {self.held(holder)} of them for this connection; it keeps {self.limit}, for each "
+            f"connection one in {PART} of those that are free, and for each principal as many as are free. "
+            "Read the answers that you wait for, or ask for less at a time, and try again after a pause",
             {
                 "plane": self._plane.value,
                 "answer_bytes_max": str(self.limit),
@@ -73,11 +73,11 @@ class AnswerBudget(FairLimit):
             },
         )
 
-    def count(self, holder: str, amount: int) -> None:
+    def count(self, holder: Holder, amount: int) -> None:
         """Count an answer, whether there is room for it or not."""
         self._add(holder, amount)
 
-    def give_back(self, holder: str, amount: int = 1) -> None:
+    def give_back(self, holder: Holder, amount: int = 1) -> None:
         """Return what an answer took, and wake one call of each connection that has room now."""
         super().give_back(holder, amount)
         for other, calls in self._waiting.items():

@@ -44,6 +44,7 @@ NAMED_BY: Final[Mapping[str, tuple[str, ...]]] = {
     "ReassignPartitionsRequest.moves": ("partition.topic", "partition.partition"),
     "CancelReassignmentsRequest.partitions": _NAMED_PARTITION,
     "ListReassignmentsRequest.partitions": _NAMED_PARTITION,
+    "AlterQuotasRequest.changes": ("principal",),
     "ElectLeadersRequest.partitions": _NAMED_PARTITION,
     "ReportFailedReplicasRequest.replicas": _PARTITION,
     "DescribeTopicsRequest.topics": _ITSELF,

@@ -21,6 +21,7 @@ from hightide_runtime.access.client_identities import ClientIdentities
 from hightide_runtime.access.rules import rule_of
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import ServiceError, StartupError
+from hightide_runtime.quotas.live_quotas import LiveQuotas
 from hightide_runtime.serving import health, reflection
 from hightide_runtime.serving.answer_budget import AnswerBudget, answer_budgets
 from hightide_runtime.serving.interceptors.access import AccessInterceptor
@@ -155,20 +156,21 @@ async def serve(
     external_introspection: bool = False,
     limits: ServerLimits | None = None,
     answers: Mapping[Plane, AnswerBudget] | None = None,
+    quotas: LiveQuotas | None = None,
     tls: ServerTls | None = None,
     clients: ClientIdentities | None = None,
     small_messages: bool = False,
 ) -> Server:
     """Build and start the server of a service. Mains call it once.
 
-    Around each method, outermost first: listener, trace context, timing, limits, access, errors. Besides the
+    Around each method, outermost first: listener, trace context, timing, access, limits, errors. Besides the
     services there are health, reflection and channelz. `external`: the listener for clients from outside,
-    under the same limits. It serves the methods whose rules say so, and health; reflection and channelz only
-    if `external_introspection`. `answers`: the budgets of unread answers, if servicers ask them for room.
-    `small_messages`: no connection carries much at a time, so probing its bandwidth is not worth a third of
-    the CPU of a Ping, if each consumer has a connection of its own. `tls`: None serves in plaintext.
-    `clients`: how clients show who they are, beside certificates of this cluster. Raises StartupError that
-    names the port if it is in use, or the file if a certificate cannot be used.
+    under the same limits. It serves the methods whose rules say so, and health; the others only if
+    `external_introspection`. `answers`: the budgets of unread answers, if servicers ask them for room.
+    `quotas`: those of calls and connections of each principal. `small_messages`: no connection carries much
+    at a time, so probing its bandwidth is not worth a third of the CPU of a Ping. `tls`: None serves in
+    plaintext. `clients`: how clients show who they are, beside certificates of this cluster. Raises
+    StartupError that names the port if it is in use, or the file if a certificate cannot be used.
     """
     limits = limits or ServerLimits()
     transports = transports_of(tls, clients or ClientIdentities())
@@ -176,7 +178,7 @@ async def serve(
     timing = TimingInterceptor()
     limiting = LimitsInterceptor(
         limits.max_concurrent_rpcs, limits.max_deadline_ms, limits.default_deadline_ms,
-        answers or answer_budgets(limits.answer_bytes_max),
+        answers or answer_budgets(limits.answer_bytes_max), quotas or LiveQuotas(),
     )  # fmt: skip
     audit = AuditLog(asyncio.get_running_loop().call_later)
     health_servicer = health.HealthServicer([service.name for service in services])
@@ -196,8 +198,8 @@ async def serve(
                 ListenerInterceptor(listener),
                 TraceContextInterceptor(),
                 timing,
-                limiting,
                 access,
+                limiting,
                 ErrorInterceptor(),
             ]
             for service in services:

@@ -29,6 +29,7 @@ from hightide_broker.replica.shell import Payload, ReplicaShell
 from hightide_broker.storage import DataDirectory, DirectorySettings
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.serving.answer_budget import AnswerBudget
+from hightide_runtime.serving.fair_limit import Holder
 from hightide_runtime.serving.interceptors.interceptor import Plane
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry.tracing import Telemetry
@@ -36,8 +37,8 @@ from hightide_runtime.telemetry.tracing import Telemetry
 TOPIC_ID = bytes(range(16))
 COLD = bytes(20_000)
 ANSWERED_S = 20.0
-PEER = "ipv4:127.0.0.1:50001"
-OTHER_PEER = "ipv4:127.0.0.1:50002"
+PEER = Holder("ipv4:127.0.0.1:50001")
+OTHER_PEER = Holder("ipv4:127.0.0.1:50002")
 ANSWER_BYTES_MAX = 64 << 20
 
 
@@ -233,7 +234,7 @@ def test_the_last_epoch_that_was_read_is_heard_only_where_it_is_said() -> None:
 SMALL = bytes(1_000)
 
 
-def fill(broker: OneBroker, holder: str = PEER) -> int:
+def fill(broker: OneBroker, holder: Holder = PEER) -> int:
     """Answers that one connection does not read, as many bytes as it may have; returns how many."""
     size_bytes = broker.answers.room(holder)
     assert broker.answers.take(holder, size_bytes)
@@ -241,7 +242,7 @@ def fill(broker: OneBroker, holder: str = PEER) -> int:
 
 
 def of_one(
-    broker: OneBroker, wait_ms: int, peer: str = PEER, max_bytes: int = 1_000_000
+    broker: OneBroker, wait_ms: int, peer: Holder = PEER, max_bytes: int = 1_000_000
 ) -> Coroutine[None, None, list[PartitionRead]]:
     asked = FetchFrom((TOPIC_ID, 0), -1, 0, max_bytes)
     return broker.fetching.fetch(FetchCall(wait_ms, 1, max_bytes, (asked,)), peer)

@@ -21,14 +21,15 @@ from hightide_broker.core.events import FollowerFetched, LeaderAndIsrDecided
 from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.core.replica import Replica, ReplicaSettings
 from hightide_broker.data.produce import ProduceHandler
-from hightide_broker.limits import UnfinishedWorkLimit
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.shell import ReplicaShell
 from hightide_broker.storage import DataDirectory
 from hightide_runtime.errors import ServiceError
+from hightide_runtime.serving.fair_limit import FairLimit, Holder
 from hightide_runtime.telemetry.tracing import Telemetry
 
 TOPIC_ID = bytes(range(16))
+PEER = Holder("ipv4:127.0.0.1:50001")
 IN_FLIGHT_BYTES = 10_000
 ANSWERED_S = 60.0
 SHORT_MS = 1
@@ -65,7 +66,7 @@ class LeadingBroker:
         self.shell = ReplicaShell(self.clock, LeaderSessions(1), Telemetry.off(), failures.append)
         perform_with(self.shell, isr=NoZooKeeper(), fetching=NobodyFetches())
         self.hosted = HostedReplicas()
-        self.in_flight = UnfinishedWorkLimit(IN_FLIGHT_BYTES)
+        self.in_flight = FairLimit(IN_FLIGHT_BYTES, part=1)
         metadata = MetadataCache("the-cluster", controller_epoch=1)
         self.producing = ProduceHandler(1, self.clock, self.hosted, metadata, self.shell, self.in_flight)
 
@@ -96,7 +97,7 @@ class LeadingBroker:
             ProducePartition(TOPIC_ID, partition, leader_epoch, memoryview(batch))
             for partition, batch in batches
         )
-        return await self.producing.produce(ProduceRequest(acks, timeout_ms, asked))
+        return await self.producing.produce(ProduceRequest(acks, timeout_ms, asked), PEER)
 
     async def is_waiting(self, produce: asyncio.Task[list[Outcome]]) -> bool:
         """Whether a produce is not answered though the loop has done all that there was to do."""

@@ -12,9 +12,9 @@ from hightide.batch.wire import ProducePartition, ProduceRequest
 from hightide.v1.broker_service_pb2 import Acks
 from hightide_broker.contract.data_calls import PartitionAppended
 from hightide_broker.data.produce import ProduceHandler
-from hightide_broker.limits import UnfinishedWorkLimit
 from hightide_broker.replica.first_commit import FirstCommit
 from hightide_local.traces.span_files import SpanRecord, read_spans
+from hightide_runtime.serving.fair_limit import FairLimit, Holder
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry.span_kinds import FIRST_COMMIT, FOLLOWERS_CONNECT
 from hightide_runtime.telemetry.tracing import Telemetry
@@ -62,12 +62,14 @@ def test_what_a_producer_sends_is_noted_whether_it_is_taken_or_lacks_replicas(
 
     async def scenario(rig: Rig) -> None:
         producing = ProduceHandler(
-            ME, SystemClock(), rig.replicas, rig.metadata, rig.shell, UnfinishedWorkLimit(1_000_000)
+            ME, SystemClock(), rig.replicas, rig.metadata, rig.shell, FairLimit(1_000_000)
         )
         await rig.decide(decision(replicas=(1, 2), isr=(1,)), configs=configs)
         rig.replica().first_commit = FirstCommit(telemetry, SystemClock(), "", 1)
         asked = ProducePartition(TOPIC_ID, 0, -1, memoryview(good_batch(TOPIC_ID, 0)))
-        (outcome,) = await producing.produce(ProduceRequest(Acks.ACKS_ALL, 100, (asked,)))
+        (outcome,) = await producing.produce(
+            ProduceRequest(Acks.ACKS_ALL, 100, (asked,)), Holder("ipv4:127.0.0.1:50001")
+        )
         assert isinstance(outcome, PartitionAppended) is is_taken
         if (first_commit := rig.replica().first_commit) is not None:
             first_commit.give_up()

@@ -26,14 +26,15 @@ from hightide_broker.replication.replica_server import ReplicaServer
 from hightide_broker.storage import DamagedLog, DataDirectory, DirectorySettings
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.serving.answer_budget import AnswerBudget
+from hightide_runtime.serving.fair_limit import Holder
 from hightide_runtime.serving.interceptors.interceptor import Plane
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry.tracing import Telemetry
 
 TOPIC_ID = bytes(range(16))
 FOLLOWER = Follower("the-cluster", 2, 7)
-PEER = "ipv4:127.0.0.1:50001"
-OTHER_PEER = "ipv4:127.0.0.1:50002"
+PEER = Holder("ipv4:127.0.0.1:50001")
+OTHER_PEER = Holder("ipv4:127.0.0.1:50002")
 ANSWER_BYTES_MAX = 64 << 20
 KEYS = ((TOPIC_ID, 0), (TOPIC_ID, 1))
 
@@ -415,7 +416,7 @@ def test_a_batch_that_does_not_fit_beside_the_others_comes_alone_in_the_next_rou
 # -- answers that are not read
 
 
-def fill(broker: LeaderBroker, peer: str) -> int:
+def fill(broker: LeaderBroker, peer: Holder) -> int:
     """Answers that a connection does not read, so many that nothing is left for anybody."""
     size_bytes = broker.answers.limit - broker.answers.taken
     broker.answers.count(peer, size_bytes)

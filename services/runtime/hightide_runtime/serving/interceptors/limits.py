@@ -11,9 +11,11 @@ from typing import Any, Final, cast
 
 from hightide.v1.errors_pb2 import ErrorCode
 
+from hightide_runtime.access.principals import current_caller
 from hightide_runtime.errors import ServiceError, abort
+from hightide_runtime.quotas.live_quotas import LiveQuotas
 from hightide_runtime.serving.answer_budget import AnswerBudget
-from hightide_runtime.serving.fair_limit import PART, FairLimit
+from hightide_runtime.serving.fair_limit import PART, FairLimit, Holder, holder_of
 from hightide_runtime.serving.interceptors.interceptor import (
     Context,
     Method,
@@ -30,10 +32,12 @@ class LimitsInterceptor:
     """Counts the unfinished calls of each plane of a server, over all its methods and listeners. A parked
     call is one of them, and so is one whose answer has not left yet, because its client does not read.
 
-    Each connection has a share of a plane's limit. So a client that parks calls without end stops neither
-    other clients nor what the cluster needs to go on.
+    Each connection, and each principal, has a share of a plane's limit. So a client that parks calls without
+    end stops neither other clients nor what the cluster needs to go on, however many connections it opens.
+    Quotas may bound a principal further.
 
     It stands outside of the error interceptor, so that a refusal costs next to nothing: it answers by itself.
+    It stands inside of the access interceptor, which knows who calls.
     """
 
     def __init__(
@@ -42,8 +46,10 @@ class LimitsInterceptor:
         max_deadline_ms: int,
         default_deadline_ms: int,
         answers: Mapping[Plane, AnswerBudget],
+        quotas: LiveQuotas,
     ) -> None:
         self._answers = answers
+        self._quotas = quotas
         self._unfinished = {plane: FairLimit(max_concurrent_rpcs) for plane in Plane}
         self._max_deadline_ms = max_deadline_ms
         self._default_deadline_ms = default_deadline_ms
@@ -147,33 +153,49 @@ class LimitsInterceptor:
         if not method.is_counted:
             return None
         limit = self._unfinished[method.plane]
-        peer = context.peer()
-        if limit.take(peer):
-            context.add_done_callback(lambda _: limit.give_back(peer))  # type: ignore[arg-type]
+        holder = holder_of(context)
+        if (over := self._over_quota(method, limit, holder)) is not None:
+            return over
+        if limit.take(holder):
+            context.add_done_callback(lambda _: limit.give_back(holder))  # type: ignore[arg-type]
             return None
         return ServiceError(
             ErrorCode.ERROR_CODE_OVERLOADED,
             f"the server has {limit.taken} unfinished calls of the {method.plane} plane, "
-            f"{limit.held(peer)} of them of this connection; it accepts {limit.limit}, and of each "
-            f"connection one in {PART} of those that are free. Read the answers that you wait for, and try "
-            "again after a pause",
+            f"{limit.held(holder)} of them of this connection; it accepts {limit.limit}, of each "
+            f"connection one in {PART} of those that are free, and of each principal as many as are free. "
+            "Read the answers that you wait for, and try again after a pause",
             {
                 "plane": method.plane.value,
                 "max_concurrent_rpcs": str(limit.limit),
                 "unfinished_calls": str(limit.taken),
-                "unfinished_calls_of_connection": str(limit.held(peer)),
+                "unfinished_calls_of_connection": str(limit.held(holder)),
             },
         )
+
+    def _over_quota(self, method: Method, limit: FairLimit, holder: Holder) -> ServiceError | None:
+        """Why the quota of the caller does not allow one more call, of this connection."""
+        # Without TLS the processes of the cluster are anonymous, too, and call each other here.
+        if method.plane is not Plane.DATA:
+            return None
+        quota = self._quotas.quota_of_caller()
+        calls, connections = limit.held_by_principal(holder.principal), limit.connections_of(holder.principal)
+        if quota.calls_max is not None and calls >= quota.calls_max:
+            return _quota_exceeded("calls_max", quota.calls_max, f"{calls} unfinished calls")
+        if quota.connections_max is None or connections < quota.connections_max or limit.held(holder):
+            return None
+        told = f"{connections} connections with unfinished calls"
+        return _quota_exceeded("connections_max", quota.connections_max, told)
 
     def _no_room(self, method: Method, context: Context, size_bytes: int) -> ServiceError | None:
         """Count the bytes of the answer until they have left, or say why there is no room for them."""
         budget = self._answers[method.plane]
-        peer = context.peer()
+        holder = holder_of(context)
         # A method that has done something must tell of it, and those that read records asked for room before.
-        if method.only_describes and size_bytes > SMALL_ANSWER_BYTES and not budget.fits(peer, size_bytes):
-            return budget.refusal(peer)
-        budget.count(peer, size_bytes)
-        context.add_done_callback(lambda _: budget.give_back(peer, size_bytes))  # type: ignore[arg-type]
+        if method.only_describes and size_bytes > SMALL_ANSWER_BYTES and not budget.fits(holder, size_bytes):
+            return budget.refusal(holder)
+        budget.count(holder, size_bytes)
+        context.add_done_callback(lambda _: budget.give_back(holder, size_bytes))  # type: ignore[arg-type]
         return None
 
     def _endless(self, method: Method, context: Context) -> ServiceError | None:
@@ -186,6 +208,15 @@ class LimitsInterceptor:
             "(grpcurl: -max-time 10; buf curl: --timeout 10s)",
             {"max_deadline_ms": str(self._max_deadline_ms)},
         )
+
+
+def _quota_exceeded(limit: str, value: int, held: str) -> ServiceError:
+    return ServiceError(
+        ErrorCode.ERROR_CODE_QUOTA_EXCEEDED,
+        f"{current_caller()} has {held} at this process, and its quota allows {value} ({limit}); wait for "
+        "the answers of some, then try again; `hightide quota ls` shows all quotas",
+        {"quota": limit, "limit": str(value), "principal": str(current_caller())},
+    )
 
 
 def _remaining_s(context: Context) -> float | None:
