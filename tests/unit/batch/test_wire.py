@@ -37,7 +37,7 @@ FETCH_RESULTS = st.builds(
     INT64,
     INT32,
 )
-FETCH_RESPONSES = st.builds(wire.FetchResponse, st.lists(FETCH_RESULTS, max_size=4).map(tuple))
+FETCH_RESPONSES = st.builds(wire.FetchResponse, st.lists(FETCH_RESULTS, max_size=4).map(tuple), INT32)
 REPLICA_RESULTS = st.builds(
     wire.ReplicaFetchPartitionResult, SMALL_BYTES, INT32, INT32, INT32, INT64, INT64, PIECES
 )

@@ -15,8 +15,8 @@ from hightide.producing import delivery as blocking_delivery
 # What asyncio's clients do at once, as the blocking ones do: they only look at what is known.
 AT_ONCE = {
     "Admin": set(),
-    "Consumer": {"consumer_id", "generations", "lag", "paused", "skipped_batches", "streams"},
-    "Producer": {"undelivered_count"},
+    "Consumer": {"consumer_id", "generations", "lag", "paused", "skipped_batches", "streams", "throttled_ms"},
+    "Producer": {"throttled_ms", "undelivered_count"},
 }
 # A property cannot wait, so with asyncio it is a method.
 METHODS_FOR_PROPERTIES = {("Consumer", "assignment")}

@@ -28,6 +28,7 @@ from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.shell import Payload, ReplicaShell
 from hightide_broker.storage import DataDirectory, DirectorySettings
 from hightide_runtime.errors import ServiceError
+from hightide_runtime.quotas.throttle import Throttle, ThrottleCounts
 from hightide_runtime.serving.answer_budget import AnswerBudget
 from hightide_runtime.serving.fair_limit import Holder
 from hightide_runtime.serving.interceptors.interceptor import Plane
@@ -333,5 +334,100 @@ def test_fetches_wait_for_a_part_of_the_places_of_one_connection(tmp_path: Path)
             await waiting[2]
         broker.fetching.close()
         await asyncio.gather(waiting[0], waiting[1], waiting[3])
+
+    serve(tmp_path, story)
+
+
+# -- quotas
+
+
+def throttle_of(rate: int, taken: int = 0) -> Throttle:
+    """The throttle of a principal that has taken so much by now."""
+    throttle = Throttle(rate, asyncio.get_running_loop().time, ThrottleCounts())
+    throttle.charge(taken)
+    return throttle
+
+
+def fetch_throttled(
+    broker: OneBroker, throttle: Throttle, wait_ms: int = 30_000
+) -> asyncio.Task[list[PartitionRead]]:
+    asked = FetchFrom((TOPIC_ID, 0), -1, 0, 1_000_000)
+    call = FetchCall(wait_ms, 1, 1_000_000, (asked,))
+    return asyncio.create_task(broker.fetching.fetch(call, PEER, throttle))
+
+
+async def settle() -> None:
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+def test_a_fetch_reads_nothing_before_what_its_consumer_took_is_paid_for(tmp_path: Path) -> None:
+    async def story(broker: OneBroker) -> None:
+        size = broker.produce(broker.leads(0), COLD)
+        throttle = throttle_of(1_000, taken=30_000)
+        waiting = fetch_throttled(broker, throttle)
+        await settle()
+        assert len(broker.reads) == 0, "the disk is not asked"
+        assert (waiting.done(), broker.fetching.waiting_count) == (False, 1)
+        throttle.set_rate(10**9)
+        await settle()
+        broker.reads.go_on()
+        (read,) = await asyncio.wait_for(waiting, ANSWERED_S)
+        assert read.size_bytes == size
+        assert throttle.counts.taken == 30_000 + size
+
+    serve(tmp_path, story)
+
+
+def test_a_fetch_whose_time_is_over_before_it_is_paid_for_gets_no_records_and_no_error(
+    tmp_path: Path,
+) -> None:
+    async def story(broker: OneBroker) -> None:
+        broker.produce(broker.leads(0), SMALL)
+        throttle = throttle_of(1_000, taken=30_000)
+        for wait_ms in (0, 10):
+            (read,) = await fetch_throttled(broker, throttle, wait_ms)
+            assert (read.refused, read.size_bytes, read.high_watermark) == (None, 0, 1)
+        assert throttle.told_ms > 0
+
+    serve(tmp_path, story)
+
+
+def test_a_fetch_takes_at_most_a_second_worth_of_the_quota_at_once(tmp_path: Path) -> None:
+    async def story(broker: OneBroker) -> None:
+        replica = broker.leads(0)
+        size = max(broker.produce(replica, SMALL) for _ in range(10))
+        (read,) = await fetch_throttled(broker, throttle_of(3 * size))
+        assert read.size_bytes == 3 * size
+
+    serve(tmp_path, story)
+
+
+def test_while_a_fetch_waits_for_the_disk_others_of_its_consumer_know_of_it(tmp_path: Path) -> None:
+    async def story(broker: OneBroker) -> None:
+        size = broker.produce(broker.leads(0), COLD)
+        throttle = throttle_of(size // 4, taken=size // 4)
+        first = fetch_throttled(broker, throttle)
+        await settle()
+        second = fetch_throttled(broker, throttle)
+        await settle()
+        assert len(broker.reads) == 1
+        broker.reads.go_on()
+        await asyncio.wait_for(first, ANSWERED_S)
+        assert not second.done()
+        second.cancel()
+
+    serve(tmp_path, story)
+
+
+def test_fetches_that_waited_for_the_quota_are_answered_when_the_broker_stops(tmp_path: Path) -> None:
+    async def story(broker: OneBroker) -> None:
+        broker.produce(broker.leads(0), SMALL)
+        throttle = throttle_of(1_000, taken=30_000)
+        waiting = [fetch_throttled(broker, throttle) for _ in range(2)]
+        await settle()
+        throttle.set_rate(None)
+        broker.fetching.close()
+        await asyncio.wait_for(asyncio.gather(*waiting), ANSWERED_S)
 
     serve(tmp_path, story)

@@ -25,6 +25,7 @@ from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.shell import ReplicaShell
 from hightide_broker.storage import DataDirectory
 from hightide_runtime.errors import ServiceError
+from hightide_runtime.quotas.throttle import Throttle, ThrottleCounts
 from hightide_runtime.serving.fair_limit import FairLimit, Holder
 from hightide_runtime.telemetry.tracing import Telemetry
 
@@ -268,5 +269,66 @@ def test_more_than_may_be_unfinished_is_refused_before_anything_is_appended(tmp_
         assert replica.log.log_end_offset == 1
         broker.follower_has(replica, 1)
         await first
+
+    serve(tmp_path, story)
+
+
+# -- quotas
+
+
+def throttled(broker: LeadingBroker, rate: int, taken: int) -> Throttle:
+    """The throttle of a principal that has taken so much by now."""
+    throttle = Throttle(rate, asyncio.get_running_loop().time, ThrottleCounts())
+    throttle.charge(taken)
+    return throttle
+
+
+def produce_throttled(
+    broker: LeadingBroker, throttle: Throttle, sequence: int = 0, timeout_ms: int = LONG_MS
+) -> asyncio.Task[list[Outcome]]:
+    asked = ProducePartition(TOPIC_ID, 0, -1, memoryview(batch(sequence=sequence)))
+    request = ProduceRequest(Acks.ACKS_LEADER, timeout_ms, (asked,))
+    return asyncio.create_task(broker.producing.produce(request, PEER, throttle))
+
+
+def test_nothing_is_appended_before_what_its_producer_took_is_paid_for_and_then_all_in_order(
+    tmp_path: Path,
+) -> None:
+    async def story(broker: LeadingBroker) -> None:
+        replica = broker.leads()
+        throttle = throttled(broker, 1_000, 30_000)
+        calls = [produce_throttled(broker, throttle, sequence) for sequence in range(3)]
+        assert await broker.is_waiting(calls[0])
+        assert replica.log.log_end_offset == 0
+        assert broker.in_flight.taken > 0, "what is held counts"
+        throttle.set_rate(10**9)
+        outcomes = [outcome for (outcome,) in await asyncio.gather(*calls)]
+        assert outcomes == [PartitionAppended(offset, offset + 1, 0) for offset in range(3)]
+
+    serve(tmp_path, story)
+
+
+def test_a_produce_that_is_not_paid_for_in_its_time_appends_nothing_and_says_how_long_to_wait(
+    tmp_path: Path,
+) -> None:
+    async def story(broker: LeadingBroker) -> None:
+        replica = broker.leads()
+        throttle = throttled(broker, 1_000, 30_000)
+        with pytest.raises(ServiceError) as refused:
+            await produce_throttled(broker, throttle, timeout_ms=SHORT_MS)
+        assert refused.value.code == ErrorCode.ERROR_CODE_QUOTA_EXCEEDED
+        assert refused.value.metadata["throttle_time_ms"] == "5000"
+        assert replica.log.log_end_offset == 0
+        assert throttle.counts.taken == 30_000, "what was not appended costs nothing"
+
+    serve(tmp_path, story)
+
+
+def test_a_produce_that_goes_over_the_quota_is_appended_at_once(tmp_path: Path) -> None:
+    async def story(broker: LeadingBroker) -> None:
+        broker.leads()
+        throttle = throttled(broker, 100, 0)
+        assert await produce_throttled(broker, throttle) == [PartitionAppended(0, 1, 0)]
+        assert throttle.told_ms > 0
 
     serve(tmp_path, story)

@@ -38,6 +38,7 @@ LISTS_IN_LISTS = {
     "PingAnswer.positions": POSITIONS,
     "StopFetcherAnswer.positions": POSITIONS,
     "ConsumerGoodbye.positions": POSITIONS,
+    "QuotaChange.reset": "it is taken as a set",
 }
 """Lists that are no field of a request, and who looks at them."""
 
