@@ -182,9 +182,8 @@ async def serve(
     )  # fmt: skip
     audit = AuditLog(asyncio.get_running_loop().call_later)
     health_servicer = health.HealthServicer([service.name for service in services])
-    wanted = [(Listener.INTERNAL, listen)]
-    if external is not None:
-        wanted.append((Listener.EXTERNAL, external))
+    outside = [] if external is None else [(Listener.EXTERNAL, external)]
+    wanted = [(Listener.INTERNAL, listen), *outside]
     servers, addresses = [], []
     try:
         for listener, address in wanted:
