@@ -2,11 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Final
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
+from hightide.v1.errors_pb2 import ErrorCode
 
+from hightide_runtime.errors import ServiceError, abort
+from hightide_runtime.serving.fair_limit import FairLimit, holder_of
+
+WATCHES_MAX: Final = 1_000
+"""Watch streams of all listeners. A Check waits for nothing, and so it has no limit: whoever starts and stops
+processes by it gets an answer, whatever else the server has to do."""
 SERVICE_NAME: str = health_pb2.DESCRIPTOR.services_by_name["Health"].full_name
 _Status = health_pb2.HealthCheckResponse
 
@@ -18,6 +25,7 @@ class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
         self._status: dict[str, int] = dict.fromkeys(["", *services], _Status.NOT_SERVING)
         self._changed = asyncio.Condition()
         self._stopping = False
+        self._watches = FairLimit(WATCHES_MAX)
 
     async def set(self, serving: bool, service: str | None) -> None:
         """Set one service, or all of them if `service` is None. Ignored once the server is stopping."""
@@ -50,6 +58,15 @@ class HealthServicer(health_pb2_grpc.HealthServicer):  # type: ignore[misc]
     ) -> AsyncIterator[Any]:
         """The current status, and again whenever it changes; SERVICE_UNKNOWN for a service that is not
         here."""
+        holder = holder_of(context)
+        if not self._watches.take(holder):
+            why = (
+                f"{self._watches.taken} streams watch the health of this process, "
+                f"{self._watches.held(holder)} of them of this connection; it accepts {WATCHES_MAX}. End "
+                "some, or ask by Check"
+            )
+            await abort(context, ServiceError(ErrorCode.ERROR_CODE_OVERLOADED, why))
+        context.add_done_callback(lambda _: self._watches.give_back(holder))  # type: ignore[arg-type]
         last = None
         while True:
             status = self._status.get(request.service, _Status.SERVICE_UNKNOWN)

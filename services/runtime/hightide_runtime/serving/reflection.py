@@ -1,10 +1,8 @@
 """Reflection with the comments of the .proto files, so that `grpcurl describe` shows them."""
 
-from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 
-import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool
 from grpc_reflection.v1alpha import reflection
 
@@ -53,11 +51,6 @@ class CommentedPool:
             # Protobuf finds services, and not the methods in them.
             service, _, method = symbol.rpartition(".")
             return _of(self._pool.FindServiceByName(service).methods_by_name[method].containing_service.file)
-
-
-def enable(service_names: Sequence[str], server: grpc.aio.Server) -> None:
-    """Serve reflection for these services. `serve` calls it."""
-    reflection.enable_server_reflection(service_names, server, pool=CommentedPool())
 
 
 def _of(descriptor: object) -> _File:

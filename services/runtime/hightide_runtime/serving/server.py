@@ -12,7 +12,6 @@ from typing import Any, Protocol
 
 import grpc
 from google.protobuf.message import DecodeError
-from grpc_channelz.v1 import channelz
 from grpc_health.v1 import health_pb2_grpc
 from hightide.v1.errors_pb2 import ErrorCode
 
@@ -22,8 +21,10 @@ from hightide_runtime.access.rules import rule_of
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import ServiceError, StartupError
 from hightide_runtime.quotas.live_quotas import LiveQuotas
-from hightide_runtime.serving import health, reflection
+from hightide_runtime.serving import health
 from hightide_runtime.serving.answer_budget import AnswerBudget, answer_budgets
+from hightide_runtime.serving.fair_limit import FairLimit
+from hightide_runtime.serving.generated_handlers import handlers_of
 from hightide_runtime.serving.interceptors.access import AccessInterceptor
 from hightide_runtime.serving.interceptors.errors import ErrorInterceptor
 from hightide_runtime.serving.interceptors.interceptor import (
@@ -38,6 +39,8 @@ from hightide_runtime.serving.interceptors.limits import LimitsInterceptor
 from hightide_runtime.serving.interceptors.listener import ListenerInterceptor
 from hightide_runtime.serving.interceptors.timing import MethodTiming, TimingInterceptor
 from hightide_runtime.serving.interceptors.trace_context import TraceContextInterceptor
+from hightide_runtime.serving.introspection import CALLS_MAX as INTROSPECTION_CALLS_MAX
+from hightide_runtime.serving.introspection import introspect
 from hightide_runtime.serving.listeners import Listener
 from hightide_runtime.serving.request_lists import check_of
 from hightide_runtime.serving.transports import transports_of
@@ -46,7 +49,6 @@ from hightide_runtime.tls.files import ServerTls
 DEFAULT_MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 METADATA_BYTES_MAX = 12 * 1024
 ANSWERS_LEAVE_S = 0.05
-CHANNELZ_SERVICE_NAME = "grpc.channelz.v1.Channelz"
 _FLAGS = {Listener.INTERNAL: "--listen", Listener.EXTERNAL: "--external-listen"}
 _log = logging.getLogger(__name__)
 # A server without a reference is stopped by its finalizer.
@@ -180,6 +182,7 @@ async def serve(
         limits.max_concurrent_rpcs, limits.max_deadline_ms, limits.default_deadline_ms,
         answers or answer_budgets(limits.answer_bytes_max), quotas or LiveQuotas(),
     )  # fmt: skip
+    introspection = FairLimit(INTROSPECTION_CALLS_MAX)
     audit = AuditLog(asyncio.get_running_loop().call_later)
     health_servicer = health.HealthServicer([service.name for service in services])
     outside = [] if external is None else [(Listener.EXTERNAL, external)]
@@ -204,10 +207,8 @@ async def serve(
             for service in services:
                 _register(server, service, interceptors, access)
             health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
-            if listener is Listener.INTERNAL:
-                _introspect(server, [service.name for service in services])
-            elif external_introspection:
-                _introspect(server, _reached_from_outside(services))
+            if listener is Listener.INTERNAL or external_introspection:
+                introspect(server, _reached_from(listener, services), introspection)
             port = _bind(server, address, transport.credentials, _FLAGS[listener])
             addresses.append(HostPort(address.host, port))
     except StartupError:
@@ -220,18 +221,13 @@ async def serve(
     return Server(servers, addresses, health_servicer, limiting, timing.timings)
 
 
-def _introspect(server: grpc.aio.Server, names: Sequence[str]) -> None:
-    """Serve reflection of these services, and channelz, which tells of connections and calls."""
-    channelz.add_channelz_servicer(server)
-    reflection.enable([*names, health.SERVICE_NAME, CHANNELZ_SERVICE_NAME, reflection.SERVICE_NAME], server)
-
-
-def _reached_from_outside(services: Sequence[Service]) -> list[str]:
-    """The services of which the external listener serves a method."""
+def _reached_from(listener: Listener, services: Sequence[Service]) -> list[str]:
+    """The services of which a listener serves a method."""
     return [
         service.name
         for service in services
-        if any(rule_of(service.name, name).is_external for name in _handlers(service))
+        if listener is Listener.INTERNAL
+        or any(rule_of(service.name, name).is_external for name in _handlers(service))
     ]
 
 
@@ -285,25 +281,9 @@ def _why_not_bound(listen: HostPort, error: OSError, flag: str) -> str:
     return f"cannot listen on {listen}: {error.strerror or error}; is the host an address of this machine?"
 
 
-class _Collector:
-    """A stand-in for a server that collects the handlers which generated code registers."""
-
-    def __init__(self) -> None:
-        self.handlers: dict[str, Any] = {}
-
-    def add_generic_rpc_handlers(self, handlers: Sequence[grpc.GenericRpcHandler]) -> None:
-        """Do nothing: the same handlers come by name."""
-
-    def add_registered_method_handlers(self, service_name: str, handlers: Mapping[str, Any]) -> None:
-        """Keep the handlers of a service."""
-        self.handlers.update(handlers)
-
-
 def _handlers(service: Service) -> dict[str, Any]:
     """The generated handlers of a service, by the names of its methods."""
-    collector = _Collector()
-    service.add_to_server(service.servicer, collector)  # type: ignore[arg-type]
-    return collector.handlers
+    return handlers_of(service.servicer, service.add_to_server)
 
 
 def _register(
