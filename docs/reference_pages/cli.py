@@ -10,7 +10,9 @@ from reference_pages.markdown import page
 
 _WIDTH = 100
 #: What each command takes, and the first one shows.
-_EVERYWHERE = frozenset({"bootstrap", "context", "output", "tls_ca", "tls_certificate", "tls_key"})
+_EVERYWHERE = frozenset(
+    {"bootstrap", "context", "output", "tls_ca", "tls_certificate", "tls_key", "token_file"}
+)
 
 
 def text() -> str:

@@ -26,6 +26,10 @@ _EVERYWHERE = {
     "on. Else `HIGHTIDE_TLS_CA`.",
     "tls_certificate": "The path of this client's certificate (PEM); else `HIGHTIDE_TLS_CERTIFICATE`.",
     "tls_key": "The path of its key (PEM, without a password); else `HIGHTIDE_TLS_KEY`.",
+    "token": "A bearer token, as text or as a function that returns one: it is called when the last one is "
+    "about to expire, and must be quick.",
+    "token_file": "The path of a file with a bearer token, which is read again when it changes; else "
+    "`HIGHTIDE_TOKEN_FILE`.",
     "client_id": "Names this client to the servers: it is in the user agent of its calls.",
     "request_timeout_ms": "How long one request may take.",
 }

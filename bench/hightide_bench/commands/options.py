@@ -75,12 +75,12 @@ def partition_counts(ctx: click.Context, param: click.Parameter, value: str | No
 
 def measured(ctx: click.Context, measure: "Callable[[LoadTarget], Measured]") -> Measured:
     """Measure the cluster that the command line means."""
-    from hightide_cli.command_line.client_arguments import hand_on_tls
+    from hightide_cli.command_line.client_arguments import hand_on_files
 
     from hightide_bench.measuring.target import bench_target
 
     meant = choices(ctx).target()
-    hand_on_tls(meant.tls)
+    hand_on_files(meant.files)
     address = None if meant.is_default else meant.bootstrap
     with bench_target(address, keeps_topics=ctx.meta.get(_KEEPS, False)) as target:
         return measure(target)

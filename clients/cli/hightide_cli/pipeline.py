@@ -3,7 +3,7 @@
 import click
 
 from hightide_cli.command_line.choices import choices
-from hightide_cli.command_line.client_arguments import hand_on_tls
+from hightide_cli.command_line.client_arguments import hand_on_files
 from hightide_cli.command_line.lazy_group import LazyCommand, LazyGroup
 from hightide_cli.command_line.options import common_options
 
@@ -25,12 +25,12 @@ class _PipelineGroup(LazyGroup):
 
     def invoke(self, ctx: click.Context) -> object:
         chosen = choices(ctx)
-        hand_on_tls(chosen.tls)
+        hand_on_files(chosen.files)
 
         def bootstrap() -> str:
             # Called only where an address is needed: looking for the cluster of `dev up` takes its time.
             target = chosen.target()
-            hand_on_tls(target.tls)
+            hand_on_files(target.files)
             return target.bootstrap
 
         handed_on = {"bootstrap": bootstrap, "output": chosen.output.value}

@@ -9,7 +9,8 @@ from typing import Literal, Self, TypeVar
 from hightide.administering.reassignment_operations import ElectionKindName
 from hightide.administering.topic_operations import AdminOperations
 from hightide.calls.addresses import bootstrap_addresses
-from hightide.calls.tls_files import FilePath, chosen_tls_files
+from hightide.calls.credentials import Token, chosen_credentials
+from hightide.calls.tls_files import FilePath
 from hightide.cluster.leaders_seen import LeadersSeen
 from hightide.cluster.offset_at import offset_at
 from hightide.cluster.operations import Operation
@@ -55,11 +56,14 @@ class Admin:
         tls_ca: FilePath | None = None,
         tls_certificate: FilePath | None = None,
         tls_key: FilePath | None = None,
+        token: Token | None = None,
+        token_file: FilePath | None = None,
     ) -> None:
         self._bootstrap = bootstrap_addresses(bootstrap)
         self._timeout_ms = timeout_ms
         self._seen = LeadersSeen()
-        self._transport = Transport(client_id, chosen_tls_files(tls_ca, tls_certificate, tls_key))
+        credentials = chosen_credentials(tls_ca, tls_certificate, tls_key, token, token_file)
+        self._transport = Transport(client_id, credentials)
         self._closed = False
 
     def create_topic(

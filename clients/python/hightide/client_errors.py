@@ -84,6 +84,10 @@ class TlsRefusedError(BrokersUnavailableError):
     next_step = ""
 
 
+class TokenNotSentError(ClientError):
+    """The client has no token to send, or does not send it: without TLS it would be read on the way."""
+
+
 class ControllerUnavailableError(ClientError):
     """Within the budget, the brokers named no active controller that answers."""
 

@@ -31,6 +31,7 @@ from hightide.client_errors import RequestTimeoutError as RequestTimeoutError
 from hightide.client_errors import TlsFault as TlsFault
 from hightide.client_errors import TlsHandshakeError as TlsHandshakeError
 from hightide.client_errors import TlsRefusedError as TlsRefusedError
+from hightide.client_errors import TokenNotSentError as TokenNotSentError
 from hightide.client_errors import TopicRecreatedError as TopicRecreatedError
 from hightide.client_errors import UndeliveredError as UndeliveredError
 from hightide.client_errors import UnexpectedAnswerError as UnexpectedAnswerError

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Self
 from hightide import tracing
 from hightide.argument_checks import checked_name
 from hightide.calls.addresses import bootstrap_addresses
-from hightide.calls.tls_files import FilePath, chosen_tls_files
+from hightide.calls.credentials import Token, chosen_credentials
+from hightide.calls.tls_files import FilePath
 from hightide.cluster.metadata import UNKNOWN_TOPIC_PATIENCE_MS, ClusterMetadata
 from hightide.errors import (
     BufferFullError,
@@ -69,6 +70,8 @@ class Producer:
         tls_ca: FilePath | None = None,
         tls_certificate: FilePath | None = None,
         tls_key: FilePath | None = None,
+        token: Token | None = None,
+        token_file: FilePath | None = None,
         key: ProducerKey | None = None,
     ) -> None:
         self._settings = ProducerSettings(
@@ -92,7 +95,8 @@ class Producer:
         )
         # The fast path reads topics from here; closing replaces it with an empty one.
         self._topics: dict[str, TopicQueues] = self._core.topics
-        self._transport = Transport(client_id, chosen_tls_files(tls_ca, tls_certificate, tls_key))
+        credentials = chosen_credentials(tls_ca, tls_certificate, tls_key, token, token_file)
+        self._transport = Transport(client_id, credentials)
         reporter = tracing.Reporter("send", client_id)
         self._driver = Driver(
             self._core, self._transport, self._changed, "hightide-producer", reporter, self._sender
@@ -230,7 +234,7 @@ class Producer:
                 if home is not None:
                     seeker.topics.add(topic)
                     return home
-                refusal = seeker.tls_refusal()
+                refusal = seeker.refusal()
                 if refusal is not None:
                     raise refusal
                 now = now_ms()

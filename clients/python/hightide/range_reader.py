@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, Any, Self
 from hightide.batch.header import BatchHeader
 from hightide.calls.addresses import bootstrap_addresses
 from hightide.calls.call import Call
-from hightide.calls.tls_files import FilePath, chosen_tls_files
+from hightide.calls.credentials import Token, chosen_credentials
+from hightide.calls.tls_files import FilePath
 from hightide.cluster.metadata import ClusterMetadata
 from hightide.cluster.operations import Pause
 from hightide.consuming.corrupt_batches import CorruptBatches, OnCorruptBatch, SkippedBatches, check_policy
 from hightide.consuming.fetch_position import FetchedBatch
 from hightide.consuming.range_core import RangeCore, RangeReadSettings, WantedRange
-from hightide.errors import AddressUnreachableError, ClosedError, HightideError
+from hightide.errors import AddressUnreachableError, ClosedError, HightideError, TokenNotSentError
 from hightide.records import TopicPartition
 from hightide.transport.driver import decoded as decoded_outcome
 from hightide.transport.driver import now_ms
@@ -58,6 +59,8 @@ class RangeReader:
         tls_ca: FilePath | None = None,
         tls_certificate: FilePath | None = None,
         tls_key: FilePath | None = None,
+        token: Token | None = None,
+        token_file: FilePath | None = None,
         fetch_max_bytes: int = 4 << 20,
         prefetch_bytes: int = 16 << 20,
         request_timeout_ms: int = 30_000,
@@ -75,7 +78,8 @@ class RangeReader:
         )
         self._cluster = ClusterMetadata(bootstrap_addresses(bootstrap))
         self._lock = ThreadCondition()
-        self._transport = Transport(client_id, chosen_tls_files(tls_ca, tls_certificate, tls_key))
+        credentials = chosen_credentials(tls_ca, tls_certificate, tls_key, token, token_file)
+        self._transport = Transport(client_id, credentials)
         self._corrupt = CorruptBatches(on_corrupt_batch, log_notice)
         self._closed = False
 
@@ -182,7 +186,7 @@ class _FetchAhead:
         if isinstance(self._step, Call):
             try:
                 self._future = self._transport.start(self._step, self._step.encode(), self._done)
-            except AddressUnreachableError as error:
+            except (AddressUnreachableError, TokenNotSentError) as error:
                 self._outcomes.put(error)
 
     def _done(self, call: Call[Any], outcome: bytes | HightideError) -> None:

@@ -132,7 +132,7 @@ def test_contexts_come_are_selected_and_go(capsys: pytest.CaptureFixture[str]) -
         "context prod added and selected: p:1,p:2\n"
     )
     added = documented(capsys, "context", "add", "test", "--bootstrap", "t:1", "--zookeeper", "z:1/root")
-    plaintext = {"tls_ca": None, "tls_certificate": None, "tls_key": None}
+    plaintext = {"tls_ca": None, "tls_certificate": None, "tls_key": None, "token_file": None}
     test = {"context": "test", "bootstrap": "t:1", "zookeeper": "z:1/root", **plaintext}
     prod = {"context": "prod", "bootstrap": "p:1,p:2", "zookeeper": None, **plaintext}
     assert added == {**test, "selected": False}

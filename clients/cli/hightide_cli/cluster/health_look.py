@@ -50,11 +50,11 @@ def _without_controller(
 
     from hightide_cli.cluster.metadata_probe import MetadataProbe, without_controller
     from hightide_cli.command_line.choices import choices
-    from hightide_cli.command_line.connections import tls_files_of
+    from hightide_cli.command_line.connections import credentials_of
 
     target = choices(ctx).target()
     addresses = bootstrap_addresses(target.bootstrap)
-    with MetadataProbe(timeout_ms, tls_files_of(target.tls)) as probe:
+    with MetadataProbe(timeout_ms, credentials_of(target.files)) as probe:
         try:
             metadata = probe.ask_any(addresses, all_topics=True)
         except BrokersUnavailableError as error:

@@ -7,13 +7,15 @@ from typing import Self
 
 from hightide import BrokerDescription, ClusterDescription
 from hightide.calls.call import MessageCall, Method
-from hightide.calls.tls_files import TlsFiles
+from hightide.calls.credentials import Credentials
 from hightide.errors import (
     AddressUnreachableError,
     BrokersUnavailableError,
     HightideError,
+    NotAuthenticatedError,
     TlsHandshakeError,
     TlsRefusedError,
+    TokenNotSentError,
 )
 from hightide.transport.transport import Transport
 from hightide.v1.broker_service_pb2 import GetMetadataRequest, GetMetadataResponse
@@ -26,8 +28,8 @@ NO_CONTROLLER = -1
 class MetadataProbe:
     """Connections to the addresses that are probed; use it as a with-block."""
 
-    def __init__(self, timeout_ms: int, tls: TlsFiles | None) -> None:
-        self._transport = Transport("hightide-cli", tls)
+    def __init__(self, timeout_ms: int, credentials: Credentials) -> None:
+        self._transport = Transport("hightide-cli", credentials)
         self._timeout_ms = timeout_ms
 
     def ask(self, address: str, *, all_topics: bool = False) -> GetMetadataResponse:
@@ -41,7 +43,7 @@ class MetadataProbe:
 
     def ask_any(self, addresses: Iterable[str], *, all_topics: bool = False) -> GetMetadataResponse:
         """The knowledge of the first of these brokers that answers; at least one is given. Raises
-        BrokersUnavailableError, of which TlsRefusedError is one."""
+        BrokersUnavailableError, of which TlsRefusedError is one, and the refusal of a token."""
         failures: dict[str, HightideError] = {}
         for address in addresses:
             try:
@@ -52,6 +54,8 @@ class MetadataProbe:
             said = "\n".join(each.message for each in failures.values())
             raise TlsRefusedError(said, addresses=tuple(failures))
         *_, last = failures.values()
+        if isinstance(last, NotAuthenticatedError | TokenNotSentError):
+            raise last
         raise BrokersUnavailableError(f"no broker answers: {last}", addresses=tuple(failures))
 
     def close(self) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hightide_cli.command_line.client_arguments import NO_TLS, ClientArguments, TlsPaths
+from hightide_cli.command_line.client_arguments import NO_FILES, ClientArguments, CredentialFiles
 
 if TYPE_CHECKING:
     from hightide_cli.context.target import Target
@@ -33,7 +33,7 @@ class Choices:
     context: str | None = None
     context_is_said: bool = False
     #: Only what the command line says: the SDK itself looks into the environment.
-    tls: TlsPaths = NO_TLS
+    files: CredentialFiles = NO_FILES
     output: OutputFormat = OutputFormat.TABLE
     #: The cluster that was meant, once it was asked for: for the sentence of a failure.
     resolved: "Target | None" = None
@@ -43,8 +43,8 @@ class Choices:
 
         The command line takes precedence over the environment, and an address over a name: --bootstrap,
         --context, HIGHTIDE_BOOTSTRAP, HIGHTIDE_CONTEXT, the selected context, the cluster of `hightide dev
-        up` where one runs, 127.0.0.1:9092. The files of TLS are those of the command line, else those of the
-        context that is meant, else those of the environment.
+        up` where one runs, 127.0.0.1:9092. The files of TLS and of the token are those of the command line,
+        else those of the context that is meant, else those of the environment.
         """
         if self.resolved is None:
             from hightide_cli.context.target import resolve
@@ -52,7 +52,7 @@ class Choices:
             self.resolved = resolve(
                 self.bootstrap,
                 self.context,
-                self.tls,
+                self.files,
                 bootstrap_is_said=self.bootstrap_is_said,
                 context_is_said=self.context_is_said,
             )

@@ -6,10 +6,10 @@ import click
 from hightide import Admin
 
 from hightide_cli.command_line.choices import choices
-from hightide_cli.command_line.client_arguments import ClientArguments, TlsPaths
+from hightide_cli.command_line.client_arguments import ClientArguments, CredentialFiles
 
 if TYPE_CHECKING:
-    from hightide.calls.tls_files import TlsFiles
+    from hightide.calls.credentials import Credentials
 
 # Long enough for a failover, short enough for a person who mistyped the address.
 ADMIN_TIMEOUT_MS = 10_000
@@ -39,9 +39,9 @@ def require_somebody(cluster: ClientArguments) -> None:
         admin.coordinators()
 
 
-def tls_files_of(tls: TlsPaths) -> "TlsFiles | None":
-    """Return the files for channels that a command opens by itself, None for plaintext. Raises
-    InvalidArgumentError if one is missing."""
-    from hightide.calls.tls_files import chosen_tls_files
+def credentials_of(files: CredentialFiles) -> "Credentials":
+    """Return the credentials for channels that a command opens by itself: those of the files, else those of
+    the environment. Raises InvalidArgumentError if one is missing."""
+    from hightide.calls.credentials import chosen_credentials
 
-    return chosen_tls_files(tls.ca, tls.certificate, tls.key)
+    return chosen_credentials(files.ca, files.certificate, files.key, token_file=files.token)

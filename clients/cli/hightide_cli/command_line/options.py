@@ -11,19 +11,20 @@ from hightide_cli.command_line.completing import context_names
 
 _OF_SECONDS = frozenset({"--timeout", "--interval", "--seconds", "--idle-seconds"})
 
-#: The field of TlsPaths, the option, its variable, its help.
-_TLS: Final = (
+#: The field of CredentialFiles, the option, its variable, its help.
+_FILES: Final = (
     ("ca", "--tls-ca", "HIGHTIDE_TLS_CA", "Use TLS, and trust servers whose certificates these CAs signed."),
     ("certificate", "--tls-certificate", "HIGHTIDE_TLS_CERTIFICATE", "The certificate to show to servers."),
     ("key", "--tls-key", "HIGHTIDE_TLS_KEY", "The key of --tls-certificate."),
+    ("token", "--token-file", "HIGHTIDE_TOKEN_FILE", "The file with the bearer token to show to servers."),
 )
 
 Decorated = TypeVar("Decorated", bound=click.Command)
 
 
 def common_options(command: Decorated) -> Decorated:
-    """Add --bootstrap, --context, those of TLS and --output to a command or group. The innermost one given
-    counts.
+    """Add --bootstrap, --context, the files of TLS and of the token, and --output to a command or group. The
+    innermost one given counts.
 
     Numbers are called N and SECONDS in its help, unless the option names them itself.
     """
@@ -61,10 +62,10 @@ def common_options(command: Decorated) -> Decorated:
             envvar=variable,
             show_envvar=True,
             expose_value=False,
-            callback=_take_tls(field),
+            callback=_take_file(field),
             help=text,
         )
-        for field, name, variable, text in _TLS
+        for field, name, variable, text in _FILES
     )
     command.params.append(
         click.Option(
@@ -98,13 +99,13 @@ def _take_context(ctx: click.Context, parameter: click.Parameter, value: str | N
         chosen.context, chosen.context_is_said = value, is_said
 
 
-def _take_tls(field: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
+def _take_file(field: str) -> Callable[[click.Context, click.Parameter, str | None], None]:
     def take(ctx: click.Context, parameter: click.Parameter, value: str | None) -> None:
         # Files of the environment are left to the SDK: they count only where neither the command line nor the
         # context names any.
         if value is not None and _is_said(ctx, parameter):
             chosen = choices(ctx)
-            chosen.tls = replace(chosen.tls, **{field: value})
+            chosen.files = replace(chosen.files, **{field: value})
 
     return take
 

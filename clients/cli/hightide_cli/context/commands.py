@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from hightide_cli.command_line.choices import choices
-from hightide_cli.command_line.client_arguments import NO_TLS, TlsPaths
+from hightide_cli.command_line.client_arguments import CredentialFiles
 from hightide_cli.command_line.completing import context_names
 from hightide_cli.command_line.options import common_options
 from hightide_cli.context.named_clusters import (
@@ -45,7 +45,8 @@ common_options(context)
 def add(ctx: click.Context, name: str, zookeeper: str | None, is_selected: bool, force: bool) -> None:
     """Give the cluster at --bootstrap a name. The first context is selected at once. No server is asked.
 
-    The files of TLS, too, belong to the context: --tls-ca and the others are kept as absolute paths.
+    The files of TLS and of the token, too, belong to the context: --tls-ca, --token-file and the others are
+    kept as absolute paths.
 
     \b
     hightide context add prod --bootstrap broker-1:9092,broker-2:9092 --select
@@ -66,7 +67,7 @@ def add(ctx: click.Context, name: str, zookeeper: str | None, is_selected: bool,
         name,
         ",".join(bootstrap_addresses(bootstrap)),
         None if zookeeper is None else _zookeeper(zookeeper),
-        _tls_paths(choices(ctx).tls),
+        _absolute(choices(ctx).files),
     )
     changed = known.with_added(added)
     if is_selected or known.selected is None:
@@ -90,7 +91,7 @@ def list_contexts(ctx: click.Context) -> None:
         emit(ctx, {"contexts": [_document(each, known) for each in found]})
         return
     rows = [
-        ("*" if each.name == known.selected else "", each.name, each.bootstrap, each.zookeeper, each.tls.ca)
+        ("*" if each.name == known.selected else "", each.name, each.bootstrap, each.zookeeper, each.files.ca)
         for each in found
     ]
     click.echo(table(["", "context", "bootstrap", "zookeeper", "tls ca"], rows))
@@ -129,14 +130,14 @@ def show(ctx: click.Context, name: str | None) -> None:
                         ("context", found.name),
                         ("bootstrap", found.bootstrap),
                         ("zookeeper", found.zookeeper),
-                        *_properties(found.tls),
+                        *_properties(found.files),
                         ("selected", found.name == known.selected),
                     ]
                 )
             )
         return
     target = choices(ctx).target()
-    tls = _tls_in_use(target.tls)
+    files = _files_in_use(target.files)
     if wants_document(ctx):
         emit(
             ctx,
@@ -144,9 +145,10 @@ def show(ctx: click.Context, name: str | None) -> None:
                 "context": target.context,
                 "bootstrap": target.bootstrap,
                 "zookeeper": target.zookeeper,
-                "tls_ca": tls.ca,
-                "tls_certificate": tls.certificate,
-                "tls_key": tls.key,
+                "tls_ca": files.ca,
+                "tls_certificate": files.certificate,
+                "tls_key": files.key,
+                "token_file": files.token,
                 "origin": target.origin,
             },
         )
@@ -157,7 +159,7 @@ def show(ctx: click.Context, name: str | None) -> None:
                 ("context", target.context),
                 ("bootstrap", target.bootstrap),
                 ("zookeeper", target.zookeeper),
-                *_properties(tls),
+                *_properties(files),
                 ("from", target.origin),
             ]
         )
@@ -190,34 +192,39 @@ def _document(each: Context, among: Contexts) -> "ContextDocument":
         "context": each.name,
         "bootstrap": each.bootstrap,
         "zookeeper": each.zookeeper,
-        "tls_ca": each.tls.ca,
-        "tls_certificate": each.tls.certificate,
-        "tls_key": each.tls.key,
+        "tls_ca": each.files.ca,
+        "tls_certificate": each.files.certificate,
+        "tls_key": each.files.key,
+        "token_file": each.files.token,
         "selected": each.name == among.selected,
     }
 
 
-def _tls_in_use(said: TlsPaths) -> TlsPaths:
+def _files_in_use(said: CredentialFiles) -> CredentialFiles:
     """The files that a client of the cluster uses: those that are said, else those of the environment. Raises
     InvalidArgumentError if one is missing."""
-    from hightide_cli.command_line.connections import tls_files_of
+    from hightide_cli.command_line.connections import credentials_of
 
-    chosen = tls_files_of(said)
-    return NO_TLS if chosen is None else TlsPaths(chosen.ca, chosen.certificate, chosen.key)
+    chosen = credentials_of(said)
+    if chosen.tls is None:
+        return CredentialFiles(token=chosen.token_file)
+    tls = chosen.tls
+    return CredentialFiles(tls.ca, tls.certificate, tls.key, chosen.token_file)
 
 
-def _tls_paths(said: TlsPaths) -> TlsPaths:
+def _absolute(said: CredentialFiles) -> CredentialFiles:
     """The same, for any working directory: a context is used from all of them."""
-    used = _tls_in_use(said)
-    given = (used.ca, used.certificate, used.key)
-    return TlsPaths(*(None if each is None else str(Path(each).absolute()) for each in given))
+    used = _files_in_use(said)
+    given = (used.ca, used.certificate, used.key, used.token)
+    return CredentialFiles(*(None if each is None else str(Path(each).absolute()) for each in given))
 
 
-def _properties(tls: TlsPaths) -> list[tuple[str, str | None]]:
-    """Lines about TLS, where it is used."""
-    if not tls.is_said:
+def _properties(files: CredentialFiles) -> list[tuple[str, str | None]]:
+    """Lines about TLS and the token, where they are used."""
+    if not files.is_said:
         return []
-    return [("tls ca", tls.ca), ("tls certificate", tls.certificate), ("tls key", tls.key)]
+    lines = [("tls ca", files.ca), ("tls certificate", files.certificate), ("tls key", files.key)]
+    return lines if files.token is None else [*lines, ("token file", files.token)]
 
 
 def _zookeeper(text: str) -> str:

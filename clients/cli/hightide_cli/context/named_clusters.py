@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from hightide_cli.command_line.client_arguments import NO_TLS, TlsPaths
+from hightide_cli.command_line.client_arguments import NO_FILES, CredentialFiles
 from hightide_cli.command_line.json_files import read_json, write_json
 
 VERSION: Final = 1
@@ -21,12 +21,12 @@ class ContextError(Exception):
 @dataclass(frozen=True, slots=True)
 class Context:
     """One cluster: the addresses of its brokers and, for the commands that read it, of its ZooKeeper; and the
-    files of TLS for it."""
+    files of TLS and of the token for it."""
 
     name: str
     bootstrap: str
     zookeeper: str | None = None
-    tls: TlsPaths = NO_TLS
+    files: CredentialFiles = NO_FILES
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ def store_contexts(path: Path, contexts: Contexts) -> None:
         "version": VERSION,
         "selected": contexts.selected,
         "contexts": {
-            name: {"bootstrap": each.bootstrap, "zookeeper": each.zookeeper, **each.tls.arguments()}
+            name: {"bootstrap": each.bootstrap, "zookeeper": each.zookeeper, **each.files.arguments()}
             for name, each in sorted(contexts.by_name.items())
         },
     }
@@ -127,15 +127,15 @@ def _decoded(document: Any) -> Contexts:
             or not isinstance(zookeeper, str | None)
         ):
             raise ValueError(f"context {name!r} is not a name with a bootstrap address")
-        found[name] = Context(name, bootstrap, zookeeper, _tls(name, fields))
+        found[name] = Context(name, bootstrap, zookeeper, _files(name, fields))
     selected = document.get("selected")
     if selected is not None and selected not in found:
         raise ValueError(f"context {selected!r} is selected and not there")
     return Contexts(found, selected)
 
 
-def _tls(name: str, fields: Mapping[str, Any]) -> TlsPaths:
-    paths = [fields.get(each) for each in ("tls_ca", "tls_certificate", "tls_key")]
+def _files(name: str, fields: Mapping[str, Any]) -> CredentialFiles:
+    paths = [fields.get(each) for each in ("tls_ca", "tls_certificate", "tls_key", "token_file")]
     if not all(isinstance(each, str | None) for each in paths):
-        raise ValueError(f"context {name!r} has a file of TLS that is no path")
-    return TlsPaths(*paths)
+        raise ValueError(f"context {name!r} has a file of TLS or of a token that is no path")
+    return CredentialFiles(*paths)

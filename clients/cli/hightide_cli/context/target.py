@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from hightide_cli.command_line.client_arguments import NO_TLS, ClientArguments, TlsPaths
+from hightide_cli.command_line.client_arguments import NO_FILES, ClientArguments, CredentialFiles
 from hightide_cli.context.named_clusters import Context, contexts_path, load_contexts
 from hightide_cli.dev.cluster import the_running_one
 
@@ -13,19 +13,19 @@ DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 @dataclass(frozen=True, slots=True)
 class Target:
     """The cluster that a command line means, and the source of that choice (`origin`), for people who wonder.
-    `context` is its named cluster, if it is one; `zookeeper` is known for contexts and for `dev up`. `tls` is
-    empty where the environment decides."""
+    `context` is its named cluster, if it is one; `zookeeper` is known for contexts and for `dev up`.
+    `files` is empty where the environment decides."""
 
     bootstrap: str
     origin: str
     context: str | None = None
     zookeeper: str | None = None
     is_default: bool = False
-    tls: TlsPaths = NO_TLS
+    files: CredentialFiles = NO_FILES
 
     def client_arguments(self) -> ClientArguments:
         """Return the arguments for clients of this cluster. The default address is left to the SDK."""
-        arguments = self.tls.arguments()
+        arguments = self.files.arguments()
         if not self.is_default:
             arguments["bootstrap"] = self.bootstrap
         return arguments
@@ -34,7 +34,7 @@ class Target:
 def resolve(
     bootstrap: str | None,
     context: str | None,
-    tls: TlsPaths,
+    files: CredentialFiles,
     *,
     bootstrap_is_said: bool,
     context_is_said: bool,
@@ -45,7 +45,7 @@ def resolve(
     target = _resolved(
         bootstrap, context, bootstrap_is_said=bootstrap_is_said, context_is_said=context_is_said
     )
-    return replace(target, tls=tls) if tls.is_said else target
+    return replace(target, files=files) if files.is_said else target
 
 
 def _resolved(
@@ -68,12 +68,17 @@ def _resolved(
 
         # The waits of its clients belong in the traces that `trace show` finds there.
         trace_clients(running.trace_directory)
-        files = None if running.certificates is None else running.certificates.client
+        client = None if running.certificates is None else running.certificates.client
+        files = NO_FILES
+        if client is not None:
+            files = CredentialFiles(str(client.ca), str(client.certificate), str(client.key))
         return Target(
             running.bootstrap,
             "that of the cluster of `hightide dev up`",
             zookeeper=running.zookeeper,
-            tls=NO_TLS if files is None else TlsPaths(*map(str, (files.ca, files.certificate, files.key))),
+            files=NO_FILES
+            if files is None
+            else CredentialFiles(*map(str, (files.ca, files.certificate, files.key))),
         )
     return Target(
         DEFAULT_BOOTSTRAP,
@@ -87,4 +92,4 @@ def _named(name: str) -> Context:
 
 
 def _of(context: Context, origin: str) -> Target:
-    return Target(context.bootstrap, origin, context.name, context.zookeeper, tls=context.tls)
+    return Target(context.bootstrap, origin, context.name, context.zookeeper, files=context.files)

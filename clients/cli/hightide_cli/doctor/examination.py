@@ -19,7 +19,7 @@ from hightide.v1.broker_service_pb2 import GetMetadataResponse
 
 from hightide_cli.cluster.metadata_probe import MetadataProbe, address_of, coordinators_in
 from hightide_cli.cluster.server_survey import Surveyed, survey, with_standbys
-from hightide_cli.command_line.connections import tls_files_of
+from hightide_cli.command_line.connections import credentials_of
 from hightide_cli.context.target import Target
 from hightide_cli.doctor.address_findings import AddressReading, address_findings
 from hightide_cli.doctor.findings import (
@@ -132,7 +132,7 @@ def _cluster(
     addresses: Sequence[str], target: Target, timeout_s: float
 ) -> tuple[list[Surveyed], GetMetadataResponse | None, list[Finding]]:
     """The answers of the servers, the cluster as a broker knows it, and the findings on the way."""
-    with MetadataProbe(round(timeout_s * 1000), tls_files_of(target.tls)) as probe:
+    with MetadataProbe(round(timeout_s * 1000), credentials_of(target.files)) as probe:
 
         def ask(address: str) -> GetMetadataResponse | HightideError:
             try:

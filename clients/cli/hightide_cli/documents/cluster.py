@@ -180,6 +180,7 @@ class ContextDocument(TypedDict):
     tls_ca: Annotated[str | None, "the CAs that may sign the certificates of its servers; null for plaintext"]
     tls_certificate: Annotated[str | None, "the certificate for clients; null where none is needed"]
     tls_key: Annotated[str | None, "the key of that"]
+    token_file: Annotated[str | None, "the file of the bearer token; null where none is needed"]
     selected: Annotated[bool, "whether commands use it by default"]
 
 

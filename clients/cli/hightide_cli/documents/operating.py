@@ -266,6 +266,7 @@ OPERATING_DOCUMENTS: dict[str, tuple[Document, ...]] = {
                 ).or_null,
                 text("tls_certificate", "the certificate for clients; null where none is used").or_null,
                 text("tls_key", "the key of that").or_null,
+                text("token_file", "the file of the bearer token; null where none is used").or_null,
                 text("origin", "why it is this cluster"),
             ),
             "The cluster that is meant.",

@@ -268,17 +268,18 @@ def _server(
     import grpc
     from hightide.transport.opening import channel_opener
 
-    from hightide_cli.command_line.connections import tls_files_of
+    from hightide_cli.command_line.connections import credentials_of
     from hightide_cli.rpc.failures import failure_of_rpc_error
     from hightide_cli.rpc.reflection import ReflectedServer
+    from hightide_cli.rpc.token_channel import with_token
 
     where = address or _usual_address(ctx, name, timeout_s)
-    tls = tls_files_of(choices(ctx).target().tls)
-    channel = channel_opener(tls, "hightide-cli")(where)
+    credentials = credentials_of(choices(ctx).target().files)
+    channel = with_token(channel_opener(credentials.tls, "hightide-cli")(where), where, credentials)
     try:
         yield ReflectedServer(channel, where, timeout_s), channel
     except grpc.RpcError as error:
-        raise failure_of_rpc_error(error, where, tls) from error
+        raise failure_of_rpc_error(error, where, credentials.tls) from error
     finally:
         channel.close()
 
@@ -289,14 +290,14 @@ def _usual_address(ctx: click.Context, name: str | None, timeout_s: float) -> st
     from hightide.calls.addresses import bootstrap_addresses
 
     from hightide_cli.cluster.metadata_probe import MetadataProbe, address_of, coordinators_in
-    from hightide_cli.command_line.connections import tls_files_of
+    from hightide_cli.command_line.connections import credentials_of
 
     target = choices(ctx).target()
     addresses = bootstrap_addresses(target.bootstrap)
     role = next(
         (role for role in ("Controller", "Coordinator") if f"{_PACKAGE}.{role}Service" in (name or "")), None
     )
-    with MetadataProbe(round(timeout_s * 1000), tls_files_of(target.tls)) as probe:
+    with MetadataProbe(round(timeout_s * 1000), credentials_of(target.files)) as probe:
         metadata = probe.ask_any(addresses)
     if role is None:
         brokers = [address for each in metadata.brokers if (address := address_of(each))]

@@ -145,7 +145,7 @@ def _cluster_of_target(
 
     if to_context is not None:
         context = load_contexts(contexts_path()).named(to_context)
-        return {**context.tls.arguments(), "bootstrap": context.bootstrap}
+        return {**context.files.arguments(), "bootstrap": context.bootstrap}
     there = choices(ctx).client_arguments()
     return there if to_bootstrap is None else {**there, "bootstrap": to_bootstrap}
 

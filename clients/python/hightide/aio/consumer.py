@@ -12,7 +12,8 @@ from hightide.aio.driver import Driver
 from hightide.aio.group_consumer import GroupConsumer
 from hightide.aio.loop_condition import LoopCondition
 from hightide.calls.addresses import bootstrap_addresses
-from hightide.calls.tls_files import FilePath, chosen_tls_files
+from hightide.calls.credentials import Token, chosen_credentials
+from hightide.calls.tls_files import FilePath
 from hightide.cluster.leaders_seen import LeadersSeen
 from hightide.cluster.metadata import ClusterMetadata
 from hightide.consumer_group.callbacks import AssignmentCallback, GroupCallbacks
@@ -80,6 +81,8 @@ class Consumer(ConsumerPositions):
         tls_ca: FilePath | None = None,
         tls_certificate: FilePath | None = None,
         tls_key: FilePath | None = None,
+        token: Token | None = None,
+        token_file: FilePath | None = None,
     ) -> None:
         self._settings = settings = ConsumerSettings(
             offset_reset=offset_reset,
@@ -109,7 +112,8 @@ class Consumer(ConsumerPositions):
             unavailable_timeout_ms=unavailable_timeout_ms,
         )
         callbacks = GroupCallbacks(on_assign, on_revoke, on_lost)
-        self._transport = AioTransport(client_id, chosen_tls_files(tls_ca, tls_certificate, tls_key))
+        credentials = chosen_credentials(tls_ca, tls_certificate, tls_key, token, token_file)
+        self._transport = AioTransport(client_id, credentials)
         self._compose(settings, group_settings, callbacks, topics, client_id)
 
     def _compose(

@@ -13,7 +13,14 @@ from hightide.batch.checksum import crc32c
 from hightide.calls.backoff import Backoff
 from hightide.calls.call import Call, MessageCall, Method
 from hightide.cluster.leaders_seen import LeadersSeen
-from hightide.errors import BrokersUnavailableError, HightideError, TlsHandshakeError, TlsRefusedError
+from hightide.errors import (
+    BrokersUnavailableError,
+    HightideError,
+    NotAuthenticatedError,
+    TlsHandshakeError,
+    TlsRefusedError,
+    TokenNotSentError,
+)
 from hightide.records import PartitionDescription, TopicDescription, TopicPartition
 from hightide.v1 import errors_pb2
 from hightide.v1.broker_service_pb2 import GetMetadataRequest, GetMetadataResponse
@@ -251,25 +258,34 @@ class MetadataSeeker:
         else:
             self.want()
 
-    def tls_refusal(self) -> TlsRefusedError | None:
-        """The error that needs no waiting, see the function of this name."""
-        return tls_refusal(self.cluster, self.failures) if self.failures else None
+    def refusal(self) -> HightideError | None:
+        """The error that needs no waiting, see `final_refusal`."""
+        return final_refusal(self.cluster, self.failures) if self.failures else None
 
     def unavailable(self, budget_ms: float) -> BrokersUnavailableError:
         """The error for no answer at all, with every address and its failure."""
         return brokers_unavailable(self.cluster, self.failures, budget_ms)
 
 
-def tls_refusal(cluster: ClusterMetadata, failures: Mapping[str, HightideError]) -> TlsRefusedError | None:
-    """The error to raise at once: no server ever answered this client, and at each bootstrap address TLS
-    fails for a reason that does not pass. None as long as waiting may help."""
-    said = []
-    for address in cluster.bootstrap:
-        error = failures.get(address)
-        if not isinstance(error, TlsHandshakeError) or not error.is_final:
-            return None
-        said.append(error.message)
-    return TlsRefusedError("\n".join(said), addresses=cluster.bootstrap)
+def final_refusal(cluster: ClusterMetadata, failures: Mapping[str, HightideError]) -> HightideError | None:
+    """The error to raise at once: every bootstrap address refuses the token of this client, or TLS fails
+    there for a reason that does not pass and no server ever answered this client. None as long as waiting may
+    help."""
+    said = [
+        error for each in cluster.bootstrap if _is_final(error := failures.get(each)) and error is not None
+    ]
+    if len(said) < len(cluster.bootstrap):
+        return None
+    of_tokens = [error for error in said if not isinstance(error, TlsHandshakeError)]
+    if of_tokens:
+        return of_tokens[0]
+    return TlsRefusedError("\n".join(error.message for error in said), addresses=cluster.bootstrap)
+
+
+def _is_final(error: HightideError | None) -> bool:
+    if isinstance(error, TlsHandshakeError):
+        return error.is_final
+    return isinstance(error, NotAuthenticatedError | TokenNotSentError)
 
 
 def brokers_unavailable(

@@ -19,7 +19,7 @@ from hightide.cluster.metadata import (
     UNKNOWN_TOPIC_PATIENCE_MS,
     ClusterMetadata,
     brokers_unavailable,
-    tls_refusal,
+    final_refusal,
 )
 from hightide.cluster.offset_at import OffsetAt
 from hightide.errors import (
@@ -126,7 +126,7 @@ class Operations:
                     # The caller gets all topics; the cache keeps those asked for by name.
                     self.cluster.update(answer, address)
                 return answer
-            refusal = tls_refusal(self.cluster, failures)
+            refusal = final_refusal(self.cluster, failures)
             if refusal is not None:
                 raise refusal
             if self._is_over():

@@ -36,6 +36,7 @@ from hightide.errors import (
     HightideError,
     InvalidArgumentError,
     InvalidRequestError,
+    NotAuthenticatedError,
     NotCoordinatorError,
     OverloadedError,
     SessionTimedOutError,
@@ -531,7 +532,8 @@ class Membership:
                 self._note(Level.WARNING, str(error))
                 self._taken_until_ms = now_ms + self.settings.session_timeout_ms
             return now_ms >= self._taken_until_ms
-        if isinstance(error, InvalidRequestError | AnswerOutOfTurnError):
+        # A stream ends when its token expires, and the next one brings the token that the client has by then.
+        if isinstance(error, InvalidRequestError | AnswerOutOfTurnError | NotAuthenticatedError):
             return self.state is MembershipState.REGISTERING
         return not error.retriable and not isinstance(error, UnexpectedAnswerError)
 

@@ -178,7 +178,7 @@ class ConsumerCore(ReadAhead, TracedCore):
         """Raise errors that are permanent, or have lasted for the whole budget."""
         budget_ms = self.settings.unavailable_timeout_ms
         since = self.seeker.failing_since_ms
-        refusal = self.seeker.tls_refusal()
+        refusal = self.seeker.refusal()
         if refusal is not None:
             raise refusal
         if since is not None and now_ms - since >= budget_ms:

@@ -15,6 +15,7 @@ import grpc.aio
 
 from hightide.calls.call import STREAM_ENDED, StreamCall, StreamEnded
 from hightide.errors import HightideError
+from hightide.transport.bearer_token import Metadata
 
 Heard = Callable[[StreamCall[Any], bytes | StreamEnded | HightideError], None]
 ErrorOf = Callable[[grpc.RpcError, StreamCall[Any]], HightideError]
@@ -24,12 +25,14 @@ class Stream:
     """One stream with a thread that reads it. `heard` is called on that thread for each message, and once at
     the end."""
 
-    def __init__(self, method: Any, call: StreamCall[Any], heard: Heard, error_of: ErrorOf) -> None:
+    def __init__(
+        self, method: Any, metadata: Metadata | None, call: StreamCall[Any], heard: Heard, error_of: ErrorOf
+    ) -> None:
         self._call = call
         self._heard = heard
         self._error_of = error_of
         self._outbox: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._rpc = method(self._requests())
+        self._rpc = method(self._requests(), metadata=metadata)
         threading.Thread(target=self._read, name="hightide-stream", daemon=True).start()
 
     def _requests(self) -> Iterator[bytes]:
@@ -63,6 +66,7 @@ class AioStream:
     def __init__(
         self,
         method: Any,
+        metadata: Metadata | None,
         call: StreamCall[Any],
         error_of: ErrorOf,
         answered: Callable[[], None],
@@ -73,7 +77,7 @@ class AioStream:
         self._answered = answered
         self._ended = ended
         self._outbox: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._rpc = method(self._requests())
+        self._rpc = method(self._requests(), metadata=metadata)
 
     async def _requests(self) -> AsyncIterator[bytes]:
         while (message := await self._outbox.get()) is not None:

@@ -16,15 +16,17 @@ from grpc_status import rpc_status
 from hightide import tracing
 from hightide.calls.call import AnswerT, Call, Method, StreamCall, StreamEnded
 from hightide.calls.connection_failures import connection_failure, is_of_a_handshake
-from hightide.calls.tls_files import TlsFiles
+from hightide.calls.credentials import Credentials
 from hightide.errors import (
     ERROR_DOMAIN,
     AddressUnreachableError,
     HightideError,
+    NotAuthenticatedError,
     RequestTimeoutError,
     UnexpectedAnswerError,
     from_reason,
 )
+from hightide.transport.bearer_token import BearerToken, Metadata
 from hightide.transport.channels import ChannelPool, PooledChannel
 from hightide.transport.home import LoopHome, ProcessHome
 from hightide.transport.opening import aio_channel_opener, channel_opener
@@ -32,6 +34,8 @@ from hightide.transport.streams import AioStream, Heard, Stream
 from hightide.transport.tls_failures import TlsFailures
 
 _RECORDS: Final = frozenset({Method.PRODUCE, Method.FETCH})
+
+NO_CREDENTIALS: Final = Credentials()
 
 Done = Callable[[Call[Any], bytes | HightideError], None]
 
@@ -98,8 +102,10 @@ def _parse_status(rich: bytes | str) -> Any:
 class Transport:
     """The channels of one client, for threads. Thread-safe."""
 
-    def __init__(self, client_id: str | None = None, tls: TlsFiles | None = None) -> None:
-        """`tls`: use TLS, with these files. Raises InvalidArgumentError if they cannot be used."""
+    def __init__(self, client_id: str | None = None, credentials: Credentials = NO_CREDENTIALS) -> None:
+        """Raises InvalidArgumentError if the files of the credentials cannot be used."""
+        tls = credentials.tls
+        self._token = _token_of(credentials)
         opener = channel_opener(tls, client_id)
         self.home = ProcessHome()
         self._lines = ChannelPool(opener, self.home, keeps_failed=tls is None)
@@ -108,6 +114,7 @@ class Transport:
     def start(self, call: Call[Any], request: bytes, done: Done) -> Any:
         """Begin a call; returns its grpc.Future, for cancelling. `done` is called once, on one of gRPC's
         threads, with the answer's bytes or an error. Raises ClosedError."""
+        metadata = _metadata(self._token, call.address)
         line = self._lines.begin(call.address, call.method)
 
         def ended(future: Any) -> None:
@@ -115,13 +122,14 @@ class Transport:
             self._lines.end(line)
             done(call, outcome)
 
-        future = line.methods[call.method].future(request, timeout=call.timeout_ms / 1000)
+        future = line.methods[call.method].future(request, timeout=call.timeout_ms / 1000, metadata=metadata)
         future.add_done_callback(ended)
         return future
 
     def open(self, call: StreamCall[Any], request: bytes, heard: Heard) -> Stream:
         """Open a stream with its first message. `heard` is called on a thread of its own for each message and
-        for the end. Raises ClosedError."""
+        for the end. Raises ClosedError, TokenNotSentError."""
+        metadata = _metadata(self._token, call.address)
         line = self._lines.begin(call.address, call.method)
 
         def hear(call: StreamCall[Any], said: bytes | StreamEnded | HightideError) -> None:
@@ -131,18 +139,17 @@ class Transport:
                 self._lines.end(line)
             heard(call, said)
 
-        stream = Stream(line.methods[call.method], call, hear, partial(self._failed, line))
+        stream = Stream(line.methods[call.method], metadata, call, hear, partial(self._failed, line))
         stream.send(request)
         return stream
 
     def run(self, call: Call[AnswerT]) -> AnswerT:
         """Make a call and wait for its answer. Raises HightideError."""
         request = call.encode()
+        metadata = _metadata(self._token, call.address, _metadata_of(call))
         line = self._lines.begin(call.address, call.method)
         try:
-            answer = line.methods[call.method](
-                request, timeout=call.timeout_ms / 1000, metadata=_metadata_of(call)
-            )
+            answer = line.methods[call.method](request, timeout=call.timeout_ms / 1000, metadata=metadata)
             line.answered()
         except grpc.RpcError as error:
             raise self._failed(line, error, call) from error
@@ -161,7 +168,7 @@ class Transport:
         return answer
 
     def _failed(self, line: PooledChannel[Any], rpc_error: grpc.RpcError, call: Call[Any]) -> HightideError:
-        return _failed(self._lines, self._tls_failures, line, rpc_error, call)
+        return _failed(self._lines, self._tls_failures, self._token, line, rpc_error, call)
 
     def looked_into(self, error: AddressUnreachableError, address: str) -> AddressUnreachableError:
         """The error of a call to this address, with its reason if that is TLS. Waits for it, a few seconds at
@@ -174,6 +181,16 @@ class Transport:
             channel.close()
 
 
+def _token_of(credentials: Credentials) -> BearerToken | None:
+    has_one = credentials.token is not None or credentials.token_file is not None
+    return BearerToken(credentials) if has_one else None
+
+
+def _metadata(token: BearerToken | None, address: str, others: Metadata | None = None) -> Metadata | None:
+    """The metadata of a call. Raises TokenNotSentError."""
+    return others if token is None else (others or ()) + token.metadata(address)
+
+
 def _metadata_of(call: Call[Any]) -> tuple[tuple[str, str], ...] | None:
     """The metadata that carries the program's current span; calls with records carry none."""
     return None if call.method in _RECORDS else tracing.call_metadata()
@@ -182,6 +199,7 @@ def _metadata_of(call: Call[Any]) -> tuple[tuple[str, str], ...] | None:
 def _failed(
     lines: ChannelPool[Any],
     tls_failures: TlsFailures,
+    token: BearerToken | None,
     line: PooledChannel[Any],
     rpc_error: grpc.RpcError,
     call: Call[Any],
@@ -189,6 +207,8 @@ def _failed(
     """The typed error, which is also noted on the channel."""
     error = error_of(rpc_error, call)
     line.failed(rpc_error, error)
+    if token is not None and isinstance(error, NotAuthenticatedError):
+        token.refused()
     # gRPC's frames hold the call, and the call holds its channel, as long as the error is referenced.
     rpc_error.__traceback__ = None
     if isinstance(error, AddressUnreachableError) and is_of_a_handshake(_details(rpc_error)):
@@ -199,8 +219,10 @@ def _failed(
 class AioTransport:
     """The channels of one client, for one event loop."""
 
-    def __init__(self, client_id: str | None = None, tls: TlsFiles | None = None) -> None:
-        """`tls`: use TLS, with these files. Raises InvalidArgumentError if they cannot be used."""
+    def __init__(self, client_id: str | None = None, credentials: Credentials = NO_CREDENTIALS) -> None:
+        """Raises InvalidArgumentError if the files of the credentials cannot be used."""
+        tls = credentials.tls
+        self._token = _token_of(credentials)
         opener = aio_channel_opener(tls, client_id)
         self.home = LoopHome()
         self._lines = ChannelPool(opener, self.home, keeps_failed=tls is None)
@@ -210,6 +232,7 @@ class AioTransport:
         self, call: Call[Any], request: bytes, metadata: tuple[tuple[str, str], ...] | None = None
     ) -> bytes:
         """Make a call. Raises HightideError."""
+        metadata = _metadata(self._token, call.address, metadata)
         line = self._lines.begin(call.address, call.method)
         try:
             answer: bytes = await line.methods[call.method](
@@ -223,10 +246,11 @@ class AioTransport:
         return answer
 
     def open(self, call: StreamCall[Any], request: bytes) -> AioStream:
-        """Open a stream with its first message. Raises ClosedError."""
+        """Open a stream with its first message. Raises ClosedError, TokenNotSentError."""
+        metadata = _metadata(self._token, call.address)
         line = self._lines.begin(call.address, call.method)
         method, ended = line.methods[call.method], partial(self._lines.end, line)
-        stream = AioStream(method, call, partial(self._failed, line), line.answered, ended)
+        stream = AioStream(method, metadata, call, partial(self._failed, line), line.answered, ended)
         stream.send(request)
         return stream
 
@@ -235,7 +259,7 @@ class AioTransport:
         return call.decode(await self.exchange(call, call.encode(), _metadata_of(call)))
 
     def _failed(self, line: PooledChannel[Any], rpc_error: grpc.RpcError, call: Call[Any]) -> HightideError:
-        return _failed(self._lines, self._tls_failures, line, rpc_error, call)
+        return _failed(self._lines, self._tls_failures, self._token, line, rpc_error, call)
 
     async def close(self) -> None:
         """End all connections; calls under way fail."""

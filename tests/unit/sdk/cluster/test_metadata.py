@@ -3,8 +3,16 @@
 import pytest
 from hightide.cluster import leaders_seen
 from hightide.cluster.leaders_seen import LeadersSeen
-from hightide.cluster.metadata import ClusterMetadata, Leader, MetadataSeeker, tls_refusal
-from hightide.errors import AddressUnreachableError, HightideError, TlsFault, TlsHandshakeError
+from hightide.cluster.metadata import ClusterMetadata, Leader, MetadataSeeker, final_refusal
+from hightide.errors import (
+    AddressUnreachableError,
+    HightideError,
+    NotAuthenticatedError,
+    TlsFault,
+    TlsHandshakeError,
+    TlsRefusedError,
+    TokenNotSentError,
+)
 from hightide.records import PartitionDescription
 from unit.sdk.producer_bench import TOPIC, metadata
 
@@ -69,8 +77,8 @@ def refused(
 
 
 def test_a_client_that_no_bootstrap_address_can_use_tls_with_does_not_wait() -> None:
-    raised = tls_refusal(ClusterMetadata(TWO), {address: refused(address) for address in TWO})
-    assert raised is not None
+    raised = final_refusal(ClusterMetadata(TWO), {address: refused(address) for address in TWO})
+    assert isinstance(raised, TlsRefusedError)
     assert raised.addresses == TWO
     assert str(raised) == "b1:1: refused\nb2:2: refused"
 
@@ -87,7 +95,7 @@ def test_a_client_that_no_bootstrap_address_can_use_tls_with_does_not_wait() -> 
 )
 def test_a_client_waits_while_one_bootstrap_address_may_still_answer(other: HightideError | None) -> None:
     failures = {"b1:1": refused("b1:1")} | ({} if other is None else {"b2:2": other})
-    assert tls_refusal(ClusterMetadata(TWO), failures) is None
+    assert final_refusal(ClusterMetadata(TWO), failures) is None
 
 
 def test_an_answer_ends_what_was_refused_before() -> None:
@@ -98,7 +106,16 @@ def test_an_answer_ends_what_was_refused_before() -> None:
         assert call is not None
         if isinstance(outcome, HightideError):
             seeker.failed(call, outcome, 0.0)
-            assert seeker.tls_refusal() is not None
+            assert seeker.refusal() is not None
         else:
             seeker.answered(call, outcome, 0.0)
-    assert seeker.tls_refusal() is None
+    assert seeker.refusal() is None
+
+
+@pytest.mark.parametrize("error", [NotAuthenticatedError("expired"), TokenNotSentError("plaintext")])
+def test_a_client_whose_token_every_bootstrap_address_refuses_does_not_wait(error: HightideError) -> None:
+    cluster = ClusterMetadata(TWO)
+    assert final_refusal(cluster, {TWO[0]: refused(TWO[0]), TWO[1]: error}) is error
+    assert final_refusal(cluster, dict.fromkeys(TWO, error)) is error
+    assert final_refusal(cluster, {TWO[0]: error}) is None
+    assert final_refusal(cluster, {TWO[0]: error, TWO[1]: AddressUnreachableError("away")}) is None

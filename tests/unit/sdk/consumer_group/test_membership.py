@@ -11,6 +11,7 @@ from hightide.errors import (
     CoordinatorUnavailableError,
     FencedInstanceError,
     InvalidSessionTimeoutError,
+    NotAuthenticatedError,
     NotCoordinatorError,
     SessionTimedOutError,
     StaleCoordinatorEpochError,
@@ -410,6 +411,23 @@ def test_a_member_that_is_told_that_its_session_is_over_hands_out_nothing_before
     assert bench.user_polls() == [], "others may own by now what it owned"
     bench.register(*owned(0))
     assert bench.user_polls(1)[0].offset == 2
+
+
+def test_a_member_whose_token_has_expired_comes_back_with_the_next_one() -> None:
+    bench = reading()
+    bench.end(NotAuthenticatedError("the token has expired meanwhile"))
+    bench.register(*owned(0))
+    assert bench.user_polls(1)[0].offset == 0
+
+
+def test_a_member_whose_next_token_is_refused_too_says_so() -> None:
+    bench = reading()
+    bench.end(NotAuthenticatedError("the token has expired meanwhile"))
+    bench.pass_ms(600)
+    bench.answer_metadata()
+    bench.end(NotAuthenticatedError("it expired at noon"))
+    with pytest.raises(NotAuthenticatedError, match="it expired at noon"):
+        bench.membership.raise_errors(bench.now_ms)
 
 
 def test_a_stale_coordinator_is_left_and_the_member_keeps_its_id() -> None:

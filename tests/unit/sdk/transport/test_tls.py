@@ -15,6 +15,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from hightide import Admin, Consumer, Producer, RangeReader
 from hightide.calls.call import MessageCall, Method
+from hightide.calls.credentials import Credentials
 from hightide.calls.tls_files import TlsFiles
 from hightide.errors import (
     AddressUnreachableError,
@@ -101,7 +102,7 @@ def failure_of(transport: Transport, address: str) -> TlsHandshakeError:
 
 def test_a_client_with_a_certificate_is_answered(place: Place, ca: Authority) -> None:
     place.serve(ca.broker())
-    transport = Transport(tls=ca.client())
+    transport = Transport(credentials=Credentials(ca.client()))
     assert transport.run(metadata_call(place.address)) == GetMetadataResponse()
     transport.close()
 
@@ -111,14 +112,14 @@ def test_a_key_and_its_certificate_may_be_in_one_file(place: Place, ca: Authorit
     alice, both = ca.client(), tmp_path / "alice.pem"
     both.write_bytes(Path(alice.key or "").read_bytes() + Path(alice.certificate or "").read_bytes())
     place.serve(ca.broker())
-    transport = Transport(tls=TlsFiles(alice.ca, str(both), str(both)))
+    transport = Transport(credentials=Credentials(TlsFiles(alice.ca, str(both), str(both))))
     assert transport.run(metadata_call(place.address)) == GetMetadataResponse()
     transport.close()
 
 
 def test_on_a_loop_too_a_client_with_a_certificate_is_answered(place: Place, ca: Authority) -> None:
     async def act() -> None:
-        transport = AioTransport(tls=ca.client())
+        transport = AioTransport(credentials=Credentials(ca.client()))
         assert await transport.run(metadata_call(place.address)) == GetMetadataResponse()
         await transport.close()
 
@@ -128,7 +129,7 @@ def test_on_a_loop_too_a_client_with_a_certificate_is_answered(place: Place, ca:
 
 def test_a_ca_alone_is_enough_where_servers_do_not_ask_for_a_certificate(place: Place, ca: Authority) -> None:
     place.serve(ca.broker(), asks_clients=False)
-    transport = Transport(tls=ca.trusted())
+    transport = Transport(credentials=Credentials(ca.trusted()))
     assert transport.run(metadata_call(place.address)) == GetMetadataResponse()
     transport.close()
 
@@ -389,15 +390,15 @@ def test_files_that_do_not_belong_together_are_refused_by_name(ca: Authority, tm
     alice, bob = ca.client(), ca.client("bob")
     mixed = TlsFiles(alice.ca, alice.certificate, bob.key)
     with pytest.raises(InvalidArgumentError, match=f"tls_key {bob.key} does not belong to tls_certificate"):
-        Transport(tls=mixed)
+        Transport(credentials=Credentials(mixed))
     with pytest.raises(InvalidArgumentError, match=f"tls_ca {bob.key} holds no certificate in PEM form"):
-        Transport(tls=TlsFiles(bob.key or ""))
+        Transport(credentials=Credentials(TlsFiles(bob.key or "")))
     with pytest.raises(InvalidArgumentError, match="are not a certificate and its key in PEM form"):
-        Transport(tls=TlsFiles(alice.ca, alice.key, alice.key))
+        Transport(credentials=Credentials(TlsFiles(alice.ca, alice.key, alice.key)))
     with pytest.raises(InvalidArgumentError, match="cannot be read: Is a directory"):
-        Transport(tls=TlsFiles(str(tmp_path)))
+        Transport(credentials=Credentials(TlsFiles(str(tmp_path))))
     with pytest.raises(InvalidArgumentError, match="more than 1048576 bytes"):
-        Transport(tls=TlsFiles("/dev/zero"))
+        Transport(credentials=Credentials(TlsFiles("/dev/zero")))
 
 
 def test_a_key_with_a_password_is_refused_and_nobody_is_asked_for_it(ca: Authority) -> None:
@@ -409,7 +410,7 @@ def test_a_key_with_a_password_is_refused_and_nobody_is_asked_for_it(ca: Authori
         key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, locked)
     )
     with pytest.raises(InvalidArgumentError, match=f"tls_key {key_file} is encrypted"):
-        Transport(tls=alice)
+        Transport(credentials=Credentials(alice))
 
 
 # -- renewal -------------------------------------------------------------------------------------------------
@@ -419,7 +420,7 @@ def test_a_client_outlives_a_change_of_the_ca(place: Place, ca: Authority, other
     """The broker has its new certificate before the client has the new CA."""
     alice = ca.client()
     place.serve(ca.broker())
-    transport = Transport(tls=alice)
+    transport = Transport(credentials=Credentials(alice))
     transport.run(metadata_call(place.address))
     place.serve(other_ca.broker())
     failure = failure_of(transport, place.address)
@@ -437,7 +438,7 @@ def test_on_a_loop_too_a_client_outlives_a_change_of_the_ca_that_signs_clients(
     """The broker trusts the new CA before the client has a certificate of it."""
 
     async def act() -> None:
-        transport = AioTransport(tls=alice)
+        transport = AioTransport(credentials=Credentials(alice))
         await transport.run(metadata_call(place.address))
         await asyncio.to_thread(place.serve, ca.broker(trusts=other_ca.file))
         failures: list[AddressUnreachableError] = []
@@ -463,7 +464,7 @@ def test_on_a_loop_too_a_client_outlives_a_change_of_the_ca_that_signs_clients(
 def test_files_that_are_found_half_renewed_are_read_again(place: Place, ca: Authority) -> None:
     alice = ca.client()
     place.serve(ca.broker())
-    transport = Transport(tls=alice)
+    transport = Transport(credentials=Credentials(alice))
     renewed = ca.client("renewed")
     shutil.copy(renewed.certificate or "", alice.certificate or "")
     with pytest.raises(TlsHandshakeError, match="does not belong to") as raised:
