@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from hightide_bench.commands.bench import FAILOVER_KEYS, GROUPS_KEYS, THROUGHPUT_KEYS
+from hightide_bench.commands.tls import KEYS as TLS_KEYS
 from hightide_bench.measuring.failover import FailoverPlan
 from hightide_bench.measuring.groups import GroupsPlan
 from hightide_cli.documents.form import departures
@@ -55,6 +56,14 @@ def test_a_benchmark_without_a_cluster_starts_one_and_counts_what_its_brokers_co
 ) -> None:
     document = bench(environment, "produce", "--rounds", "1", "--seconds", "1")
     assert all(document[key] > 0 for key in THROUGHPUT_KEYS)
+
+
+def test_tls_is_measured_beside_plaintext(environment: dict[str, str]) -> None:
+    document = bench(environment, "tls", "--rounds", "1", "--seconds", "1")
+    for name in ("plaintext", "tls", "ratio"):
+        assert all(document[name][key] > 0 for key in TLS_KEYS)
+    # What a handshake takes is more than noise: it opens the same connection, and then encrypts it.
+    assert document["ratio"]["connect_p50_ms"] > 1
 
 
 @pytest.mark.parametrize(

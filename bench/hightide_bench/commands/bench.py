@@ -27,6 +27,7 @@ from hightide_bench.commands.options import (
 from hightide_bench.commands.peers import peers
 from hightide_bench.commands.rounds import CSV, measured_rounds
 from hightide_bench.commands.spark import spark_read, spark_stream, spark_write
+from hightide_bench.commands.tls import tls
 from hightide_bench.commands.tracing import TRACING, traced_and_not
 from hightide_bench.commands.verify import verify
 
@@ -69,7 +70,7 @@ def bench() -> None:
 
 
 common_options(bench)
-for _command in (verify, faults, peers, spark_read, spark_write, spark_stream):
+for _command in (verify, faults, peers, tls, spark_read, spark_write, spark_stream):
     bench.add_command(_command)
 
 

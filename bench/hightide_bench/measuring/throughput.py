@@ -123,33 +123,40 @@ def measure_latency(target: LoadTarget, plan: LatencyPlan, on_round: OnRound = i
     """Send single records at an even rate. Measure the time of each from send() until another process has it.
     `bench e2e` calls it."""
     with target.topic("e2e", plan.partitions) as topic:
-        return _rounds("e2e", plan.rounds, lambda: _latency_round(target, topic, plan), on_round)
+        return _rounds("e2e", plan.rounds, LatencyRounds(target, topic, plan).measure, on_round)
 
 
-def _latency_round(target: LoadTarget, topic: str, plan: LatencyPlan) -> Figures:
-    warm = int(plan.records_per_s * _WARM_S)
-    measured = max(int(plan.records_per_s * plan.measured_s), 1)
-    configuration = {
-        **_where(target, topic),
-        "records": warm + measured,
-        "warm_records": warm,
-        "record_bytes": plan.record_bytes,
-        "records_per_s": plan.records_per_s,
-    }
-    module = "hightide_bench.loads.latency_load"
-    with LoadWorker(module, {**configuration, "role": "consume"}) as consumer:
-        consumer.wait_until_ready()
-        sent = run_load(module, {**configuration, "role": "produce"})
-        received = consumer.result()
-    # The processor time includes the records that warm up, so the rates count them, too.
-    rates = rate_figures(
-        records=warm + measured,
-        size_bytes=(warm + measured) * plan.record_bytes,
-        elapsed_s=sent["elapsed_s"],
-        client_cpu_s=sent["client_cpu_s"] + received["client_cpu_s"],
-        broker_cpu_s=received["broker_cpu_s"],
-    )
-    return {**rates, **latency_figures(received["latencies_ms"])}
+class LatencyRounds:
+    """The rounds of `bench e2e` on one cluster."""
+
+    def __init__(self, target: LoadTarget, topic: str, plan: LatencyPlan) -> None:
+        self._plan = plan
+        self._warm = int(plan.records_per_s * _WARM_S)
+        self._records = self._warm + max(int(plan.records_per_s * plan.measured_s), 1)
+        self._configuration = {
+            **_where(target, topic),
+            "records": self._records,
+            "warm_records": self._warm,
+            "record_bytes": plan.record_bytes,
+            "records_per_s": plan.records_per_s,
+        }
+
+    def measure(self) -> Figures:
+        """Run one round in two new processes, and return its figures."""
+        module = "hightide_bench.loads.latency_load"
+        with LoadWorker(module, {**self._configuration, "role": "consume"}) as consumer:
+            consumer.wait_until_ready()
+            sent = run_load(module, {**self._configuration, "role": "produce"})
+            received = consumer.result()
+        # The processor time includes the records that warm up, so the rates count them, too.
+        rates = rate_figures(
+            records=self._records,
+            size_bytes=self._records * self._plan.record_bytes,
+            elapsed_s=sent["elapsed_s"],
+            client_cpu_s=sent["client_cpu_s"] + received["client_cpu_s"],
+            broker_cpu_s=received["broker_cpu_s"],
+        )
+        return {**rates, **latency_figures(received["latencies_ms"])}
 
 
 def _where(target: LoadTarget, topic: str) -> Mapping[str, object]:

@@ -82,6 +82,13 @@ _SPARK = (
     _ROUNDS,
     _LOAD,
 )
+_TLS = tuple(
+    number(key, "as in the table")
+    for key in (
+        *("produce_mb_per_s", "produce_client_cpu_s_per_gb", "produce_broker_cpu_s_per_gb"),
+        *("e2e_p50_ms", "e2e_p99_ms", "connect_p50_ms"),
+    )
+)
 _BY_PARTITIONS = mapping("partitions", "the same figures for each number of partitions", "object")
 _KILL = (
     text("killed", "which process"),
@@ -174,6 +181,20 @@ WORK_DOCUMENTS: dict[str, tuple[Document, ...]] = {
         ),
     ),
     "bench e2e": (Document((_BENCHMARK, _RECORD_BYTES, _ROUNDS, _LOAD, *_THROUGHPUT), "The figures."),),
+    "bench tls": (
+        Document(
+            (
+                _BENCHMARK,
+                _RECORD_BYTES,
+                _ROUNDS,
+                _LOAD,
+                one("plaintext", "the figures without TLS", *_TLS),
+                one("tls", "those with TLS", *_TLS),
+                one("ratio", "TLS divided by plaintext, the median over the rounds", *_TLS),
+            ),
+            "The figures.",
+        ),
+    ),
     "bench verify": (
         Document(
             (
