@@ -3,24 +3,30 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-STAMP := $(VENV)/.ready-$(shell cat pyproject.toml constraints.txt | cksum | cut -d' ' -f1)
+STAMP := $(VENV)/.ready-$(shell cat pyproject.toml constraints.txt requirements.lock | cksum | cut -d' ' -f1)
 STUBS := clients/python/hightide/v1
 
 # A test run starts a thousand Pythons: they are to find their modules compiled, also where an image or a CI says
 # that none shall be.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test lint types layers proto proto-check proto-released blocking blocking-check docs docs-test unit sim clusters integration spark e2e soak fuzz slow mutants clean
+.PHONY: setup demo test lint types layers proto proto-check proto-released blocking blocking-check docs docs-test unit sim clusters integration spark e2e soak fuzz lock sbom audit slow mutants clean
 
+# First a new pip, which is quicker, and all packages, held to the hashes of requirements.lock. Then this project, which
+# has no hash, with what only another platform or Python needs.
+#
 # Of the two PySparks that pip brings, Spark's workers would take the archive, which is for machines that have no other,
 # and compile it anew in each process: most of what they do in the 10 s in which they must have started.
 setup: $(STAMP)
 	-@rm -f $(VENV)/lib/python*/site-packages/pyspark/python/lib/pyspark.zip
+PIP_INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 $(STAMP):
 	@$(PYTHON) -c 'import sys; sys.exit("Hightide needs Python 3.11 or later; this is %s. Say which with: make PYTHON=python3.12" % sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e . --group dev
+	sed -n '/^pip==/,/[^\]$$/p' requirements.lock > $(VENV)/pip.lock
+	$(PIP_INSTALL) --require-hashes -r $(VENV)/pip.lock
+	$(PIP_INSTALL) --require-hashes --no-deps --build-constraint requirements.lock -r requirements.lock
+	$(PIP_INSTALL) -c constraints.txt --no-build-isolation -e . --group dev
 	$(BIN)/python -m hightide_local.processes.making_class_archive
 	rm -f $(VENV)/.ready-* && touch $@
 
@@ -125,5 +131,25 @@ slow: setup
 mutants: setup
 	PYTHONPATH=tests $(BIN)/python -m mutants.run $(if $(LIST),--list) --workers $(or $(WORKERS),2) $(M)
 
+# The tools of the supply chain have an environment of their own: they are no part of anything, and few need them.
+TOOLS := .venv-supply-chain
+$(TOOLS)/.ready: docker/supply-chain.lock
+	test -x $(TOOLS)/bin/python || $(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r $<
+	touch $@
+
+# The hashes of all files of each version in constraints.txt, for every platform. Run it when you have changed one.
+LOCK = $(TOOLS)/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --custom-compile-command 'make lock'
+lock: $(TOOLS)/.ready
+	$(LOCK) --no-deps constraints.txt -o requirements.lock
+	$(LOCK) docker/supply-chain.in -o docker/supply-chain.lock
+# What each image holds, as CycloneDX in dist/sbom/.
+sbom: setup $(TOOLS)/.ready
+	$(BIN)/python docker/sbom.py --tool $(TOOLS)/bin/cyclonedx-py --directory dist/sbom $(or $(IMAGE),broker controller coordinator spark)
+# Known vulnerabilities of what images and tests install. It asks PyPI, and fails where it cannot, or where PyPI does not
+# know a package.
+audit: $(TOOLS)/.ready
+	$(TOOLS)/bin/pip-audit --strict --disable-pip --require-hashes --progress-spinner off -r requirements.lock
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(TOOLS) $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

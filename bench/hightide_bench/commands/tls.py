@@ -79,12 +79,12 @@ def tls(
     }
     rows = {**figures, "ratio": ratios}
     if as_json or wants_document(ctx):
-        emit(ctx, {"benchmark": "tls", **about, **{name: _rounded(each) for name, each in rows.items()}})
+        emit(ctx, {"benchmark": "tls", **about, **{name: {**_rounded(each)} for name, each in rows.items()}})
         return
     click.echo("bench tls " + " ".join(f"{name}={value}" for name, value in about.items()))
     columns = ["", *(key.replace("_", " ") for key in KEYS)]
     click.echo(table(columns, [(name, *_rounded(each).values()) for name, each in rows.items()]))
 
 
-def _rounded(figures: "Figures") -> dict[str, Json]:
+def _rounded(figures: "Figures") -> dict[str, float | None]:
     return {key: None if (value := figures[key]) is None else round(value, 3) for key in KEYS}
