@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import descriptor_pb2 as google_dot_protobuf_dot_descriptor__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18hightide/v1/access.proto\x12\x0bhightide.v1\x1a google/protobuf/descriptor.proto\"\xe1\x01\n\nAccessRule\x12&\n\x05roles\x18\x01 \x03(\x0e\x32\x17.hightide.v1.CallerRole\x12\x10\n\x08\x65xternal\x18\x02 \x01(\x08\x12)\n\toperation\x18\x03 \x01(\x0e\x32\x16.hightide.v1.Operation\x12\x30\n\rresource_type\x18\x04 \x01(\x0e\x32\x19.hightide.v1.ResourceType\x12\x0f\n\x07\x61udited\x18\x05 \x01(\x08\x12\x15\n\rsubject_field\x18\x06 \x01(\t\x12\x14\n\x0cown_id_field\x18\x07 \x01(\t*\x92\x01\n\nCallerRole\x12\x1b\n\x17\x43\x41LLER_ROLE_UNSPECIFIED\x10\x00\x12\x16\n\x12\x43\x41LLER_ROLE_BROKER\x10\x01\x12\x1a\n\x16\x43\x41LLER_ROLE_CONTROLLER\x10\x02\x12\x1b\n\x17\x43\x41LLER_ROLE_COORDINATOR\x10\x03\x12\x16\n\x12\x43\x41LLER_ROLE_CLIENT\x10\x04*\x83\x02\n\tOperation\x12\x19\n\x15OPERATION_UNSPECIFIED\x10\x00\x12\x12\n\x0eOPERATION_READ\x10\x01\x12\x13\n\x0fOPERATION_WRITE\x10\x02\x12\x14\n\x10OPERATION_CREATE\x10\x03\x12\x14\n\x10OPERATION_DELETE\x10\x04\x12\x13\n\x0fOPERATION_ALTER\x10\x05\x12\x16\n\x12OPERATION_DESCRIBE\x10\x06\x12\x1c\n\x18OPERATION_CLUSTER_ACTION\x10\x07\x12\x1b\n\x17OPERATION_ALTER_CONFIGS\x10\x08\x12\x1e\n\x1aOPERATION_IDEMPOTENT_WRITE\x10\t*z\n\x0cResourceType\x12\x1d\n\x19RESOURCE_TYPE_UNSPECIFIED\x10\x00\x12\x17\n\x13RESOURCE_TYPE_TOPIC\x10\x01\x12\x17\n\x13RESOURCE_TYPE_GROUP\x10\x02\x12\x19\n\x15RESOURCE_TYPE_CLUSTER\x10\x03:I\n\x06\x61\x63\x63\x65ss\x12\x1e.google.protobuf.MethodOptions\x18\xdf\x86\x03 \x01(\x0b\x32\x17.hightide.v1.AccessRuleBU\n\x0eio.hightide.v1P\x01Z\x16hightide/v1;hightidev1\xaa\x02\x0bHightide.V1\xca\x02\x0bHightide\\V1\xea\x02\x0cHightide::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x18hightide/v1/access.proto\x12\x0bhightide.v1\x1a google/protobuf/descriptor.proto\"\xf9\x01\n\nAccessRule\x12&\n\x05roles\x18\x01 \x03(\x0e\x32\x17.hightide.v1.CallerRole\x12\x10\n\x08\x65xternal\x18\x02 \x01(\x08\x12)\n\toperation\x18\x03 \x01(\x0e\x32\x16.hightide.v1.Operation\x12\x30\n\rresource_type\x18\x04 \x01(\x0e\x32\x19.hightide.v1.ResourceType\x12\x0f\n\x07\x61udited\x18\x05 \x01(\x08\x12\x15\n\rsubject_field\x18\x06 \x01(\t\x12\x14\n\x0cown_id_field\x18\x07 \x01(\t\x12\x16\n\x0eresource_field\x18\x08 \x01(\t*\x92\x01\n\nCallerRole\x12\x1b\n\x17\x43\x41LLER_ROLE_UNSPECIFIED\x10\x00\x12\x16\n\x12\x43\x41LLER_ROLE_BROKER\x10\x01\x12\x1a\n\x16\x43\x41LLER_ROLE_CONTROLLER\x10\x02\x12\x1b\n\x17\x43\x41LLER_ROLE_COORDINATOR\x10\x03\x12\x16\n\x12\x43\x41LLER_ROLE_CLIENT\x10\x04*\x96\x02\n\tOperation\x12\x19\n\x15OPERATION_UNSPECIFIED\x10\x00\x12\x12\n\x0eOPERATION_READ\x10\x01\x12\x13\n\x0fOPERATION_WRITE\x10\x02\x12\x14\n\x10OPERATION_CREATE\x10\x03\x12\x14\n\x10OPERATION_DELETE\x10\x04\x12\x13\n\x0fOPERATION_ALTER\x10\x05\x12\x16\n\x12OPERATION_DESCRIBE\x10\x06\x12\x1c\n\x18OPERATION_CLUSTER_ACTION\x10\x07\x12\x1b\n\x17OPERATION_ALTER_CONFIGS\x10\x08\x12\x1e\n\x1aOPERATION_IDEMPOTENT_WRITE\x10\t\x12\x11\n\rOPERATION_ALL\x10\n*z\n\x0cResourceType\x12\x1d\n\x19RESOURCE_TYPE_UNSPECIFIED\x10\x00\x12\x17\n\x13RESOURCE_TYPE_TOPIC\x10\x01\x12\x17\n\x13RESOURCE_TYPE_GROUP\x10\x02\x12\x19\n\x15RESOURCE_TYPE_CLUSTER\x10\x03:I\n\x06\x61\x63\x63\x65ss\x12\x1e.google.protobuf.MethodOptions\x18\xdf\x86\x03 \x01(\x0b\x32\x17.hightide.v1.AccessRuleBU\n\x0eio.hightide.v1P\x01Z\x16hightide/v1;hightidev1\xaa\x02\x0bHightide.V1\xca\x02\x0bHightide\\V1\xea\x02\x0cHightide::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,12 +33,12 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'hightide.v1.access_pb2', _g
 if not _descriptor._USE_C_DESCRIPTORS:
   _globals['DESCRIPTOR']._loaded_options = None
   _globals['DESCRIPTOR']._serialized_options = b'\n\016io.hightide.v1P\001Z\026hightide/v1;hightidev1\252\002\013Hightide.V1\312\002\013Hightide\\V1\352\002\014Hightide::V1'
-  _globals['_CALLERROLE']._serialized_start=304
-  _globals['_CALLERROLE']._serialized_end=450
-  _globals['_OPERATION']._serialized_start=453
-  _globals['_OPERATION']._serialized_end=712
-  _globals['_RESOURCETYPE']._serialized_start=714
-  _globals['_RESOURCETYPE']._serialized_end=836
+  _globals['_CALLERROLE']._serialized_start=328
+  _globals['_CALLERROLE']._serialized_end=474
+  _globals['_OPERATION']._serialized_start=477
+  _globals['_OPERATION']._serialized_end=755
+  _globals['_RESOURCETYPE']._serialized_start=757
+  _globals['_RESOURCETYPE']._serialized_end=879
   _globals['_ACCESSRULE']._serialized_start=76
-  _globals['_ACCESSRULE']._serialized_end=301
+  _globals['_ACCESSRULE']._serialized_end=325
 # @@protoc_insertion_point(module_scope)

@@ -81,6 +81,8 @@ class _OperationEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Operation.V
     """Change its settings."""
     OPERATION_IDEMPOTENT_WRITE: _Operation.ValueType  # 9
     """Get an id for a producer that writes each record once."""
+    OPERATION_ALL: _Operation.ValueType  # 10
+    """Every operation: for ACLs. It is in the rule of no method."""
 
 class Operation(_Operation, metaclass=_OperationEnumTypeWrapper):
     """Operation is what a method does. The words are those of Kafka's ACLs."""
@@ -105,6 +107,8 @@ OPERATION_ALTER_CONFIGS: Operation.ValueType  # 8
 """Change its settings."""
 OPERATION_IDEMPOTENT_WRITE: Operation.ValueType  # 9
 """Get an id for a producer that writes each record once."""
+OPERATION_ALL: Operation.ValueType  # 10
+"""Every operation: for ACLs. It is in the rule of no method."""
 Global___Operation: _TypeAlias = Operation  # noqa: Y015
 
 class _ResourceType:
@@ -148,6 +152,7 @@ class AccessRule(_message.Message):
     AUDITED_FIELD_NUMBER: _builtins.int
     SUBJECT_FIELD_FIELD_NUMBER: _builtins.int
     OWN_ID_FIELD_FIELD_NUMBER: _builtins.int
+    RESOURCE_FIELD_FIELD_NUMBER: _builtins.int
     external: _builtins.bool
     """Whether the external listener serves it as well. Without this, the internal listener alone does."""
     operation: Global___Operation.ValueType
@@ -164,6 +169,11 @@ class AccessRule(_message.Message):
     """The field of the request that says which process speaks, by its path: "stamp.controller_id". Where callers
     show who they are, it must be the caller's own id.
     """
+    resource_field: _builtins.str
+    """The field of the request that names the topics or the group of the call, by its path. With ACLs, a call is
+    refused as a whole unless the caller may do this to each of them. Empty with a topic or a group: the
+    service checks each topic or group of the request and of its answer.
+    """
     @_builtins.property
     def roles(self) -> _containers.RepeatedScalarFieldContainer[Global___CallerRole.ValueType]:
         """The roles that may call it, where callers show who they are. Nobody may call a method that names none."""
@@ -178,10 +188,11 @@ class AccessRule(_message.Message):
         audited: _builtins.bool = ...,
         subject_field: _builtins.str = ...,
         own_id_field: _builtins.str = ...,
+        resource_field: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["audited", b"audited", "external", b"external", "operation", b"operation", "own_id_field", b"own_id_field", "resource_type", b"resource_type", "roles", b"roles", "subject_field", b"subject_field"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audited", b"audited", "external", b"external", "operation", b"operation", "own_id_field", b"own_id_field", "resource_field", b"resource_field", "resource_type", b"resource_type", "roles", b"roles", "subject_field", b"subject_field"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

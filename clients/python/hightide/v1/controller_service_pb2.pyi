@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from hightide.v1 import access_pb2 as _access_pb2
 from hightide.v1 import errors_pb2 as _errors_pb2
 from hightide.v1 import metadata_pb2 as _metadata_pb2
 import builtins as _builtins
@@ -84,6 +85,54 @@ REPLICA_CONDITION_DIFFERS: ReplicaCondition.ValueType  # 5
 the end of the range. With an `offset` of -1 it does not any more. Nobody is elected for it.
 """
 Global___ReplicaCondition: _TypeAlias = ReplicaCondition  # noqa: Y015
+
+class _AclEffect:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _AclEffectEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AclEffect.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ACL_EFFECT_UNSPECIFIED: _AclEffect.ValueType  # 0
+    """Not given."""
+    ACL_EFFECT_ALLOW: _AclEffect.ValueType  # 1
+    """It allows."""
+    ACL_EFFECT_DENY: _AclEffect.ValueType  # 2
+    """It denies."""
+
+class AclEffect(_AclEffect, metaclass=_AclEffectEnumTypeWrapper):
+    """AclEffect is what a rule does."""
+
+ACL_EFFECT_UNSPECIFIED: AclEffect.ValueType  # 0
+"""Not given."""
+ACL_EFFECT_ALLOW: AclEffect.ValueType  # 1
+"""It allows."""
+ACL_EFFECT_DENY: AclEffect.ValueType  # 2
+"""It denies."""
+Global___AclEffect: _TypeAlias = AclEffect  # noqa: Y015
+
+class _AclPattern:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _AclPatternEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AclPattern.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ACL_PATTERN_UNSPECIFIED: _AclPattern.ValueType  # 0
+    """Not given; means LITERAL."""
+    ACL_PATTERN_LITERAL: _AclPattern.ValueType  # 1
+    """The one that is given, or all, if that is "*"."""
+    ACL_PATTERN_PREFIX: _AclPattern.ValueType  # 2
+    """All that begin with what is given."""
+
+class AclPattern(_AclPattern, metaclass=_AclPatternEnumTypeWrapper):
+    """AclPattern says which names a rule is about."""
+
+ACL_PATTERN_UNSPECIFIED: AclPattern.ValueType  # 0
+"""Not given; means LITERAL."""
+ACL_PATTERN_LITERAL: AclPattern.ValueType  # 1
+"""The one that is given, or all, if that is "*"."""
+ACL_PATTERN_PREFIX: AclPattern.ValueType  # 2
+"""All that begin with what is given."""
+Global___AclPattern: _TypeAlias = AclPattern  # noqa: Y015
 
 @_typing.final
 class ReplicaAssignment(_message.Message):
@@ -1369,3 +1418,250 @@ class ResignControllerResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ResignControllerResponse: _TypeAlias = ResignControllerResponse  # noqa: Y015
+
+@_typing.final
+class Acl(_message.Message):
+    """Acl is one rule: whom it allows or denies what. A rule that denies wins over all that allow, and what no rule
+    allows is denied. Who may read, write, delete or alter something may describe it.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    EFFECT_FIELD_NUMBER: _builtins.int
+    OPERATION_FIELD_NUMBER: _builtins.int
+    RESOURCE_TYPE_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    PATTERN_FIELD_NUMBER: _builtins.int
+    principal: _builtins.str
+    """"client/NAME", "client/*" for every client, "anonymous" for who does not show who it is, "*" for all."""
+    effect: Global___AclEffect.ValueType
+    """Whether it allows or denies."""
+    operation: _access_pb2.Operation.ValueType
+    """What."""
+    resource_type: _access_pb2.ResourceType.ValueType
+    """To which kind of thing."""
+    name: _builtins.str
+    """The name of the topic or the group, "*" for all of them; "cluster" for the cluster."""
+    pattern: Global___AclPattern.ValueType
+    """Whether `name` is the whole name or its beginning. Not given: the whole name."""
+    def __init__(
+        self,
+        *,
+        principal: _builtins.str = ...,
+        effect: Global___AclEffect.ValueType = ...,
+        operation: _access_pb2.Operation.ValueType = ...,
+        resource_type: _access_pb2.ResourceType.ValueType = ...,
+        name: _builtins.str = ...,
+        pattern: Global___AclPattern.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["effect", b"effect", "name", b"name", "operation", b"operation", "pattern", b"pattern", "principal", b"principal", "resource_type", b"resource_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Acl: _TypeAlias = Acl  # noqa: Y015
+
+@_typing.final
+class AlterAclsRequest(_message.Message):
+    """AlterAclsRequest is what shall change."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHANGES_FIELD_NUMBER: _builtins.int
+    VALIDATE_ONLY_FIELD_NUMBER: _builtins.int
+    validate_only: _builtins.bool
+    """Check everything, change nothing."""
+    @_builtins.property
+    def changes(self) -> _containers.RepeatedCompositeFieldContainer[Global___AclChange]:
+        """The changes, in their order, 1 to 5,000."""
+
+    def __init__(
+        self,
+        *,
+        changes: _abc.Iterable[Global___AclChange] | None = ...,
+        validate_only: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "validate_only", b"validate_only"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterAclsRequest: _TypeAlias = AlterAclsRequest  # noqa: Y015
+
+@_typing.final
+class AclChange(_message.Message):
+    """AclChange is one change of the ACLs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ADD_FIELD_NUMBER: _builtins.int
+    REMOVE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def add(self) -> Global___Acl:
+        """This rule is added."""
+
+    @_builtins.property
+    def remove(self) -> Global___Acl:
+        """This rule is removed."""
+
+    def __init__(
+        self,
+        *,
+        add: Global___Acl | None = ...,
+        remove: Global___Acl | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["add", b"add", "change", b"change", "remove", b"remove"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["add", b"add", "change", b"change", "remove", b"remove"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_change: _TypeAlias = _typing.Literal["add", "remove"]  # noqa: Y015
+    _WhichOneofArgType_change: _TypeAlias = _typing.Literal["change", b"change"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_change) -> _WhichOneofReturnType_change | None: ...
+
+Global___AclChange: _TypeAlias = AclChange  # noqa: Y015
+
+@_typing.final
+class AlterAclsResponse(_message.Message):
+    """AlterAclsResponse says what has changed; with validate_only, what would change."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ADDED_COUNT_FIELD_NUMBER: _builtins.int
+    REMOVED_COUNT_FIELD_NUMBER: _builtins.int
+    added_count: _builtins.int
+    """How many rules there are that were not there."""
+    removed_count: _builtins.int
+    """How many rules are gone."""
+    def __init__(
+        self,
+        *,
+        added_count: _builtins.int = ...,
+        removed_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["added_count", b"added_count", "removed_count", b"removed_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AlterAclsResponse: _TypeAlias = AlterAclsResponse  # noqa: Y015
+
+@_typing.final
+class DescribeAclsRequest(_message.Message):
+    """DescribeAclsRequest asks for all ACLs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeAclsRequest: _TypeAlias = DescribeAclsRequest  # noqa: Y015
+
+@_typing.final
+class DescribeAclsResponse(_message.Message):
+    """DescribeAclsResponse is the ACLs."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACLS_FIELD_NUMBER: _builtins.int
+    IS_ENFORCED_FIELD_NUMBER: _builtins.int
+    SUPER_USERS_FIELD_NUMBER: _builtins.int
+    is_enforced: _builtins.bool
+    """Whether the controller that answers enforces them: whether it runs with --authorization acls."""
+    @_builtins.property
+    def acls(self) -> _containers.RepeatedCompositeFieldContainer[Global___Acl]:
+        """The rules, by principal."""
+
+    @_builtins.property
+    def super_users(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Who may do everything, by --super-users of that controller."""
+
+    def __init__(
+        self,
+        *,
+        acls: _abc.Iterable[Global___Acl] | None = ...,
+        is_enforced: _builtins.bool = ...,
+        super_users: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acls", b"acls", "is_enforced", b"is_enforced", "super_users", b"super_users"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DescribeAclsResponse: _TypeAlias = DescribeAclsResponse  # noqa: Y015
+
+@_typing.final
+class CheckAccessRequest(_message.Message):
+    """CheckAccessRequest is the question whether somebody may do something."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PRINCIPAL_FIELD_NUMBER: _builtins.int
+    OPERATION_FIELD_NUMBER: _builtins.int
+    RESOURCE_TYPE_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    principal: _builtins.str
+    """"client/NAME", or "anonymous"."""
+    operation: _access_pb2.Operation.ValueType
+    """What it wants to do."""
+    resource_type: _access_pb2.ResourceType.ValueType
+    """To which kind of thing."""
+    name: _builtins.str
+    """The name of the topic or the group; empty for the cluster."""
+    def __init__(
+        self,
+        *,
+        principal: _builtins.str = ...,
+        operation: _access_pb2.Operation.ValueType = ...,
+        resource_type: _access_pb2.ResourceType.ValueType = ...,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "operation", b"operation", "principal", b"principal", "resource_type", b"resource_type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckAccessRequest: _TypeAlias = CheckAccessRequest  # noqa: Y015
+
+@_typing.final
+class CheckAccessResponse(_message.Message):
+    """CheckAccessResponse is the answer."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IS_ALLOWED_FIELD_NUMBER: _builtins.int
+    ACL_FIELD_NUMBER: _builtins.int
+    IS_SUPER_USER_FIELD_NUMBER: _builtins.int
+    is_allowed: _builtins.bool
+    """Whether the ACLs allow it."""
+    is_super_user: _builtins.bool
+    """Whether it is a super user, to whom everything is allowed."""
+    @_builtins.property
+    def acl(self) -> Global___Acl:
+        """The rule that decides. Absent where no rule allows it, and for a super user."""
+
+    def __init__(
+        self,
+        *,
+        is_allowed: _builtins.bool = ...,
+        acl: Global___Acl | None = ...,
+        is_super_user: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["acl", b"acl"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acl", b"acl", "is_allowed", b"is_allowed", "is_super_user", b"is_super_user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckAccessResponse: _TypeAlias = CheckAccessResponse  # noqa: Y015

@@ -122,6 +122,21 @@ class ControllerServiceStub(object):
                 request_serializer=hightide_dot_v1_dot_controller__service__pb2.ResignControllerRequest.SerializeToString,
                 response_deserializer=hightide_dot_v1_dot_controller__service__pb2.ResignControllerResponse.FromString,
                 _registered_method=True)
+        self.AlterAcls = channel.unary_unary(
+                '/hightide.v1.ControllerService/AlterAcls',
+                request_serializer=hightide_dot_v1_dot_controller__service__pb2.AlterAclsRequest.SerializeToString,
+                response_deserializer=hightide_dot_v1_dot_controller__service__pb2.AlterAclsResponse.FromString,
+                _registered_method=True)
+        self.DescribeAcls = channel.unary_unary(
+                '/hightide.v1.ControllerService/DescribeAcls',
+                request_serializer=hightide_dot_v1_dot_controller__service__pb2.DescribeAclsRequest.SerializeToString,
+                response_deserializer=hightide_dot_v1_dot_controller__service__pb2.DescribeAclsResponse.FromString,
+                _registered_method=True)
+        self.CheckAccess = channel.unary_unary(
+                '/hightide.v1.ControllerService/CheckAccess',
+                request_serializer=hightide_dot_v1_dot_controller__service__pb2.CheckAccessRequest.SerializeToString,
+                response_deserializer=hightide_dot_v1_dot_controller__service__pb2.CheckAccessResponse.FromString,
+                _registered_method=True)
 
 
 class ControllerServiceServicer(object):
@@ -256,6 +271,28 @@ class ControllerServiceServicer(object):
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AlterAcls(self, request, context):
+        """AlterAcls changes the ACLs of the cluster, all in one or not at all. Processes obey the change as soon as
+        ZooKeeper tells them of it. A rule that is there already may be added, and one that is not may be removed.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DescribeAcls(self, request, context):
+        """DescribeAcls tells the ACLs of the cluster, as they are in ZooKeeper.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CheckAccess(self, request, context):
+        """CheckAccess tells whether somebody may do something by these ACLs, and which rule decides.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ControllerServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -343,6 +380,21 @@ def add_ControllerServiceServicer_to_server(servicer, server):
                     servicer.ResignController,
                     request_deserializer=hightide_dot_v1_dot_controller__service__pb2.ResignControllerRequest.FromString,
                     response_serializer=hightide_dot_v1_dot_controller__service__pb2.ResignControllerResponse.SerializeToString,
+            ),
+            'AlterAcls': grpc.unary_unary_rpc_method_handler(
+                    servicer.AlterAcls,
+                    request_deserializer=hightide_dot_v1_dot_controller__service__pb2.AlterAclsRequest.FromString,
+                    response_serializer=hightide_dot_v1_dot_controller__service__pb2.AlterAclsResponse.SerializeToString,
+            ),
+            'DescribeAcls': grpc.unary_unary_rpc_method_handler(
+                    servicer.DescribeAcls,
+                    request_deserializer=hightide_dot_v1_dot_controller__service__pb2.DescribeAclsRequest.FromString,
+                    response_serializer=hightide_dot_v1_dot_controller__service__pb2.DescribeAclsResponse.SerializeToString,
+            ),
+            'CheckAccess': grpc.unary_unary_rpc_method_handler(
+                    servicer.CheckAccess,
+                    request_deserializer=hightide_dot_v1_dot_controller__service__pb2.CheckAccessRequest.FromString,
+                    response_serializer=hightide_dot_v1_dot_controller__service__pb2.CheckAccessResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -806,6 +858,87 @@ class ControllerService(object):
             '/hightide.v1.ControllerService/ResignController',
             hightide_dot_v1_dot_controller__service__pb2.ResignControllerRequest.SerializeToString,
             hightide_dot_v1_dot_controller__service__pb2.ResignControllerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AlterAcls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hightide.v1.ControllerService/AlterAcls',
+            hightide_dot_v1_dot_controller__service__pb2.AlterAclsRequest.SerializeToString,
+            hightide_dot_v1_dot_controller__service__pb2.AlterAclsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DescribeAcls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hightide.v1.ControllerService/DescribeAcls',
+            hightide_dot_v1_dot_controller__service__pb2.DescribeAclsRequest.SerializeToString,
+            hightide_dot_v1_dot_controller__service__pb2.DescribeAclsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CheckAccess(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/hightide.v1.ControllerService/CheckAccess',
+            hightide_dot_v1_dot_controller__service__pb2.CheckAccessRequest.SerializeToString,
+            hightide_dot_v1_dot_controller__service__pb2.CheckAccessResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -85,6 +85,14 @@ class ControllerServiceStub:
     """ResignController lets the active controller step down, so that another one is elected. Called by
     operators. A single controller is elected again itself.
     """
+    AlterAcls: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.AlterAclsRequest, _controller_service_pb2.AlterAclsResponse]
+    """AlterAcls changes the ACLs of the cluster, all in one or not at all. Processes obey the change as soon as
+    ZooKeeper tells them of it. A rule that is there already may be added, and one that is not may be removed.
+    """
+    DescribeAcls: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.DescribeAclsRequest, _controller_service_pb2.DescribeAclsResponse]
+    """DescribeAcls tells the ACLs of the cluster, as they are in ZooKeeper."""
+    CheckAccess: _grpc.UnaryUnaryMultiCallable[_controller_service_pb2.CheckAccessRequest, _controller_service_pb2.CheckAccessResponse]
+    """CheckAccess tells whether somebody may do something by these ACLs, and which rule decides."""
 
 @_typing.type_check_only
 class ControllerServiceAsyncStub(ControllerServiceStub):
@@ -142,6 +150,14 @@ class ControllerServiceAsyncStub(ControllerServiceStub):
     """ResignController lets the active controller step down, so that another one is elected. Called by
     operators. A single controller is elected again itself.
     """
+    AlterAcls: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.AlterAclsRequest, _controller_service_pb2.AlterAclsResponse]  # type: ignore[assignment]
+    """AlterAcls changes the ACLs of the cluster, all in one or not at all. Processes obey the change as soon as
+    ZooKeeper tells them of it. A rule that is there already may be added, and one that is not may be removed.
+    """
+    DescribeAcls: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.DescribeAclsRequest, _controller_service_pb2.DescribeAclsResponse]  # type: ignore[assignment]
+    """DescribeAcls tells the ACLs of the cluster, as they are in ZooKeeper."""
+    CheckAccess: _aio.UnaryUnaryMultiCallable[_controller_service_pb2.CheckAccessRequest, _controller_service_pb2.CheckAccessResponse]  # type: ignore[assignment]
+    """CheckAccess tells whether somebody may do something by these ACLs, and which rule decides."""
 
 class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
     """ControllerService decides about topics and leadership. Only the active controller answers; the
@@ -298,5 +314,31 @@ class ControllerServiceServicer(metaclass=_abc_1.ABCMeta):
         """ResignController lets the active controller step down, so that another one is elected. Called by
         operators. A single controller is elected again itself.
         """
+
+    @_abc_1.abstractmethod
+    def AlterAcls(
+        self,
+        request: _controller_service_pb2.AlterAclsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_service_pb2.AlterAclsResponse, _abc.Awaitable[_controller_service_pb2.AlterAclsResponse]]:
+        """AlterAcls changes the ACLs of the cluster, all in one or not at all. Processes obey the change as soon as
+        ZooKeeper tells them of it. A rule that is there already may be added, and one that is not may be removed.
+        """
+
+    @_abc_1.abstractmethod
+    def DescribeAcls(
+        self,
+        request: _controller_service_pb2.DescribeAclsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_service_pb2.DescribeAclsResponse, _abc.Awaitable[_controller_service_pb2.DescribeAclsResponse]]:
+        """DescribeAcls tells the ACLs of the cluster, as they are in ZooKeeper."""
+
+    @_abc_1.abstractmethod
+    def CheckAccess(
+        self,
+        request: _controller_service_pb2.CheckAccessRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_controller_service_pb2.CheckAccessResponse, _abc.Awaitable[_controller_service_pb2.CheckAccessResponse]]:
+        """CheckAccess tells whether somebody may do something by these ACLs, and which rule decides."""
 
 def add_ControllerServiceServicer_to_server(servicer: ControllerServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

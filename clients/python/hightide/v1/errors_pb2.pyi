@@ -41,7 +41,9 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     ERROR_CODE_ZOOKEEPER_UNAVAILABLE: _ErrorCode.ValueType  # 7
     """ZooKeeper does not answer, so no decision can be made now."""
     ERROR_CODE_NOT_AUTHORIZED: _ErrorCode.ValueType  # 8
-    """The caller may not do this: the listener does not serve the method, or the caller's role may not call it."""
+    """The caller may not do this: the listener does not serve the method, the caller's role may not call it, or no
+    ACL allows it.
+    """
     ERROR_CODE_NOT_AUTHENTICATED: _ErrorCode.ValueType  # 9
     """The listener asks for a bearer token, and the call has none or one that is not valid (any more)."""
     ERROR_CODE_QUOTA_EXCEEDED: _ErrorCode.ValueType  # 10
@@ -187,7 +189,9 @@ ERROR_CODE_TIMED_OUT: ErrorCode.ValueType  # 6
 ERROR_CODE_ZOOKEEPER_UNAVAILABLE: ErrorCode.ValueType  # 7
 """ZooKeeper does not answer, so no decision can be made now."""
 ERROR_CODE_NOT_AUTHORIZED: ErrorCode.ValueType  # 8
-"""The caller may not do this: the listener does not serve the method, or the caller's role may not call it."""
+"""The caller may not do this: the listener does not serve the method, the caller's role may not call it, or no
+ACL allows it.
+"""
 ERROR_CODE_NOT_AUTHENTICATED: ErrorCode.ValueType  # 9
 """The listener asks for a bearer token, and the call has none or one that is not valid (any more)."""
 ERROR_CODE_QUOTA_EXCEEDED: ErrorCode.ValueType  # 10
