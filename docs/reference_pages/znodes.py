@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 from types import ModuleType
 
-from hightide_runtime.znodes import admin_znodes, cluster_znodes, group_znodes, quotas_znode
+from hightide_runtime.znodes import acls_znode, admin_znodes, cluster_znodes, group_znodes, quotas_znode
 
 from reference_pages.markdown import code, page, table, whole
 
@@ -23,6 +23,7 @@ def text() -> str:
             ("What operators ask for", admin_znodes),
             ("Quotas", quotas_znode),
             ("Consumer groups", group_znodes),
+            ("Who may do what", acls_znode),
         )),
     )  # fmt: skip
 
@@ -32,6 +33,8 @@ def _section(title: str, module: ModuleType) -> str:
     for cls in vars(module).values():
         if not (inspect.isclass(cls) and dataclasses.is_dataclass(cls) and cls.__module__ == module.__name__):
             continue
+        if not cls.__name__.endswith("Znode"):
+            continue  # What a znode consists of.
         path, _, meaning = whole(cls.__doc__ or "").partition(": ")
         path, _, kind = path.partition(", ")
         assert path.startswith("/"), f"{cls.__name__} does not begin with its path"

@@ -32,6 +32,7 @@ from hightide_broker.data.log_start_writer import LogStartWriter
 from hightide_broker.data.plain_records import PlainRecords
 from hightide_broker.data.produce import ProduceHandler
 from hightide_broker.data.producer_ids import ProducerIds
+from hightide_broker.data.producer_owners import ProducerOwners
 from hightide_broker.directories.disk_space import DiskSpace
 from hightide_broker.directories.healing import ReplicaHealing
 from hightide_broker.directories.hung_disks import HungDisks
@@ -126,9 +127,11 @@ class Assembly:
         self._shell.perform_with(self._effect_ports())
         # A connection has many batches under way, and shares with others only what is left.
         self._in_flight = FairLimit(settings.in_flight_produce_bytes_max, part=1)
+        self._producer_owners = ProducerOwners()
         self._producing = ProduceHandler(
-            broker_id, clock, self._replicas, self._metadata, self._shell, self._in_flight
-        )
+            broker_id, clock, self._replicas, self._metadata, self._shell, self._in_flight,
+            self._producer_owners,
+        )  # fmt: skip
         self._fetching = FetchHandler(
             broker_id,
             self._replicas,
@@ -222,7 +225,7 @@ class Assembly:
         """The RPCs for the server."""
         client = ClientRpcs(
             self._settings.broker_id, self._metadata, self._replicas, self._producing, self._fetching,
-            self._offsets, self._plain, ProducerIds(self._session),
+            self._offsets, self._plain, ProducerIds(self._session), self._producer_owners,
             ReplicaDescriptions(self._replicas, self._metadata, self._directories), self._producers,
             RecordDeletion(
                 self._settings.broker_id, self._replicas, self._metadata, self._shell, self._log_starts
@@ -253,6 +256,7 @@ class Assembly:
         """
         started = time.monotonic()
         await self.registration.begin_life(patience_s)
+        await self._producer_owners.load(self._session)
         stored = await read_cluster(self._session, self._settings.broker_id)
         broker_id = self._settings.broker_id
         broker_trust = await look_at_disks(self._directories, broker_id, stored.decisions)
@@ -273,6 +277,10 @@ class Assembly:
     async def stop_following(self) -> None:
         """Stop following. Called on SIGTERM, before leadership is handed over."""
         await self._fetchers.retire()
+
+    def access_changed(self) -> None:
+        """Let clients whose fetches wait ask again: the ACLs of the cluster have changed."""
+        self._fetching.release()
 
     def answer_waiters(self) -> None:
         """Answer parked requests, so that the server can drain at once."""

@@ -104,6 +104,8 @@ class Broker:
     async def _serve(self, process: ServiceProcess, parts: Assembly) -> None:
         """Listen, register, and serve until the broker is told to stop, or cannot go on."""
         settings, session = self._settings, process.session
+        if process.authoriser is not None:
+            process.authoriser.followers.append(parts.access_changed)
         identity = identity_service("broker", settings.broker_id, settings, session, SystemClock())
         server = await serve(
             settings.listen,
@@ -112,6 +114,7 @@ class Broker:
             external_introspection=settings.external_introspection,
             tls=settings.server_tls,
             clients=settings.client_identities,
+            authoriser=process.authoriser,
             answers=parts.answers,
             quotas=parts.quotas,
         )

@@ -4,7 +4,9 @@ answer. No decision is made here."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from operator import attrgetter
 from typing import Any
 
 from hightide.batch import wire
@@ -18,6 +20,8 @@ from hightide.v1.broker_control_service_pb2_grpc import (
 )
 from hightide.v1.broker_service_pb2_grpc import BrokerServiceServicer, add_BrokerServiceServicer_to_server
 from hightide.v1.replica_service_pb2_grpc import ReplicaServiceServicer, add_ReplicaServiceServicer_to_server
+from hightide_runtime.access.call_access import current_access
+from hightide_runtime.access.principals import current_caller
 from hightide_runtime.quotas.live_quotas import LiveQuotas
 from hightide_runtime.serving.fair_limit import holder_of
 from hightide_runtime.serving.interceptors.interceptor import Plane
@@ -29,6 +33,7 @@ from hightide_broker.contract import convert, convert_control
 from hightide_broker.contract.convert_deletions import deletions_in, deletions_out
 from hightide_broker.contract.convert_descriptions import replicas_out
 from hightide_broker.contract.convert_producers import producers_in, producers_out
+from hightide_broker.contract.data_calls import Outcome
 from hightide_broker.data import partition_errors
 from hightide_broker.data.delete_records import RecordDeletion
 from hightide_broker.data.describe_producers import ProducerDescriptions
@@ -37,6 +42,8 @@ from hightide_broker.data.list_offsets import OffsetLookup
 from hightide_broker.data.plain_records import PlainRecords
 from hightide_broker.data.produce import ProduceHandler
 from hightide_broker.data.producer_ids import ProducerIds
+from hightide_broker.data.producer_owners import ProducerOwners
+from hightide_broker.data.topic_access import TopicAccess
 from hightide_broker.directories.disk_space import DiskSpace
 from hightide_broker.directories.replica_descriptions import ReplicaDescriptions
 from hightide_broker.hosting.control import ControlHandler
@@ -50,6 +57,13 @@ Context = Any
 BROKER_SERVICE = "hightide.v1.BrokerService"
 REPLICA_SERVICE = "hightide.v1.ReplicaService"
 BROKER_CONTROL_SERVICE = "hightide.v1.BrokerControlService"
+
+
+_KEY = attrgetter("key")
+
+
+def _key(asked: wire.ProducePartition[memoryview]) -> PartitionKey:
+    return asked.topic_id, asked.partition
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +87,7 @@ class ClientRpcs(BrokerServiceServicer):
         offsets: OffsetLookup,
         plain: PlainRecords,
         producer_ids: ProducerIds,
+        producer_owners: ProducerOwners,
         descriptions: ReplicaDescriptions,
         producers: ProducerDescriptions,
         deletion: RecordDeletion,
@@ -88,17 +103,24 @@ class ClientRpcs(BrokerServiceServicer):
         self._offsets = offsets
         self._plain = plain
         self._producer_ids = producer_ids
+        self._producer_owners = producer_owners
         self._descriptions = descriptions
         self._producers = producers
         self._deletion = deletion
         self._disk_space = disk_space
+        self._topics = TopicAccess(broker_id, metadata)
 
     async def Produce(  # type: ignore[override]
         self, request: wire.ProduceRequest[memoryview], context: Context
     ) -> broker_pb2.ProduceResponse:
         """Append record batches; raw bytes in, by `wire`."""
         throttle = self._quotas.producing_of_caller()
-        outcomes = await self._producing.produce(request, holder_of(context), throttle)
+
+        async def produce(partitions: Sequence[wire.ProducePartition[memoryview]]) -> Sequence[Outcome]:
+            permitted = replace(request, partitions=tuple(partitions))
+            return await self._producing.produce(permitted, holder_of(context), throttle)
+
+        outcomes = await self._topics.for_permitted("write", request.partitions, _key, produce)
         if request.acks == broker_pb2.ACKS_NONE:
             return convert.produce_unacknowledged_out(request.partitions, convert.throttle_out(throttle))
         return convert.produce_out(request.partitions, outcomes, convert.throttle_out(throttle))
@@ -108,7 +130,19 @@ class ClientRpcs(BrokerServiceServicer):
     ) -> wire.FetchResponse[Sequence[Buffer]]:
         """Read record batches; raw bytes out, by `wire`."""
         throttle = self._quotas.fetching_of_caller()
-        read = await self._fetching.fetch(convert.fetch_in(request), holder_of(context), throttle)
+        call = convert.fetch_in(request)
+        refusals = self._topics.refusals("read", (each.key for each in call.partitions))
+        if not any(refusals):
+            read = await self._fetching.fetch(call, holder_of(context), throttle)
+            return convert.fetch_out(read, convert.throttle_out(throttle))
+        # A refusal is an answer, for which the caller need not wait.
+        permitted = [each for each, refusal in zip(call.partitions, refusals, strict=True) if refusal is None]
+        some = replace(call, partitions=tuple(permitted), max_wait_ms=0)
+        found = iter(await self._fetching.fetch(some, holder_of(context), throttle) if permitted else ())
+        read = [
+            next(found) if refusal is None else convert.not_read(each.key, refusal)
+            for each, refusal in zip(call.partitions, refusals, strict=True)
+        ]
         return convert.fetch_out(read, convert.throttle_out(throttle))
 
     async def ProduceRecords(
@@ -151,20 +185,24 @@ class ClientRpcs(BrokerServiceServicer):
     ) -> broker_pb2.ListOffsetsResponse:
         """Find offsets."""
         questions = convert.list_offsets_in(request)
-        return convert.list_offsets_out(questions, await self._offsets.look_up(questions))
+        answers = await self._topics.for_permitted("describe", questions, _KEY, self._offsets.look_up)
+        return convert.list_offsets_out(questions, answers)
 
     async def GetMetadata(
         self, request: broker_pb2.GetMetadataRequest, context: Context
     ) -> broker_pb2.GetMetadataResponse:
         """Return the leaders of partitions."""
         names = convert.metadata_names_in(request)
-        return convert.metadata_out(self._metadata, names, request.all_topics)
+        access = current_access()
+        sees = None if access is None else access.sees
+        return convert.metadata_out(self._metadata, names, request.all_topics, sees)
 
     async def InitProducerId(
         self, request: broker_pb2.InitProducerIdRequest, context: Context
     ) -> broker_pb2.InitProducerIdResponse:
-        """Assign an id to an idempotent producer."""
-        producer_id = await self._producer_ids.take()
+        """Assign an id to an idempotent producer, which belongs to the caller."""
+        number = await self._producer_ids.take()
+        producer_id = self._producer_owners.bound(number, current_caller())
         return broker_pb2.InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
 
     async def DescribeReplicas(
@@ -180,14 +218,18 @@ class ClientRpcs(BrokerServiceServicer):
     ) -> broker_pb2.DescribeProducersResponse:
         """Describe the state of producers in the logs."""
         questions = producers_in(request)
-        return producers_out(questions, await self._producers.describe(questions, request.producer_ids))
+        answers = await self._topics.for_permitted(
+            "read", questions, _KEY, partial(self._producers.describe, producer_ids=request.producer_ids)
+        )
+        return producers_out(questions, answers)
 
     async def DeleteRecords(
         self, request: broker_pb2.DeleteRecordsRequest, context: Context
     ) -> broker_pb2.DeleteRecordsResponse:
         """Delete records at the beginning of partitions."""
         asked = deletions_in(request)
-        return deletions_out(await self._deletion.delete(asked, validate_only=request.validate_only))
+        delete = partial(self._deletion.delete, validate_only=request.validate_only)
+        return deletions_out(await self._topics.for_permitted("delete", asked, _KEY, delete))
 
     def _key(self, topic: str, partition: int) -> PartitionKey:
         return partition_errors.find_by_name(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1 import metadata_pb2
@@ -25,11 +25,15 @@ from hightide_controller.zookeeper.store import ControllerStore
 __all__ = ["described_topics", "listed_reassignments", "summary_of"]
 
 
-async def described_topics(store: ControllerStore, names: Sequence[str]) -> list[metadata_pb2.TopicMetadata]:
-    """DescribeTopics: in the order of the request, or all by name. Raises ZooKeeperError."""
+async def described_topics(
+    store: ControllerStore, names: Sequence[str], sees: Callable[[str], bool] | None
+) -> list[metadata_pb2.TopicMetadata]:
+    """DescribeTopics: in the order of the request, or all by name. A topic that the client may not know of is
+    unknown (`sees`; None: it may know of all). Raises ZooKeeperError."""
     store = store.apart()
     asked = list(dict.fromkeys(names)) or await store.topic_names()
-    topics = {topic.name: topic for topic in await store.read_topics(asked)}
+    known = asked if sees is None else [name for name in asked if sees(name)]
+    topics = {topic.name: topic for topic in await store.read_topics(known)}
     partitions = [
         TopicPartition(topic.name, number)
         for topic in topics.values()

@@ -70,6 +70,7 @@ async def _serve(settings: ControllerSettings, process: ServiceProcess) -> None:
         tls=settings.server_tls,
         clients=settings.client_identities,
         quotas=quotas,
+        authoriser=process.authoriser,
     )
     report_rpcs(process.metrics, server.timings)
     try:

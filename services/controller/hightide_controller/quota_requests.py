@@ -13,7 +13,7 @@ from hightide_runtime.zookeeper.session import ZooKeeperError, ZooKeeperSession
 
 from hightide_controller.contract import convert
 from hightide_controller.contract.convert_quotas import altered_quotas, changes_in, quotas_out
-from hightide_controller.shell import ControllerShell, zookeeper_unavailable
+from hightide_controller.shell import ControllerShell
 from hightide_controller.zookeeper.cluster_setting import ClusterSetting, ControllerDeposed, KeepsChanging
 
 __all__ = ["QuotaRequests"]
@@ -48,7 +48,7 @@ class QuotaRequests:
         except ZnodeGarbage as error:
             raise _garbage(error) from error
         except ZooKeeperError as error:
-            raise zookeeper_unavailable(error) from error
+            raise convert.zookeeper_unavailable(error) from error
         names = [change.principal for change in changes]
         return quotas_pb2.AlterQuotasResponse(quotas=quotas_out(after.quotas, names))
 
@@ -60,7 +60,7 @@ class QuotaRequests:
         except ZnodeGarbage as error:
             raise _garbage(error) from error
         except ZooKeeperError as error:
-            raise zookeeper_unavailable(error) from error
+            raise convert.zookeeper_unavailable(error) from error
         return quotas_pb2.DescribeQuotasResponse(quotas=quotas_out(quotas, sorted(quotas)))
 
     def admit_mutation(self, partition_count: int) -> None:

@@ -7,13 +7,14 @@ from typing import Any
 from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1 import controller_service_pb2_grpc as controller_grpc
 from hightide.v1 import quotas_pb2
+from hightide_runtime.access.call_access import current_access
 from hightide_runtime.zookeeper.session import ZooKeeperError
 
-from hightide_controller.contract import convert, convert_requests
+from hightide_controller.contract import convert, convert_acls, convert_requests
 from hightide_controller.core.effects import AnswerDone, AnswerElections, AnswerPartitions, AnswerTopic
 from hightide_controller.descriptions import described_topics, listed_reassignments, summary_of
 from hightide_controller.quota_requests import QuotaRequests
-from hightide_controller.shell import ControllerShell, zookeeper_unavailable
+from hightide_controller.shell import ControllerShell
 
 __all__ = ["ControllerServicer"]
 
@@ -40,10 +41,12 @@ class ControllerServicer(controller_grpc.ControllerServiceServicer):
     ) -> controller_pb2.DescribeTopicsResponse:
         """Read topics from ZooKeeper."""
         self._shell.require_active()
+        access = current_access()
+        sees = None if access is None else access.sees
         try:
-            topics = await described_topics(self._shell.store, list(request.topics))
+            topics = await described_topics(self._shell.store, list(request.topics), sees)
         except ZooKeeperError as error:
-            raise zookeeper_unavailable(error) from error
+            raise convert.zookeeper_unavailable(error) from error
         return controller_pb2.DescribeTopicsResponse(topics=topics)
 
     async def DescribeCluster(
@@ -54,7 +57,7 @@ class ControllerServicer(controller_grpc.ControllerServiceServicer):
         try:
             summary = await summary_of(self._shell.store, self._shell.state, self._shell.identity)
         except ZooKeeperError as error:
-            raise zookeeper_unavailable(error) from error
+            raise convert.zookeeper_unavailable(error) from error
         return convert.cluster_out(summary)
 
     async def ControlledShutdown(
@@ -147,7 +150,7 @@ class ControllerServicer(controller_grpc.ControllerServiceServicer):
                 frozenset(convert_requests.names_in(request.partitions)),
             )
         except ZooKeeperError as error:
-            raise zookeeper_unavailable(error) from error
+            raise convert.zookeeper_unavailable(error) from error
 
     async def AlterReassignmentThrottle(
         self, request: controller_pb2.AlterReassignmentThrottleRequest, context: Any
@@ -188,3 +191,33 @@ class ControllerServicer(controller_grpc.ControllerServiceServicer):
         for event in convert_requests.failed_replicas_in(request):
             self._shell.replicas_failed(event)
         return controller_pb2.ReportFailedReplicasResponse()
+
+    async def AlterAcls(
+        self, request: controller_pb2.AlterAclsRequest, context: Any
+    ) -> controller_pb2.AlterAclsResponse:
+        """Change the ACLs of the cluster."""
+        altered = await self._shell.acls.alter(
+            convert_acls.changes_in(request), validate_only=request.validate_only
+        )
+        return controller_pb2.AlterAclsResponse(
+            added_count=altered.added_count, removed_count=altered.removed_count
+        )
+
+    async def DescribeAcls(
+        self, request: controller_pb2.DescribeAclsRequest, context: Any
+    ) -> controller_pb2.DescribeAclsResponse:
+        """Read the ACLs of the cluster from ZooKeeper."""
+        table = await self._shell.acls.read()
+        return controller_pb2.DescribeAclsResponse(
+            acls=convert_acls.acls_out(table.acls),
+            is_enforced=self._shell.acls.is_enforced,
+            super_users=self._shell.acls.super_users,
+        )
+
+    async def CheckAccess(
+        self, request: controller_pb2.CheckAccessRequest, context: Any
+    ) -> controller_pb2.CheckAccessResponse:
+        """Say what the ACLs in ZooKeeper decide, and by which rule."""
+        question = convert_acls.access_question_in(request)
+        table = await self._shell.acls.read()
+        return convert_acls.decision_out(table.explain(*question))

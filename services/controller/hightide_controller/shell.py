@@ -34,6 +34,7 @@ from hightide_runtime.zookeeper.session import SessionExpired, ZooKeeperError, Z
 
 from hightide_controller.brokers.broker_connections import BrokerConnections
 from hightide_controller.brokers.broker_link import LinkCallbacks
+from hightide_controller.cluster_acls import ClusterAcls
 from hightide_controller.contract import convert
 from hightide_controller.contract.convert import Identity
 from hightide_controller.core import effects as ef
@@ -87,6 +88,7 @@ class ControllerShell:
             leader_imbalance_percent=settings.leader_imbalance_percent,
         )
         self.store = ControllerStore(session)
+        self.acls = ClusterAcls(settings, session, self.active_state)
         self.active: ActiveController | None = None
         """The active controller at the last read of /controller."""
         self._campaigns = 0
@@ -551,6 +553,11 @@ class ControllerShell:
         found = self.state.topics.get(topic)
         return 0 if found is None else len(found.assignment)
 
+    def active_state(self) -> ClusterState:
+        """The state of the cluster. Raises ServiceError unless this controller is the active one."""
+        self.require_active()
+        return self.state
+
     def take_request_id(self) -> int:
         """A new id for a request to the core."""
         return self._requests.take_id()
@@ -585,11 +592,4 @@ class ControllerShell:
 def _candidate(identity: Identity) -> CandidateZnode:
     return CandidateZnode(
         identity.controller_id, identity.host, identity.port, identity.external_host, identity.external_port
-    )
-
-
-def zookeeper_unavailable(error: ZooKeeperError) -> ServiceError:
-    """The error for requests that need an answer of ZooKeeper."""
-    return ServiceError(
-        ErrorCode.ERROR_CODE_ZOOKEEPER_UNAVAILABLE, f"ZooKeeper does not answer, try again: {error}"
     )

@@ -52,6 +52,8 @@ async def _serve(settings: CoordinatorSettings, process: ServiceProcess) -> None
     process.metrics.report(METRICS, coordinator_readings(shell))
     quotas = LiveQuotas()
     watched = watch_quotas(session, quotas)
+    if process.authoriser is not None:
+        process.authoriser.followers.append(shell.access_changed)
     server = await serve(
         settings.listen,
         [
@@ -67,6 +69,7 @@ async def _serve(settings: CoordinatorSettings, process: ServiceProcess) -> None
         external_introspection=settings.external_introspection,
         tls=settings.server_tls,
         clients=settings.client_identities,
+        authoriser=process.authoriser,
         small_messages=True,
         quotas=quotas,
     )

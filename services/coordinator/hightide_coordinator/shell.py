@@ -21,6 +21,7 @@ from hightide_runtime.znodes.group_znodes import shard_of
 from hightide_runtime.zookeeper.candidates import read_candidates
 from hightide_runtime.zookeeper.session import ZooKeeperError, ZooKeeperSession
 
+from hightide_coordinator.contract.topic_rights import reading_rights
 from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.commits.commit_fences import not_known
 from hightide_coordinator.core.state.descriptions import GroupListing, QuestionRefused, list_groups
@@ -199,7 +200,16 @@ class CoordinatorShell:
         """Serve RegisterConsumer until the stream ends. Raises ServiceError."""
         await self.streams.serve(requests, context, self._register)
 
+    def access_changed(self) -> None:
+        """Send away the consumers that may not read any more what they registered for. Their partitions go to
+        others as if they had died."""
+        self.streams.revoke()
+
     def _register(self, stream: ConsumerStream, message: pb.RegisterConsumerRequest) -> Shard:
+        rights = reading_rights(message.registration)
+        if rights is not None and (refusal := rights.missing()) is not None:
+            raise refusal
+        stream.rights = rights
         shard = self.shard_of(message.registration.group)
         shard.register(stream, message)
         return shard

@@ -7,8 +7,10 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 from hightide_broker.data.producer_ids import ProducerIds
-from hightide_runtime.errors import ServiceError
-from hightide_runtime.znodes.cluster_znodes import ProducerIdsZnode
+from hightide_broker.data.producer_owners import ProducerOwners
+from hightide_runtime.access.principals import Principal, Role
+from hightide_runtime.errors import ServiceError, StartupError
+from hightide_runtime.znodes.cluster_znodes import ProducerIdsZnode, ProducerOwnersZnode
 from hightide_runtime.zookeeper.session import ZooKeeperSession
 
 PATH = ProducerIdsZnode.path()
@@ -57,5 +59,20 @@ def test_a_broker_gives_no_id_out_again_though_an_operator_took_the_znode_away(z
         before = await taken(ids, BLOCK)
         await session.delete(PATH)
         assert await ids.take() > max(before)
+
+    with_session(zookeeper_hosts, test)
+
+
+def test_all_brokers_have_the_same_key_whoever_makes_it(zookeeper_hosts: str) -> None:
+    alice = Principal(Role.CLIENT, "alice")
+
+    async def test(session: ZooKeeperSession) -> None:
+        await session.ensure_cluster_id()
+        brokers = [ProducerOwners() for _ in range(5)]
+        await asyncio.gather(*(each.load(session) for each in brokers))
+        assert len({each.tag_of(alice) for each in brokers}) == 1
+        await session.set(ProducerOwnersZnode.path(), b'{"key":"none"}', -1)
+        with pytest.raises(StartupError, match="correct /cluster/producer_owners"):
+            await ProducerOwners().load(session)
 
     with_session(zookeeper_hosts, test)

@@ -100,8 +100,8 @@ def test_a_description_leaves_no_complaint_behind(zookeeper_hosts: str) -> None:
         await session.create(move, b"[2,3]")
         state = ClusterState(1)
         state.add_topic(FLIGHTS)
-        assert [each.topic for each in await described_topics(store, [])] == ["flights"]
-        assert len(await described_topics(store, ["never/there"])) == 1
+        assert [each.topic for each in await described_topics(store, [], None)] == ["flights"]
+        assert len(await described_topics(store, ["never/there"], None)) == 1
         await summary_of(store, state, Identity("cluster", 1, "host", 1))
         listed = await listed_reassignments(store, AdminReader(session), state, ())
         assert len(listed.reassignments) == 1

@@ -6,7 +6,7 @@ that all other code can rely on it, and raise ServiceError (INVALID_REQUEST).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from google.protobuf.message import DecodeError
@@ -27,6 +27,7 @@ from hightide_broker.cluster.metadata import (
     MetadataCache,
     TopicView,
 )
+from hightide_broker.cluster.partition_decisions import PartitionKey
 from hightide_broker.contract.data_calls import (
     FetchCall,
     FetchFrom,
@@ -125,11 +126,14 @@ def _topic_names(names: Sequence[str]) -> Sequence[str]:
 
 
 def metadata_out(
-    cache: MetadataCache, names: Iterable[str], everything: bool
+    cache: MetadataCache,
+    names: Iterable[str],
+    everything: bool,
+    sees: Callable[[str], bool] | None = None,
 ) -> broker_pb2.GetMetadataResponse:
-    """The response of GetMetadata: the requested topics in their order, unknown ones with an error code.
-    Raises ServiceError if this broker has no metadata yet, since clients take a topic that stays unknown for
-    deleted."""
+    """The response of GetMetadata: the requested topics in their order, those that are unknown, or that the
+    client may not know of, with an error code. `sees`: what it may know of; None: all. Raises ServiceError if
+    this broker has no metadata yet, since clients take a topic that stays unknown for deleted."""
     response = broker_pb2.GetMetadataResponse(
         cluster_id=cache.cluster_id,
         brokers=[_endpoint_out(cache.brokers[broker_id]) for broker_id in sorted(cache.brokers)],
@@ -141,11 +145,12 @@ def metadata_out(
     if cache.controller is not None:
         response.controller.CopyFrom(_endpoint_out(cache.controller))
     if everything:
-        response.topics.extend(_topic_out(topic) for topic in cache.topics())
+        topics = cache.topics()
+        response.topics.extend(_topic_out(topic) for topic in topics if sees is None or sees(topic.topic))
         return response
     for name in names:
         known = cache.topic(name)
-        if known is not None:
+        if known is not None and (sees is None or sees(name)):
             response.topics.append(_topic_out(known))
         elif cache.is_blank:
             raise ServiceError(ErrorCode.ERROR_CODE_OVERLOADED, f"this broker {BLANK}; ask another one")
@@ -224,6 +229,11 @@ def fetch_out(read: Sequence[PartitionRead], throttle_time_ms: int = 0) -> Fetch
 def throttle_out(throttle: Throttle | None) -> int:
     """What an answer tells its caller about the quota: how many milliseconds to wait."""
     return 0 if throttle is None else throttle.told_ms
+
+
+def not_read(key: PartitionKey, refusal: PartitionRefused) -> PartitionRead:
+    """The result of a partition that the client may not read."""
+    return PartitionRead(key, -1, -1, (), 0, refusal)
 
 
 def _read_out(read: PartitionRead) -> FetchPartitionResult[Sequence[Buffer]]:

@@ -90,6 +90,7 @@ class FetchHandler:
         self._counters = counters or Counters()
         self._waiting: set[ParkedFetch] = set()
         self._closed = False
+        self._releases = 0
 
     @property
     def waiting_count(self) -> int:
@@ -133,12 +134,13 @@ class FetchHandler:
                 "are free. Try again after a pause",
             )
         give_up_at = _now_s() + wait_ms / 1000
+        releases = self._releases
         try:
             while True:
                 # What was read is in nobody's budget, and would be kept for as long as the fetch waits.
                 is_less, answer = answer.size_bytes > 0, answer.without_batches()
                 left_ms = int((give_up_at - _now_s()) * 1000)
-                if left_ms <= 0 or self._closed:
+                if left_ms <= 0 or self._closed or self._releases != releases:
                     return await self._read(call, peer, throttle) if is_less else answer
                 is_admitted = False
                 if throttle is not None and throttle.must_wait:
@@ -197,6 +199,11 @@ class FetchHandler:
     def close(self) -> None:
         """Answer all parked fetches now: the broker stops."""
         self._closed = True
+        self.release()
+
+    def release(self) -> None:
+        """Answer all fetches that are parked now: what their callers may read has changed."""
+        self._releases += 1
         for parked in tuple(self._waiting):
             parked.wake()
 

@@ -99,12 +99,12 @@ def not_hosted(broker_id: int, metadata: MetadataCache, key: PartitionKey) -> Pa
             return PartitionRefused(
                 ErrorCode.ERROR_CODE_NOT_LEADER, f"broker {broker_id} {BLANK}; refresh the metadata"
             )
-        what = (
-            f"topic {name} with the id {topic_id.hex()} was deleted"
-            if name
-            else (f"broker {broker_id} knows no topic with the id {topic_id.hex()}")
+        if not name:
+            return no_such_topic(broker_id, topic_id)
+        return PartitionRefused(
+            ErrorCode.ERROR_CODE_UNKNOWN_TOPIC,
+            f"topic {name} with the id {topic_id.hex()} was deleted; refresh the metadata",
         )
-        return PartitionRefused(ErrorCode.ERROR_CODE_UNKNOWN_TOPIC, f"{what}; refresh the metadata")
     view = metadata.partition(topic_id, partition)
     if view is None:
         return PartitionRefused(
@@ -123,6 +123,14 @@ def not_hosted(broker_id: int, metadata: MetadataCache, key: PartitionKey) -> Pa
         f"{view.leader_epoch}; refresh the metadata",
         view.leader,
         view.leader_epoch,
+    )
+
+
+def no_such_topic(broker_id: int, topic_id: bytes) -> PartitionRefused:
+    """The answer about a topic that there is not, or of which the client may not know."""
+    return PartitionRefused(
+        ErrorCode.ERROR_CODE_UNKNOWN_TOPIC,
+        f"broker {broker_id} knows no topic with the id {topic_id.hex()}; refresh the metadata",
     )
 
 
@@ -187,7 +195,7 @@ def find_by_name(
         raise ServiceError(ErrorCode.ERROR_CODE_OVERLOADED, f"broker {broker_id} {BLANK}; try again")
     if known is None:
         raise ServiceError(
-            ErrorCode.ERROR_CODE_UNKNOWN_TOPIC, f"there is no topic {topic[:249]!r}; create it first"
+            ErrorCode.ERROR_CODE_UNKNOWN_TOPIC, f"topic {topic[:249]!r} does not exist; create it first"
         )
     key = (known.topic_id, partition)
     replica = replicas.get(key)

@@ -20,6 +20,7 @@ from hightide_broker.core.events import ProduceArrived
 from hightide_broker.core.leader import refuse_produce
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.data import partition_errors
+from hightide_broker.data.producer_owners import ProducerOwners, may_use
 from hightide_broker.limits import REQUEST_PARTITIONS_MAX, WAIT_MS_MAX, bounded_wait_ms
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.parking import ParkedProduce
@@ -38,6 +39,7 @@ class ProduceHandler:
         metadata: MetadataCache,
         shell: ReplicaShell,
         in_flight: FairLimit,
+        owners: ProducerOwners,
     ) -> None:
         self._broker_id = broker_id
         self._clock = clock
@@ -45,6 +47,7 @@ class ProduceHandler:
         self._metadata = metadata
         self._shell = shell
         self._in_flight = in_flight
+        self._owners = owners
 
     async def produce(
         self, request: ProduceRequest[memoryview], peer: Holder, throttle: Throttle | None = None
@@ -70,7 +73,8 @@ class ProduceHandler:
                 wait_ms -= await self._hold(throttle, request.acks, wait_ms)
                 throttle.charge(size_bytes)
             parked = ParkedProduce() if request.acks == Acks.ACKS_ALL else None
-            outcomes = [self._take(index, each, parked) for index, each in enumerate(request.partitions)]
+            tag = self._owners.tag_of(current_caller())
+            outcomes = [self._take(index, each, parked, tag) for index, each in enumerate(request.partitions)]
             if parked is not None:
                 await parked.wait(wait_ms)
                 for index, code in parked.failures.items():
@@ -98,15 +102,18 @@ class ProduceHandler:
             )
         return min(wait_ms, self._clock.monotonic_ms() - began_ms)
 
-    def _take(self, index: int, asked: ProducePartition[memoryview], parked: ParkedProduce | None) -> Outcome:
-        """Append one partition's batches, and register for their acknowledgement."""
+    def _take(
+        self, index: int, asked: ProducePartition[memoryview], parked: ParkedProduce | None, tag: int
+    ) -> Outcome:
+        """Append one partition's batches, and register for their acknowledgement. `tag`: that of the caller
+        (`producer_owners`)."""
         replica = self._replicas.get((asked.topic_id, asked.partition))
         if replica is None:
             return partition_errors.not_hosted(
                 self._broker_id, self._metadata, (asked.topic_id, asked.partition)
             )
         try:
-            outcome = self._append(replica, asked, acks_all=parked is not None)
+            outcome = self._append(replica, asked, tag, acks_all=parked is not None)
         except (BatchError, StorageError) as error:
             return PartitionRefused(error.code, f"{replica}: {error}")
         if parked is None or isinstance(outcome, PartitionRefused):
@@ -115,7 +122,9 @@ class ProduceHandler:
             parked.expect(index, replica.acks, outcome.end_offset)
         return outcome
 
-    def _append(self, replica: HostedReplica, asked: ProducePartition[memoryview], acks_all: bool) -> Outcome:
+    def _append(
+        self, replica: HostedReplica, asked: ProducePartition[memoryview], tag: int, acks_all: bool
+    ) -> Outcome:
         if not replica.state.is_leader:
             # A broker that does not lead need not check the batches; the core knows the answer.
             arrived = ProduceArrived(1, acks_all, asked.leader_epoch, self._clock.monotonic_ms())
@@ -126,6 +135,13 @@ class ProduceHandler:
             asked.batches, asked.topic_id, asked.partition, replica.settings.log.max_message_bytes
         )
         if headers[0].producer_id >= 0 or len(headers) > 1:
+            for header in headers:
+                if not may_use(header.producer_id, tag):
+                    return PartitionRefused(
+                        ErrorCode.ERROR_CODE_NOT_AUTHORIZED,
+                        f"{replica}: producer id {header.producer_id} belongs to another principal than "
+                        f"{current_caller()}; get one of your own by InitProducerId",
+                    )
             verdict = replica.log.producers.check_all(headers)
             if isinstance(verdict, DuplicateBatch):
                 refusal = refuse_produce(replica.state, acks_all, asked.leader_epoch)

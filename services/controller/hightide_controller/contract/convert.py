@@ -16,6 +16,7 @@ from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import DOMAIN, ServiceError
 from hightide_runtime.serving.listeners import address_told
 from hightide_runtime.znodes.cluster_znodes import CandidateZnode, ControllerZnode
+from hightide_runtime.zookeeper.errors import ZooKeeperError
 
 from hightide_controller.core.effects import Decision, Refusal, RefuseRequest, ReplicaStop
 from hightide_controller.core.events import Broker, CreateTopicRequested, Topic
@@ -148,6 +149,13 @@ def not_controller(active: ControllerZnode | None, *, may_have_begun: bool = Fal
     }
     message = f"this controller is not the active one; controller {active.controller_id} is, at {address}"
     return ServiceError(ErrorCode.ERROR_CODE_NOT_CONTROLLER, message, facts)
+
+
+def zookeeper_unavailable(error: ZooKeeperError) -> ServiceError:
+    """The error for requests that need an answer of ZooKeeper."""
+    return ServiceError(
+        ErrorCode.ERROR_CODE_ZOOKEEPER_UNAVAILABLE, f"ZooKeeper does not answer, try again: {error}"
+    )
 
 
 def endpoint_of(process: Broker | Identity) -> metadata_pb2.Endpoint:

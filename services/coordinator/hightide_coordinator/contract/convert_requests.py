@@ -44,16 +44,18 @@ _STATES: Final[Mapping[GroupState, pb.GroupState.ValueType]] = {
 }
 
 
-def commit_in(request: pb.CommitOffsetsRequest, request_id: int) -> ev.CommitRequested:
-    """The event of a CommitOffsets request. The core checks it."""
-    return ev.CommitRequested(
-        request_id, request.group, request.member_id, tuple(map(_offset_in, request.offsets))
-    )
+def commit_in(
+    request: pb.CommitOffsetsRequest, offsets: Iterable[pb.OffsetCommit], request_id: int
+) -> ev.CommitRequested:
+    """The event of a CommitOffsets request, for these of its offsets. The core checks it."""
+    return ev.CommitRequested(request_id, request.group, request.member_id, tuple(map(_offset_in, offsets)))
 
 
-def reset_in(request: pb.ResetOffsetsRequest, request_id: int) -> ev.ResetRequested:
-    """The event of a ResetOffsets request. The core checks it."""
-    commits = tuple(map(_offset_in, request.offsets))
+def reset_in(
+    request: pb.ResetOffsetsRequest, offsets: Iterable[pb.OffsetCommit], request_id: int
+) -> ev.ResetRequested:
+    """The event of a ResetOffsets request, for these of its offsets. The core checks it."""
+    commits = tuple(map(_offset_in, offsets))
     return ev.ResetRequested(request_id, request.group, commits, request.validate_only)
 
 
@@ -107,6 +109,28 @@ def results_of_commit_out(answer: ef.AnswerCommit) -> list[pb.OffsetCommitResult
         )
         for outcome in answer.outcomes
     ]
+
+
+def commit_refused_out(
+    commit: pb.OffsetCommit, code: ErrorCode.ValueType, message: str
+) -> pb.OffsetCommitResult:
+    """The outcome of a commit that did not reach the core."""
+    return pb.OffsetCommitResult(
+        topic=commit.topic, partition=commit.partition, error_code=code, error_message=message
+    )
+
+
+def reset_refused_out(
+    commit: pb.OffsetCommit, code: ErrorCode.ValueType, message: str
+) -> pb.OffsetResetResult:
+    """The outcome of a reset that did not reach the core."""
+    return pb.OffsetResetResult(
+        topic=commit.topic,
+        partition=commit.partition,
+        error_code=code,
+        error_message=message,
+        previous_offset=-1,
+    )
 
 
 def results_of_reset_out(answer: ef.AnswerReset) -> list[pb.OffsetResetResult]:

@@ -19,6 +19,7 @@ from hightide_runtime.serving.interceptors.interceptor import Context
 from hightide_runtime.serving.listeners import current_listener
 
 from hightide_coordinator.contract.convert import message_in, peer_in
+from hightide_coordinator.contract.topic_rights import ReadingRights
 
 __all__ = ["QUEUE_MAX", "ConsumerStream", "ConsumerStreams"]
 
@@ -66,6 +67,7 @@ class ConsumerStream:
         "is_ending",
         "listener",
         "peer",
+        "rights",
     )
 
     def __init__(self, connection_id: int, context: Context) -> None:
@@ -76,6 +78,8 @@ class ConsumerStream:
         self.peer = peer_in(context.peer())
         self.listener = current_listener()
         """The listener through which the consumer came in, which decides about the addresses that it gets."""
+        self.rights: ReadingRights | None = None
+        """What the consumer needs the ACLs to allow; None: there are none. Whoever registers it sets it."""
         self.is_ending = False
         """Whether `end` was called. Then no message is read any more, and those sent before are still
         written."""
@@ -116,6 +120,12 @@ class ConsumerStream:
             self._cut()
         else:
             self._task.get_loop().call_later(_DRAIN_S, self._cut)
+
+    def revoke(self, error: ServiceError) -> None:
+        """End the call with this error at once. For the receiver, its consumer has gone."""
+        if self._receiver is not None and not self.is_ending:
+            self._receiver.lost(self)
+        self.end(error, at_once=True)
 
     def _cut(self) -> None:
         self._is_cut = True
@@ -249,6 +259,13 @@ class ConsumerStreams:
         finally:
             del self._streams[stream.connection_id]
             self._ended.set()
+
+    def revoke(self) -> None:
+        """End the streams of consumers that may not read any more what they registered for. Called when the
+        ACLs have changed."""
+        for stream in list(self._streams.values()):
+            if stream.rights is not None and (refusal := stream.rights.missing()) is not None:
+                stream.revoke(refusal)
 
     async def stop(self, error: ServiceError, patience_s: float) -> None:
         """End all streams with this error, and refuse new ones with it. Wait up to `patience_s` until they

@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 from hightide_runtime.access.principals import Principal
 from hightide_runtime.access.rules import AccessRule
+from hightide_runtime.access.subjects import CHARACTERS_MAX
 
 DENIALS_MAX: Final = 100
 """So many denials have lines of their own within a second; the rest are counted."""
@@ -56,7 +57,7 @@ class AuditLog:
         """`call_later`: that of the event loop."""
         self._call_later = call_later
         #: Which denials have had a line in the current second; empty: there is no current second.
-        self._told: set[tuple[str, str, str]] = set()
+        self._told: set[tuple[str, str, str, str]] = set()
         self._suppressed = 0
 
     def allowed(
@@ -72,18 +73,20 @@ class AuditLog:
             document["validate_only"] = True
         _log.info("%s", json.dumps(document))
 
-    def denied(self, call: AuditedCall, why: str) -> None:
-        """Write the line of a call that is refused. If the same caller on the same host repeats it within a
-        second, it is only counted."""
+    def denied(self, call: AuditedCall, why: str, resource: str = "") -> None:
+        """Write the line of a call that is refused, wholly or for one thing that it names (`resource`). If
+        the same caller on the same host repeats it within a second, it is only counted."""
         if not self._told:
             self._call_later(WINDOW_S, self._end_second)
         host = call.peer.rpartition(":")[0]
-        key = (str(call.caller), host, call.method)
+        resource = resource[:CHARACTERS_MAX]
+        key = (str(call.caller), host, call.method, resource)
         if key in self._told or len(self._told) >= DENIALS_MAX:
             self._suppressed += 1
             return
         self._told.add(key)
-        _log.warning("%s", json.dumps(call.document() | {"allowed": False, "why": why}))
+        named = {"resource_name": resource} if resource else {}
+        _log.warning("%s", json.dumps(call.document() | named | {"allowed": False, "why": why}))
 
     def _end_second(self) -> None:
         """Say how many denials had no line of their own."""

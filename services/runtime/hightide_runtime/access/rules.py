@@ -26,6 +26,9 @@ class AccessRule:
     subject_path: tuple[str, ...]
     #: The path of the field that must be the caller's own id; empty: the caller speaks for nobody else.
     own_id_path: tuple[str, ...]
+    #: The path of the field that names the topics or the group of the call; empty with a topic or a group:
+    #: the servicer checks each.
+    resource_path: tuple[str, ...] = ()
 
 
 def rule_of(service: str, method: str) -> AccessRule:
@@ -49,6 +52,7 @@ def rule_of(service: str, method: str) -> AccessRule:
         rule.audited,
         _path(rule.subject_field),
         _path(rule.own_id_field),
+        _path(rule.resource_field),
     )
 
 

@@ -3,6 +3,9 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from google.protobuf.message import Message
+from google.protobuf.text_format import MessageToString
+
 SUBJECTS_MAX: Final = 20
 """Further subjects are counted only, so that no request makes a line of any length."""
 CHARACTERS_MAX: Final = 249
@@ -18,6 +21,11 @@ def subjects_of(request: Any, path: Sequence[str]) -> tuple[list[str], int]:
     return subjects[:SUBJECTS_MAX], max(0, len(subjects) - SUBJECTS_MAX)
 
 
+def names_in(request: Any, path: Sequence[str]) -> list[str]:
+    """All names at the end of the path, in the order of the request, whole."""
+    return list(_values(request, path))
+
+
 def _values(message: Any, path: Sequence[str]) -> Iterator[Any]:
     """The values at the end of the path, through all elements of repeated fields."""
     if not path:
@@ -31,4 +39,6 @@ def _values(message: Any, path: Sequence[str]) -> Iterator[Any]:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, Message):
+        return MessageToString(value, as_one_line=True)[:CHARACTERS_MAX]
     return (value.hex() if isinstance(value, bytes) else str(value))[:CHARACTERS_MAX]

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
+from hightide_runtime.access.authoriser import Authoriser
 from hightide_runtime.access.callers import UnknownIdentity
 from hightide_runtime.access.identities import check_own_identity
 from hightide_runtime.errors import StartupError
@@ -17,7 +18,7 @@ from hightide_runtime.process.logs import set_up_logging
 from hightide_runtime.process.loop_watchdog import LoopWatchdog
 from hightide_runtime.process.process_metrics import report_process
 from hightide_runtime.process.running import StopSignal, end_process, run_service
-from hightide_runtime.process.settings import ServiceSettings
+from hightide_runtime.process.settings import Authorization, ServiceSettings
 from hightide_runtime.serving.channels import OpenChannel, channel_opener
 from hightide_runtime.telemetry.metric_export import Metrics
 from hightide_runtime.telemetry.tracing import Telemetry
@@ -42,6 +43,8 @@ class ServiceProcess:
     """Set by SIGTERM and SIGINT."""
     loop_watchdog: LoopWatchdog
     """The watch over the event loop; its thread also checks other things that can hang."""
+    authoriser: Authoriser | None
+    """The ACLs that its callers are subject to; None: to none."""
 
     async def until_stopped(self, *others: asyncio.Event) -> None:
         """Wait until one of the others is set, a signal tells the process to stop, or the session is
@@ -108,6 +111,13 @@ def _check_certificate(role: str, number: int, tls: ServerTls | None) -> None:
         ) from None
 
 
+def _authoriser(settings: ServiceSettings) -> Authoriser | None:
+    """The ACLs of a process, if it has any; they are read later."""
+    if settings.authorization is Authorization.NONE:
+        return None
+    return Authoriser(settings.super_users)
+
+
 @asynccontextmanager
 async def _open(
     role: str, number: int, settings: ServiceSettings, stopping: StopSignal
@@ -126,9 +136,16 @@ async def _open(
         )
         report_process(metrics, session)
         loop_watchdog = LoopWatchdog(session)
+        authoriser = _authoriser(settings)
+        if authoriser is not None:
+            authoriser.start(session)
         try:
-            yield ServiceProcess(telemetry, metrics, session, open_channel, stopping, loop_watchdog)
+            yield ServiceProcess(
+                telemetry, metrics, session, open_channel, stopping, loop_watchdog, authoriser
+            )
         finally:
+            if authoriser is not None:
+                await authoriser.close()
             loop_watchdog.close()
             # Ends the session, so that what it holds is free at once and another process takes over.
             await session.close()

@@ -38,6 +38,7 @@ from hightide_runtime.process.effective_settings import (
 )
 from hightide_runtime.process.logs import LogFormat
 from hightide_runtime.tls.files import ClientAuth, ServerTls, TlsFiles
+from hightide_runtime.znodes.acls_znode import ANY_CLIENT
 from hightide_runtime.zookeeper.security import ZnodeAcl, ZooKeeperSecurity
 from hightide_runtime.zookeeper.tls_socket import ZooKeeperTls
 
@@ -54,9 +55,29 @@ _METAVARS = {
     "int": "N",
     "str": "TEXT",
     "tuple[Path,...]": "DIRECTORY",
+    "tuple[str,...]": "PRINCIPAL",
     "Path": "FILE",
 }
 _EVERYWHERE = frozenset({"0.0.0.0", "::"})
+
+
+def _principals(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    return tuple(each.strip() for each in value.split(",") if each.strip())
+
+
+#: Principals, separated by commas.
+Principals = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_principals)]
+
+
+class Authorization(enum.StrEnum):
+    """What decides about callers, beside the rules of methods."""
+
+    #: Nothing: whoever may call a method may do what it does to everything.
+    NONE = "none"
+    #: The ACLs of the cluster.
+    ACLS = "acls"
 
 
 class LogLevel(enum.StrEnum):
@@ -134,6 +155,15 @@ class ServiceSettings(BaseSettings):
     )
     token_claim: str = Field(
         "sub", min_length=1, description="with --token-keys: the claim of a token that names the client"
+    )
+    authorization: Authorization = Field(
+        Authorization.NONE,
+        description="what decides which topics and groups a client may use: none (it may use all), or acls "
+        "(what `hightide acl add` has allowed); the same for all processes of a cluster",
+    )
+    super_users: Principals = Field(
+        (),
+        description="with ACLs: who may do everything, such as client/admin; several are separated by commas",
     )
     insecure: CliImplicitFlag[bool] = Field(
         False,
@@ -356,6 +386,23 @@ class ServiceSettings(BaseSettings):
             raise ValueError(
                 "--token-keys is for clients without certificates, and the second listener asks for "
                 "certificates; give --external-tls-client-auth none"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _knows_its_callers(self) -> Self:
+        if self.super_users and self.authorization is Authorization.NONE:
+            raise ValueError("--super-users is about ACLs, and there are none; give --authorization acls")
+        for user in self.super_users:
+            if not user.startswith("client/") or user == ANY_CLIENT:
+                raise ValueError(f"the super user {user!r} is no client by name, such as client/admin")
+        if self.authorization is Authorization.ACLS and (
+            self.server_tls is None or self.tls_client_auth is ClientAuth.NONE
+        ):
+            raise ValueError(
+                "--authorization acls needs to know who calls at --listen, where the other processes of the "
+                "cluster call as well: give --tls-certificate, --tls-key and --tls-ca, and leave "
+                "--tls-client-auth as required"
             )
         return self
 

@@ -60,6 +60,7 @@ the name."""
 NAME_NOTHING: Final[Mapping[str, str]] = {
     "ProduceRecordsRequest.records": "equal records are two records",
     "CreateTopicRequest.assignment": "an entry is about the partition of its place in the list",
+    "AlterAclsRequest.changes": "a change that is made twice is made once",
     "AddPartitionsRequest.assignment": "an entry is about the partition of its place in the list",
 }
 """Lists in which equal entries are right, and why."""

@@ -16,6 +16,7 @@ from grpc_health.v1 import health_pb2_grpc
 from hightide.v1.errors_pb2 import ErrorCode
 
 from hightide_runtime.access.audit import AuditLog
+from hightide_runtime.access.authoriser import Authoriser
 from hightide_runtime.access.client_identities import ClientIdentities
 from hightide_runtime.access.rules import rule_of
 from hightide_runtime.addresses import HostPort
@@ -161,6 +162,7 @@ async def serve(
     quotas: LiveQuotas | None = None,
     tls: ServerTls | None = None,
     clients: ClientIdentities | None = None,
+    authoriser: Authoriser | None = None,
     small_messages: bool = False,
 ) -> Server:
     """Build and start the server of a service. Mains call it once.
@@ -171,8 +173,9 @@ async def serve(
     `external_introspection`. `answers`: the budgets of unread answers, if servicers ask them for room.
     `quotas`: those of calls and connections of each principal. `small_messages`: no connection carries much
     at a time, so probing its bandwidth is not worth a third of the CPU of a Ping. `tls`: None serves in
-    plaintext. `clients`: how clients show who they are, beside certificates of this cluster. Raises
-    StartupError that names the port if it is in use, or the file if a certificate cannot be used.
+    plaintext. `clients`: how clients show who they are, beside certificates of this cluster. `authoriser`:
+    the ACLs that callers are subject to, if any are. Raises StartupError that names the port if it is in use,
+    or the file if a certificate cannot be used.
     """
     limits = limits or ServerLimits()
     transports = transports_of(tls, clients or ClientIdentities())
@@ -193,7 +196,7 @@ async def serve(
             server = grpc.aio.server(options=options)
             servers.append(server)
             transport = transports[listener]
-            access = AccessInterceptor(listener, audit, transport.callers)
+            access = AccessInterceptor(listener, audit, transport.callers, authoriser)
             # The order is part of the contract: the time includes refusals, a refusal is answered before the
             # request is parsed, and no exception of a servicer gets past the error interceptor.
             interceptors: list[Interceptor] = [

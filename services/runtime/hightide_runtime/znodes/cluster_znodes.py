@@ -6,6 +6,7 @@ an operator can read and correct it in a ZooKeeper shell. `decode` checks all co
 or an operator may have written it, and raises `ZnodeGarbage`.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
@@ -60,6 +61,7 @@ __all__ = [
     "LeaderAndIsrZnode",
     "PartitionZnode",
     "ProducerIdsZnode",
+    "ProducerOwnersZnode",
     "TopicConfigZnode",
     "TopicIdZnode",
     "TopicZnode",
@@ -67,6 +69,7 @@ __all__ = [
     "partition_of",
 ]
 
+_PRODUCER_KEY = re.compile(r"[0-9a-f]{64}")
 BROKER_IDS = "/brokers/ids"
 BROKER_INCARNATIONS = "/brokers/incarnations"
 TOPIC_IDS = "/brokers/topic_ids"
@@ -552,6 +555,32 @@ class ProducerIdsZnode:
     def decode(cls, data: bytes) -> Self:
         """Read the content; raises ZnodeGarbage."""
         return cls(Fields("/producer_ids", data).integer("next", maximum=INT64_MAX))
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerOwnersZnode:
+    """/cluster/producer_owners: the secret by which brokers tell whose a producer id is. The first broker
+    makes it."""
+
+    key: str
+
+    @staticmethod
+    def path() -> str:
+        """/cluster/producer_owners."""
+        return "/cluster/producer_owners"
+
+    def encode(self) -> bytes:
+        """The content as JSON."""
+        return dump({"key": self.key})
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the content; raises ZnodeGarbage."""
+        fields = Fields("/cluster/producer_owners", data)
+        key = fields.text("key")
+        if not _PRODUCER_KEY.fullmatch(key):
+            raise fields.garbage("field key is not 64 hexadecimal digits")
+        return cls(key)
 
 
 def partition_of(name: str) -> int:

@@ -21,9 +21,11 @@ from hightide_broker.core.events import FollowerFetched, LeaderAndIsrDecided
 from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.core.replica import Replica, ReplicaSettings
 from hightide_broker.data.produce import ProduceHandler
+from hightide_broker.data.producer_owners import ProducerOwners
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.shell import ReplicaShell
 from hightide_broker.storage import DataDirectory
+from hightide_runtime.access.principals import ANONYMOUS, CALLER, Principal, Role
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.quotas.throttle import Throttle, ThrottleCounts
 from hightide_runtime.serving.fair_limit import FairLimit, Holder
@@ -69,7 +71,9 @@ class LeadingBroker:
         self.hosted = HostedReplicas()
         self.in_flight = FairLimit(IN_FLIGHT_BYTES, part=1)
         metadata = MetadataCache("the-cluster", controller_epoch=1)
-        self.producing = ProduceHandler(1, self.clock, self.hosted, metadata, self.shell, self.in_flight)
+        self.producing = ProduceHandler(
+            1, self.clock, self.hosted, metadata, self.shell, self.in_flight, ProducerOwners(b"key")
+        )
 
     def leads(self, partition: int = 0, isr: tuple[int, ...] = (1, 2)) -> HostedReplica:
         topic = TopicSettings(min_insync_replicas=2)
@@ -120,10 +124,17 @@ def serve(tmp_path: Path, story: Callable[[LeadingBroker], Awaitable[None]]) -> 
     data.close()
 
 
-def batch(partition: int = 0, sequence: int = 0, epoch: int = 0, values: int = 1) -> bytes:
+def batch(
+    partition: int = 0, sequence: int = 0, epoch: int = 0, values: int = 1, producer_id: int = 5
+) -> bytes:
     """A batch of an idempotent producer."""
     return good_batch(
-        TOPIC_ID, partition, (b"v",) * values, producer_id=5, producer_epoch=epoch, base_sequence=sequence
+        TOPIC_ID,
+        partition,
+        (b"v",) * values,
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        base_sequence=sequence,
     )
 
 
@@ -241,6 +252,46 @@ def test_a_gap_in_the_sequence_appends_nothing(tmp_path: Path) -> None:
         (outcome,) = await broker.produce((0, batch(sequence=2)), acks=Acks.ACKS_LEADER)
         assert code_of(outcome) == ErrorCode.ERROR_CODE_OUT_OF_ORDER_SEQUENCE
         assert replica.log.log_end_offset == 1
+
+    serve(tmp_path, story)
+
+
+ALICE, MALLORY = Principal(Role.CLIENT, "alice"), Principal(Role.CLIENT, "mallory")
+
+
+def test_nobody_can_fence_a_producer_by_its_id_and_a_higher_epoch(tmp_path: Path) -> None:
+    """Also on another leader with the key of the cluster, which knows nothing of this one."""
+
+    async def story(broker: LeadingBroker) -> None:
+        replica = broker.leads()
+        of_alice = ProducerOwners(b"key").bound(5, ALICE)
+        CALLER.set(ALICE)
+        await broker.produce((0, batch(producer_id=of_alice)), acks=Acks.ACKS_LEADER)
+        for stranger in (MALLORY, ANONYMOUS, Principal(Role.CLIENT, "alic"), Principal(Role.BROKER, "1")):
+            CALLER.set(stranger)
+            (refused,) = await broker.produce(
+                (0, batch(producer_id=of_alice, epoch=1)), acks=Acks.ACKS_LEADER
+            )
+            assert code_of(refused) == ErrorCode.ERROR_CODE_NOT_AUTHORIZED
+        CALLER.set(ALICE)
+        (outcome,) = await broker.produce((0, batch(producer_id=of_alice, sequence=1)), acks=Acks.ACKS_LEADER)
+        assert isinstance(outcome, PartitionAppended)
+        assert replica.log.log_end_offset == 2
+
+    serve(tmp_path, story)
+
+
+@pytest.mark.parametrize("caller", [ALICE, ANONYMOUS])
+def test_an_id_that_has_no_owner_can_be_used_by_everybody_as_before(
+    tmp_path: Path, caller: Principal
+) -> None:
+    async def story(broker: LeadingBroker) -> None:
+        broker.leads()
+        CALLER.set(caller)
+        number = 2**40 - 1
+        assert ProducerOwners(b"key").bound(number, ANONYMOUS) == number
+        (outcome,) = await broker.produce((0, batch(producer_id=number)), acks=Acks.ACKS_LEADER)
+        assert isinstance(outcome, PartitionAppended)
 
     serve(tmp_path, story)
 

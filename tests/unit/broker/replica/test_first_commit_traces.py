@@ -12,6 +12,7 @@ from hightide.batch.wire import ProducePartition, ProduceRequest
 from hightide.v1.broker_service_pb2 import Acks
 from hightide_broker.contract.data_calls import PartitionAppended
 from hightide_broker.data.produce import ProduceHandler
+from hightide_broker.data.producer_owners import ProducerOwners
 from hightide_broker.replica.first_commit import FirstCommit
 from hightide_local.traces.span_files import SpanRecord, read_spans
 from hightide_runtime.serving.fair_limit import FairLimit, Holder
@@ -62,7 +63,7 @@ def test_what_a_producer_sends_is_noted_whether_it_is_taken_or_lacks_replicas(
 
     async def scenario(rig: Rig) -> None:
         producing = ProduceHandler(
-            ME, SystemClock(), rig.replicas, rig.metadata, rig.shell, FairLimit(1_000_000)
+            ME, SystemClock(), rig.replicas, rig.metadata, rig.shell, FairLimit(1_000_000), ProducerOwners()
         )
         await rig.decide(decision(replicas=(1, 2), isr=(1,)), configs=configs)
         rig.replica().first_commit = FirstCommit(telemetry, SystemClock(), "", 1)

@@ -37,6 +37,19 @@ FOR_THE_CLUSTER = {
     "ReplicaService/ReplicaFetch",
 }
 
+CHECKED_BY_THE_SERVICE = {
+    "BrokerService/DeleteRecords",
+    "BrokerService/DescribeProducers",
+    "BrokerService/Fetch",
+    "BrokerService/GetMetadata",
+    "BrokerService/ListOffsets",
+    "BrokerService/Produce",
+    "ControllerService/DescribeTopics",
+    "CoordinatorService/ListGroups",
+    "CoordinatorService/RegisterConsumer",
+}
+"""tests/integration/local/test_acls_cluster.py calls each of them without the right to."""
+
 
 def rule_for(method: MethodDescriptor) -> AccessRule:
     return rule_of(method.containing_service.full_name, method.name)
@@ -81,7 +94,24 @@ def test_the_path_of_the_subject_leads_to_a_field_of_the_request(method: MethodD
         field = message.fields_by_name[name]
         assert field.message_type is not None
         message = field.message_type
-    assert not last or message.fields_by_name[last].message_type is None
+    assert not last or last in message.fields_by_name
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.full_name)
+def test_with_acls_somebody_checks_the_topics_and_the_group_of_each_method(method: MethodDescriptor) -> None:
+    """The interceptor does, by the field that names them, and otherwise the service."""
+    rule = rule_for(method)
+    name = f"{method.containing_service.name}/{method.name}"
+    assert (name in CHECKED_BY_THE_SERVICE) is (rule.resource_type != "cluster" and not rule.resource_path)
+    if rule.resource_path:
+        assert not method.client_streaming, "its requests are not known when it begins"
+        message = method.input_type
+        *nested, last = rule.resource_path
+        for step in nested:
+            field = message.fields_by_name[step]
+            assert field.message_type is not None
+            message = field.message_type
+        assert message.fields_by_name[last].type == FieldDescriptor.TYPE_STRING
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.full_name)

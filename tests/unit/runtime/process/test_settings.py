@@ -48,6 +48,7 @@ def test_each_setting_in_use_tells_who_said_so(monkeypatch: pytest.MonkeyPatch) 
     assert list(used) == sorted(used)
     assert {name: (each.value, each.default, each.origin) for name, each in used.items()} == {
         "advertise": ("", "", SettingOrigin.DEFAULT),
+        "authorization": ("none", "none", SettingOrigin.DEFAULT),
         "external-advertise": ("", "", SettingOrigin.DEFAULT),
         "external-introspection": ("false", "false", SettingOrigin.DEFAULT),
         "external-listen": ("", "", SettingOrigin.DEFAULT),
@@ -57,6 +58,7 @@ def test_each_setting_in_use_tells_who_said_so(monkeypatch: pytest.MonkeyPatch) 
         "log-format": ("text", "text", SettingOrigin.DEFAULT),
         "log-level": ("INFO", "INFO", SettingOrigin.DEFAULT),
         "prometheus-listen": ("", "", SettingOrigin.DEFAULT),
+        "super-users": ("", "", SettingOrigin.DEFAULT),
         "test-id": ("2", "", SettingOrigin.ARGUMENT),
         "subject-mapping": ("", "", SettingOrigin.DEFAULT),
         "tls-ca": ("", "", SettingOrigin.DEFAULT),

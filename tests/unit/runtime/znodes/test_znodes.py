@@ -2,6 +2,7 @@ import json
 from typing import Any
 
 import pytest
+from hightide_runtime.znodes.acls_znode import Acl, AclsZnode, Effect, Pattern
 from hightide_runtime.znodes.admin_znodes import (
     DeleteTopicZnode,
     PartitionAddZnode,
@@ -20,6 +21,7 @@ from hightide_runtime.znodes.cluster_znodes import (
     LeaderAndIsrZnode,
     PartitionZnode,
     ProducerIdsZnode,
+    ProducerOwnersZnode,
     TopicConfigZnode,
     TopicIdZnode,
     TopicZnode,
@@ -59,6 +61,13 @@ EXAMPLES: list[Any] = [
     TopicConfigZnode({"retention.ms": "1000"}),
     ClusterIdZnode("c"),
     ProducerIdsZnode(2**40),
+    ProducerOwnersZnode("0a" * 32),
+    AclsZnode.of(
+        [
+            Acl("client/alice", Effect.ALLOW, "read", "topic", "orders"),
+            Acl("*", Effect.DENY, "all", "group", "g", Pattern.PREFIX),
+        ]
+    ),
 ]
 # An empty /admin/delete_topics/[topic] is no garbage: it is what an operator creates.
 DECODERS = sorted(
@@ -109,6 +118,8 @@ def test_the_paths_are_those_of_the_design() -> None:
     assert TopicConfigZnode.path("t") == "/config/topics/t"
     assert ClusterIdZnode.path() == "/cluster/id"
     assert ProducerIdsZnode.path() == "/producer_ids"
+    assert ProducerOwnersZnode.path() == "/cluster/producer_owners"
+    assert AclsZnode.path() == "/config/acls"
     assert BrokerIncarnationZnode.path(4) == "/brokers/incarnations/4"
     assert TopicIdZnode.path(bytes(16)) == f"/brokers/topic_ids/{'0' * 32}"
     assert ReassignmentZnode.path("t", 4) == "/admin/partitions_reassigned/t/4"

@@ -6,7 +6,7 @@ Called by the shell for ListGroups, DescribeGroup and FetchOffsets, outside of `
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -156,16 +156,22 @@ def describe_group(state: ShardState, name: str) -> GroupDescription | QuestionR
 
 
 def committed_offsets(
-    state: ShardState, name: str, partitions: Sequence[TopicPartition] = ()
+    state: ShardState,
+    name: str,
+    partitions: Sequence[TopicPartition] = (),
+    sees: Callable[[str], bool] | None = None,
 ) -> Mapping[TopicPartition, StoredOffset] | QuestionRefused:
     """The committed offsets of a group: of the partitions named, or of all. Partitions without one are
-    absent. Refused if there are more than one answer may hold."""
+    absent, and so are those of topics that whoever asks may not know of (`sees`; None: it may know of all).
+    Refused if there are more than one answer may hold."""
     group = _known(state, name)
     if isinstance(group, QuestionRefused):
         return group
     offsets = group.offsets
     if partitions:
         offsets = {key: offsets[key] for key in partitions if key in offsets}
+    if sees is not None:
+        offsets = {key: each for key, each in offsets.items() if sees(key.topic)}
     size = sum(_told_bytes(key, each) for key, each in offsets.items())
     if size > OFFSETS_BYTES_MAX:
         message = (
@@ -185,6 +191,7 @@ def committed_page(
     *,
     offsets_max: int,
     cursor: TopicPartition | None = None,
+    sees: Callable[[str], bool] | None = None,
 ) -> OffsetPage | QuestionRefused:
     """As `committed_offsets`, but from `cursor` on, with at most `offsets_max` offsets, and never more than
     one answer may hold."""
@@ -193,6 +200,8 @@ def committed_page(
     if isinstance(group, QuestionRefused):
         return group
     keys = sorted(group.offsets.keys() & partitions if partitions else group.offsets)
+    if sees is not None:
+        keys = [key for key in keys if sees(key.topic)]
     first = 0 if cursor is None else bisect_left(keys, cursor)
     page: dict[TopicPartition, StoredOffset] = {}
     size = 0

@@ -10,15 +10,18 @@ from typing import Any
 from hightide.v1.errors_pb2 import ErrorCode
 
 from hightide_runtime.access.audit import AuditedCall, AuditLog
+from hightide_runtime.access.authoriser import Authoriser
+from hightide_runtime.access.call_access import ACCESS, CallAccess, not_authorised
 from hightide_runtime.access.callers import Callers, UnknownCaller, UnknownToken
 from hightide_runtime.access.principals import CALLER, current_caller
 from hightide_runtime.access.rules import AccessRule, rule_of
-from hightide_runtime.access.subjects import subjects_of
+from hightide_runtime.access.subjects import names_in, subjects_of
 from hightide_runtime.errors import ServiceError, abort, reason_of
 from hightide_runtime.serving.interceptors.errors import error_told
 from hightide_runtime.serving.interceptors.interceptor import Context, Method, StreamCall, UnaryCall
 from hightide_runtime.serving.listeners import Listener
 from hightide_runtime.telemetry.trace_context import current_traceparent, trace_id_of
+from hightide_runtime.znodes.acls_znode import CLUSTER_NAME
 
 
 class AccessInterceptor:
@@ -30,13 +33,24 @@ class AccessInterceptor:
 
     Where callers must show who they are, each call has a caller, whose role the method's rule must name, and
     who speaks for nobody else. Elsewhere all callers are anonymous, and may call what the listener serves.
+
+    With ACLs, a caller may do only what they allow. What a call is about as a whole, the cluster or what a
+    field of the request names, is checked here. Servicers check the rest, by `current_access()`.
     """
 
-    def __init__(self, listener: Listener, audit: AuditLog, callers: Callers | None) -> None:
-        """`callers` finds out who calls; None: callers show nothing, and are anonymous."""
+    def __init__(
+        self,
+        listener: Listener,
+        audit: AuditLog,
+        callers: Callers | None,
+        authoriser: Authoriser | None = None,
+    ) -> None:
+        """`callers` finds out who calls; None: callers show nothing, and are anonymous. `authoriser` has the
+        ACLs; None: there are none."""
         self._listener = listener
         self._audit = audit
         self._callers = callers
+        self._authoriser = authoriser
 
     def around_unary(self, method: Method, call: UnaryCall) -> UnaryCall:
         """Wrap a method with one response. Nothing is put around one that everybody may call here."""
@@ -91,7 +105,39 @@ class AccessInterceptor:
             call = self._audited(method, rule, call)
         if rule.own_id_path and self._callers is not None:
             call = self._speaking_for_itself(method, rule, call)
+        if rule.resource_path and self._authoriser is not None:
+            call = self._authorised(self._authoriser, method, rule, call)
         return call
+
+    def _authorised(
+        self, authoriser: Authoriser, method: Method, rule: AccessRule, call: UnaryCall
+    ) -> UnaryCall:
+        operation, resource_type = rule.operation, rule.resource_type
+
+        async def checked(request: Any, context: Context) -> Any:
+            caller = current_caller()
+            for name in names_in(request, rule.resource_path):
+                if not authoriser.allows_call(caller, operation, resource_type, name):
+                    raise self._not_allowed(authoriser, method, rule, context, name)
+            return await call(request, context)
+
+        return checked
+
+    def _not_allowed(
+        self, authoriser: Authoriser, method: Method, rule: AccessRule, context: Context, name: str
+    ) -> ServiceError:
+        """Write down that ACLs do not allow a call; and the error to refuse it with. A topic that the caller
+        may not know of is refused as one that does not exist."""
+        caller, operation, resource_type = current_caller(), rule.operation, rule.resource_type
+        refused = not_authorised(caller, operation, resource_type, name)
+        self._audit.denied(self._facts(method, rule, context), refused.message, name)
+        if (
+            resource_type == "topic"
+            and operation != "create"
+            and not authoriser.allows(caller, "describe", "topic", name)
+        ):
+            return ServiceError(ErrorCode.ERROR_CODE_UNKNOWN_TOPIC, f"topic {name[:249]!r} does not exist")
+        return refused
 
     def _speaking_for_itself(self, method: Method, rule: AccessRule, call: UnaryCall) -> UnaryCall:
         async def checked(request: Any, context: Context) -> Any:
@@ -134,7 +180,7 @@ class AccessInterceptor:
 
     def _is_open(self, rule: AccessRule) -> bool:
         """Whether everybody who reaches this listener may call the method."""
-        return self._serves(rule) and self._callers is None
+        return self._serves(rule) and self._callers is None and self._authoriser is None
 
     def _refusal(self, method: Method, rule: AccessRule, context: Context) -> ServiceError | None:
         """Find out who calls, and whether the rule lets the caller in."""
@@ -156,6 +202,26 @@ class AccessInterceptor:
             return self._denied(
                 method, rule, context, f"{current_caller()} may not call {method}: it is for {allowed}"
             )
+        if self._authoriser is not None:
+            return self._not_authorised(self._authoriser, method, rule, context)
+        return None
+
+    def _not_authorised(
+        self, authoriser: Authoriser, method: Method, rule: AccessRule, context: Context
+    ) -> ServiceError | None:
+        """Check what ACLs say of the call before its request is known, and let the servicer ask the rest."""
+        caller = current_caller()
+        if (refusal := authoriser.not_ready(caller)) is not None:
+            return refusal
+        if rule.resource_type == CLUSTER_NAME and not authoriser.allows_call(
+            caller, rule.operation, CLUSTER_NAME, CLUSTER_NAME
+        ):
+            return self._not_allowed(authoriser, method, rule, context, CLUSTER_NAME)
+
+        def denied(why: str, resource: str) -> None:
+            self._audit.denied(self._facts(method, rule, context), why, resource)
+
+        ACCESS.set(CallAccess(caller, authoriser, denied))
         return None
 
     def _denied(
