@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from hightide.acls import AccessDecision, Acl, AclListing, AlteredAcls
     from hightide.admin import Admin
     from hightide.consumer import Consumer
     from hightide.consuming.corrupt_batches import SkippedBatches
@@ -57,7 +58,11 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "AccessDecision",
+    "Acl",
+    "AclListing",
     "Admin",
+    "AlteredAcls",
     "BrokerDescription",
     "BulkDelivery",
     "ClusterDescription",
@@ -101,7 +106,11 @@ __all__ = [
 ]
 
 _HOME = {
+    "AccessDecision": "acls",
+    "Acl": "acls",
+    "AclListing": "acls",
     "Admin": "admin",
+    "AlteredAcls": "acls",
     "BrokerDescription": "records",
     "BulkDelivery": "producing.delivery",
     "ClusterDescription": "records",

@@ -6,6 +6,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Literal, Self, TypeVar
 
+from hightide.acls import AccessDecision, Acl, AclListing, AlteredAcls, OperationName, ResourceTypeName
 from hightide.administering.reassignment_operations import ElectionKindName
 from hightide.administering.topic_operations import AdminOperations
 from hightide.calls.addresses import bootstrap_addresses
@@ -241,6 +242,29 @@ class Admin:
         partitions. Raises InvalidArgumentError for a coordinator that does not exist, InvalidRequestError for
         such a shard, NotCoordinatorError for a shard of another coordinator, ZooKeeperUnavailableError."""
         return self._run(self._operations().resign_coordinator(coordinator_id, shards))
+
+    def describe_acls(self) -> AclListing:
+        """All rules about who may do what, and whether they are obeyed."""
+        return self._run(self._operations().describe_acls())
+
+    def alter_acls(
+        self, add: Iterable[Acl] = (), remove: Iterable[Acl] = (), *, validate_only: bool = False
+    ) -> AlteredAcls:
+        """Remove some rules and add others, all of them or none. The processes of the cluster obey the change
+        as soon as ZooKeeper tells them. Safe to repeat: a rule that is there may be added, and one that is
+        not may be removed. Raises InvalidRequestError for what no rule can say, LimitExceededError."""
+        return self._run(self._operations().alter_acls(add, remove, validate_only=validate_only))
+
+    def check_access(
+        self,
+        principal: str,
+        operation: OperationName,
+        resource_type: ResourceTypeName,
+        name: str = "",
+    ) -> AccessDecision:
+        """Whether somebody ("client/alice") may do something to a topic, a group or the cluster by the rules,
+        and which rule decides. Raises InvalidRequestError, InvalidArgumentError."""
+        return self._run(self._operations().check_access(principal, operation, resource_type, name))
 
     def delete_records(
         self, before: Mapping[TopicPartition, int], *, validate_only: bool = False

@@ -134,11 +134,14 @@ class ZookeeperUnavailableError(ServerError):
 
 
 class NotAuthorizedError(ServerError):
-    """The caller may not do this: the listener does not serve the method, or the caller's role may not call
-    it."""
+    """The caller may not do this: the listener does not serve the method, the caller's role may not call it,
+    or no ACL allows it."""
 
     code = errors_pb2.ERROR_CODE_NOT_AUTHORIZED
-    next_step = "Use another address or another certificate; docs/reference/access.md has the rules."
+    next_step = (
+        "Use another address or another certificate, as docs/reference/access.md has the rules; or let an "
+        "operator allow it by `hightide acl add`."
+    )
 
 
 class NotAuthenticatedError(ServerError):

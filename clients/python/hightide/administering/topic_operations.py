@@ -8,6 +8,7 @@ has done.
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from hightide.administering.acl_operations import AclOperations
 from hightide.administering.answers import cluster_description, described, producer_states
 from hightide.administering.quota_operations import QuotaOperations
 from hightide.administering.reassignment_operations import ReassignmentOperations
@@ -56,7 +57,12 @@ from hightide.v1.controller_service_pb2 import (
 
 
 class AdminOperations(
-    ReassignmentOperations, QuotaOperations, ServerOperations, RecordDeletion, GroupOperations
+    ReassignmentOperations,
+    QuotaOperations,
+    ServerOperations,
+    RecordDeletion,
+    AclOperations,
+    GroupOperations,
 ):
     """The operations of `Admin`."""
 

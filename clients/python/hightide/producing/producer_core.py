@@ -29,6 +29,7 @@ from hightide.errors import (
     FencedProducerEpochError,
     HightideError,
     InvalidArgumentError,
+    NotAuthorizedError,
     RequestTimeoutError,
     SequenceConflictError,
     TopicRecreatedError,
@@ -290,6 +291,11 @@ class ProducerCore(Accumulator, TracedCore):
             self._produced(call, outcome, now_ms)
         elif self._identity.is_mine(call):
             self._identity.completed(outcome, now_ms)
+            if isinstance(outcome, NotAuthorizedError):
+                # Each broker would say so, and nothing was sent yet.
+                for queue in [each for each in self.active if each.identity is None]:
+                    for unsent in self.unsent(queue):
+                        self.end(unsent, -1, outcome)
         elif isinstance(outcome, HightideError):
             self.seeker.failed(call, outcome, now_ms)
         else:

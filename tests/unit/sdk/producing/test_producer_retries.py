@@ -7,6 +7,7 @@ from hightide.errors import (
     DeliveryTimeoutError,
     FencedProducerEpochError,
     InvalidBatchError,
+    NotAuthorizedError,
     RequestTimeoutError,
     SequenceConflictError,
     UndeliveredError,
@@ -462,3 +463,16 @@ def test_the_halves_of_a_batch_that_may_have_been_appended_may_have_been_too() -
     bench.refuse(bench.call(), ErrorCode.ERROR_CODE_BATCH_TOO_LARGE)
     assert all(entry.batch.maybe_appended for entry in bench.call().entries)
     assert not any(delivery.done() for delivery in sent)
+
+
+def test_who_may_have_no_producer_id_is_told_at_once_and_asks_again_for_what_comes_later() -> None:
+    bench = ProducerBench()
+    (first,) = bench.send()
+    assert bench.calls(identify=False) == []
+    (asked,) = bench.asked
+    bench.core.completed(asked, NotAuthorizedError("client/bob may not"), bench.now_ms)
+    assert isinstance(first.exception(0), NotAuthorizedError)
+    assert bench.core.undelivered_count == 0
+    bench.pass_ms(10_000)
+    bench.send()
+    assert len(bench.calls()) == 1, "it may write by now"
