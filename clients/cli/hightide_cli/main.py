@@ -44,6 +44,7 @@ COMMANDS = {
     "config": LazyCommand(
         "hightide_cli.config.commands", "config", "Show and change settings of topics; show those of servers."
     ),
+    "acl": LazyCommand("hightide_cli.acl.commands", "acl", "Show and change who may do what."),
     "context": LazyCommand(
         "hightide_cli.context.commands", "context", "Give clusters names; choose the one to use."
     ),

@@ -9,6 +9,7 @@ compares their output with it, and the reference of the documentation is made fr
 from collections.abc import Mapping
 from typing import Final
 
+from hightide_cli.documents.access import ACCESS_DOCUMENTS
 from hightide_cli.documents.form import Document
 from hightide_cli.documents.operating import OPERATING_DOCUMENTS
 from hightide_cli.documents.topics import GROUP_DOCUMENTS, TOPIC_DOCUMENTS
@@ -18,6 +19,7 @@ DOCUMENTS: Final[Mapping[str, tuple[Document, ...]]] = {
     **TOPIC_DOCUMENTS,
     **GROUP_DOCUMENTS,
     **OPERATING_DOCUMENTS,
+    **ACCESS_DOCUMENTS,
     **WORK_DOCUMENTS,
 }
 

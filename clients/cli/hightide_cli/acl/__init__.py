@@ -1,0 +1,1 @@
+"""`hightide acl`: who may do what."""
