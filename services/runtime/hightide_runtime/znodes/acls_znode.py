@@ -47,7 +47,7 @@ OPERATIONS: Final[Mapping[str, frozenset[str]]] = {
 }
 """What can be allowed and denied, by the type of the resource. `cluster_action` is not among them: it is for
 the processes of the cluster, to whom no ACL applies."""
-_PRINCIPAL: Final = re.compile(r"\*|anonymous|client/(?:\*|[!-)+-~]{1,200})")
+_PRINCIPAL: Final = re.compile(r"\*|anonymous|client/(?:\*|[a-zA-Z0-9._-]{1,200})")
 _NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
