@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import click
 
-from hightide_cli.command_line.completing import topic_names
+from hightide_cli.command_line.completing import group_names, topic_names
 from hightide_cli.command_line.options import common_options
 from hightide_cli.documents.access import AclDocument
 from hightide_cli.documents.view import view
@@ -46,7 +46,7 @@ def _rules_options(command: Callable[..., Any]) -> Callable[..., Any]:
             help="For all topics whose names begin so; repeatable.",
         ),
         click.option(
-            "--group", "groups", metavar="GROUP", multiple=True,
+            "--group", "groups", metavar="GROUP", multiple=True, shell_complete=group_names,
             help="For this consumer group, or * for all; repeatable.",
         ),
         click.option(
@@ -67,7 +67,7 @@ def _rules_options(command: Callable[..., Any]) -> Callable[..., Any]:
 @click.option(
     "--topic", metavar="TOPIC", shell_complete=topic_names, help="Show only those about this topic."
 )
-@click.option("--group", metavar="GROUP", help="Show only those about this group.")
+@click.option("--group", metavar="GROUP", shell_complete=group_names, help="Show only those about it.")
 @click.pass_context
 def list_(ctx: click.Context, principal: str | None, topic: str | None, group: str | None) -> None:
     """Show the rules, and whether they are obeyed.
@@ -107,7 +107,7 @@ def list_(ctx: click.Context, principal: str | None, topic: str | None, group: s
 @_rules_options
 @click.pass_context
 def add(ctx: click.Context, /, principal: str, dry_run: bool, **what: Any) -> None:
-    """Add rules: client/NAME, client/* (every client) or * (everybody) may, or may not, do something.
+    """Add rules about what somebody may do. PRINCIPAL is client/NAME, client/* (every client) or *.
 
     \b
     hightide acl add client/alice --allow write --topic orders
@@ -135,7 +135,7 @@ def rm(ctx: click.Context, /, principal: str, dry_run: bool, **what: Any) -> Non
 @click.argument("principal", metavar="PRINCIPAL")
 @click.argument("operation", metavar="OPERATION")
 @click.option("--topic", metavar="TOPIC", shell_complete=topic_names, help="To this topic.")
-@click.option("--group", metavar="GROUP", help="To this consumer group.")
+@click.option("--group", metavar="GROUP", shell_complete=group_names, help="To this consumer group.")
 @click.option("--cluster", is_flag=True, help="To the cluster as a whole.")
 @click.pass_context
 def check(

@@ -200,12 +200,8 @@ async def serve(
             # The order is part of the contract: the time includes refusals, a refusal is answered before the
             # request is parsed, and no exception of a servicer gets past the error interceptor.
             interceptors: list[Interceptor] = [
-                ListenerInterceptor(listener),
-                TraceContextInterceptor(),
-                timing,
-                access,
-                limiting,
-                ErrorInterceptor(),
+                *(ListenerInterceptor(listener), TraceContextInterceptor()),
+                *(timing, access, limiting, ErrorInterceptor()),
             ]
             for service in services:
                 _register(server, service, interceptors, access)

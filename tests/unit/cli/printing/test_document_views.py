@@ -26,7 +26,7 @@ from hightide import errors, servers
 from hightide_cli.broker.tables import DirectoryRow
 from hightide_cli.config.topic_settings import SettingInUse
 from hightide_cli.doctor.findings import Finding
-from hightide_cli.documents import cluster, groups, moves, partitions
+from hightide_cli.documents import access, cluster, groups, moves, partitions
 from hightide_cli.documents.view import Shows, shown, view
 from hightide_cli.reassign import plan, progress
 from hightide_cli.top import history
@@ -34,6 +34,7 @@ from hightide_cli.zk.znode_reader import Znode
 from hightide_local import certificates, detached
 
 SHOWN: dict[type, type] = {
+    access.AclDocument: hightide.Acl,
     cluster.BrokerDocument: hightide.BrokerDescription,
     cluster.CertificateDocument: certificates.CertificateDescription,
     cluster.ClusterDocument: hightide.ClusterDescription,
