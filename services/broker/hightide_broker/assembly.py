@@ -133,14 +133,9 @@ class Assembly:
             self._producer_owners,
         )  # fmt: skip
         self._fetching = FetchHandler(
-            broker_id,
-            self._replicas,
-            self._metadata,
-            settings.parked_fetches_max,
-            self._reads,
-            self.answers[Plane.DATA],
-            self._shell.counters,
-        )
+            broker_id, self._replicas, self._metadata, settings.parked_fetches_max, self._reads,
+            self.answers[Plane.DATA], self._shell.counters,
+        )  # fmt: skip
         self._offsets = OffsetLookup(broker_id, self._replicas, self._metadata, worker)
         self._producers = ProducerDescriptions(broker_id, self._replicas, self._metadata, worker)
         self._plain = PlainRecords(clock, self._producing, self._fetching, worker)
