@@ -251,7 +251,8 @@ class Assembly:
         """
         started = time.monotonic()
         await self.registration.begin_life(patience_s)
-        await self._producer_owners.load(self._session)
+        if self._settings.knows_callers:
+            await self._producer_owners.load(self._session)
         stored = await read_cluster(self._session, self._settings.broker_id)
         broker_id = self._settings.broker_id
         broker_trust = await look_at_disks(self._directories, broker_id, stored.decisions)

@@ -45,8 +45,8 @@ class ProducerOwners:
         self._tags: dict[Principal, int] = {}
 
     async def load(self, session: ZooKeeperSession) -> None:
-        """Read the key of the cluster, and make one if it has none. Called before anything is served. Raises
-        ZooKeeperError, StartupError."""
+        """Read the key of the cluster, and make one if it has none. Called before anything is served, where
+        callers may show who they are. Raises ZooKeeperError, StartupError."""
         path = ProducerOwnersZnode.path()
         with contextlib.suppress(NodeExists):
             await session.create(path, ProducerOwnersZnode(secrets.token_hex(32)).encode())

@@ -270,6 +270,11 @@ class ServiceSettings(BaseSettings):
         subjects = None if self.subject_mapping is None else SubjectMapping.parse(self.subject_mapping)
         return ClientIdentities(subjects, tokens)
 
+    @property
+    def knows_callers(self) -> bool:
+        """Whether callers may show who they are; otherwise all are anonymous."""
+        return self.tls_files is not None or self.token_keys is not None
+
     def zookeeper_security(self) -> ZooKeeperSecurity:
         """TLS, credentials and ACL for the session. Reads the files. Raises StartupError."""
         ca, certificate, key = self.zookeeper_tls_ca, self.zookeeper_tls_certificate, self.zookeeper_tls_key
