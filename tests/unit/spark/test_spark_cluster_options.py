@@ -67,11 +67,23 @@ def test_each_name_means_the_same_for_every_query(given: dict[str, str], cluster
     assert clusters(given) == [cluster] * 4
 
 
+def test_a_token_is_the_path_of_a_file_and_kafkas_words_for_it_are_taken() -> None:
+    given = {"tlsCa": "ca.pem", "tokenFile": "alice.jwt"}
+    sasl = {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "OAUTHBEARER"}
+    expected = Cluster("broker:9092", "ca.pem", token_file="alice.jwt")
+    assert clusters(given) == clusters(given | sasl) == [expected] * 4
+    assert expected.arguments()["token_file"] == "alice.jwt"
+
+
 @pytest.mark.parametrize(
     ("given", "error", "text"),
     [
-        ({"kafka.security.protocol": "SASL_SSL"}, InvalidOptionError, "and has no SASL"),
-        ({"kafka.security.protocol": "TLS"}, InvalidOptionError, "it may be PLAINTEXT or SSL"),
+        ({"kafka.security.protocol": "SASL_SSL"}, MissingOptionError, "bearer token in tokenFile"),
+        ({"kafka.sasl.mechanism": "OAUTHBEARER"}, MissingOptionError, "bearer token in tokenFile"),
+        ({"kafka.security.protocol": "SASL_SSL", "tokenFile": "t"}, MissingOptionError, "of the CA"),
+        ({"kafka.security.protocol": "SASL_PLAINTEXT"}, InvalidOptionError, "not sent without TLS"),
+        ({"kafka.sasl.mechanism": "PLAIN"}, InvalidOptionError, "has no other mechanism of SASL"),
+        ({"kafka.security.protocol": "TLS"}, InvalidOptionError, "it may be PLAINTEXT, SSL or SASL_SSL"),
         ({"kafka.security.protocol": "SSL"}, MissingOptionError, "give the certificate of the CA"),
         ({"kafka.security.protocol": "PLAINTEXT", "tlsCa": "c"}, ContradictingOptionsError, "leave out one"),
         ({"tlsCa": "c", "tlsCertificate": "c"}, MissingOptionError, "tlsCertificate is given without tlsKey"),
@@ -112,6 +124,7 @@ def test_what_cannot_be_used_is_refused_with_the_next_step(
         "kafka.ssl.truststore.password",
         "kafka.ssl.key.pem",
         "kafka.ssl.keystore.key",
+        "kafka.sasl.jaas.config",
     ],
 )
 def test_a_secret_is_refused_and_never_shown(name: str) -> None:

@@ -3,7 +3,8 @@ writes.
 
 `tlsCa`, `tlsCertificate` and `tlsKey` are paths of PEM files, on every machine that runs tasks. Kafka's names
 for the same are taken too: those of librdkafka (`kafka.ssl.ca.location`), and those of the Java client where
-its files are PEM. `kafka.security.protocol` needs not be given; if it is, it must say what the files say.
+its files are PEM. `tokenFile` is the path of a file with a bearer token, Kafka's OAUTHBEARER.
+`kafka.security.protocol` needs not be given; if it is, it must say what the files say.
 """
 
 from dataclasses import dataclass
@@ -20,12 +21,20 @@ _CONVERT: Final = (
 
 def _protocol(value: str) -> str:
     name = value.strip().upper()
-    if name.startswith("SASL"):
+    if name == "SASL_PLAINTEXT":
+        raise ValueError("it may be PLAINTEXT, SSL or SASL_SSL: a token is not sent without TLS")
+    if name not in ("PLAINTEXT", "SSL", "SASL_SSL"):
+        raise ValueError("it may be PLAINTEXT, SSL or SASL_SSL")
+    return name
+
+
+def _mechanism(value: str) -> str:
+    name = value.strip().upper()
+    if name != "OAUTHBEARER":
         raise ValueError(
-            "it may be PLAINTEXT or SSL: Hightide knows clients by their certificates, and has no SASL"
+            "it may be OAUTHBEARER: Hightide knows clients by certificates and by bearer tokens, and has no "
+            "other mechanism of SASL"
         )
-    if name not in ("PLAINTEXT", "SSL"):
-        raise ValueError("it may be PLAINTEXT or SSL")
     return name
 
 
@@ -46,6 +55,8 @@ TLS_CERTIFICATE: Final[Option[str | None]] = Option(
     "tlsCertificate", text, None, aliases=("kafka.ssl.certificate.location",)
 )
 TLS_KEY: Final[Option[str | None]] = Option("tlsKey", text, None, aliases=("kafka.ssl.key.location",))
+TOKEN_FILE: Final[Option[str | None]] = Option("tokenFile", text, None)
+MECHANISM: Final[Option[str | None]] = Option("kafka.sasl.mechanism", _mechanism, None)
 PROTOCOL: Final[Option[str | None]] = Option("kafka.security.protocol", _protocol, None)
 TRUSTSTORE: Final[Option[str | None]] = Option("kafka.ssl.truststore.location", text, None)
 TRUSTSTORE_TYPE: Final[Option[str | None]] = Option("kafka.ssl.truststore.type", _store_type, None)
@@ -54,7 +65,7 @@ KEYSTORE_TYPE: Final[Option[str | None]] = Option("kafka.ssl.keystore.type", _st
 
 CLUSTER_OPTIONS: Final = (
     BOOTSTRAP, TLS_CA, TLS_CERTIFICATE, TLS_KEY,
-    PROTOCOL, TRUSTSTORE, TRUSTSTORE_TYPE, KEYSTORE, KEYSTORE_TYPE,
+    PROTOCOL, TRUSTSTORE, TRUSTSTORE_TYPE, KEYSTORE, KEYSTORE_TYPE, TOKEN_FILE, MECHANISM,
 )  # fmt: skip
 
 _A_FILE: Final = "write it into a file that only its user can read, and give the path in "
@@ -73,6 +84,10 @@ KAFKA_TLS_INSTEAD: Final = {
     "kafka.ssl.key.password": _NO_PASSWORD,
     "kafka.ssl.keystore.password": _NO_PASSWORD,
     "kafka.ssl.truststore.password": "a PEM file of certificates has no password; leave it out",
+    "kafka.sasl.jaas.config": _A_FILE + TOKEN_FILE.name,
+    "kafka.sasl.oauthbearer.token.endpoint.url": "fetch the token by a program of your own, and "
+    + _A_FILE
+    + TOKEN_FILE.name,
     "kafka.ssl.endpoint.identification.algorithm": "the name of a server is always checked; leave it out",
     "kafka.enable.ssl.certificate.verification": "servers are always checked; leave it out",
 }
@@ -85,17 +100,19 @@ class ClientArguments(TypedDict, total=False):
     tls_ca: str
     tls_certificate: str
     tls_key: str
+    token_file: str
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The addresses of a cluster and the paths of the files of TLS. It travels to tasks, and is the key of
-    their connections. Without files the SDK looks into the environment of the process."""
+    """The addresses of a cluster and the paths of the files of TLS and of the token. It travels to tasks, and
+    is the key of their connections. Without files the SDK looks into the environment of the process."""
 
     bootstrap: str
     tls_ca: str | None = None
     tls_certificate: str | None = None
     tls_key: str | None = None
+    token_file: str | None = None
 
     def arguments(self) -> ClientArguments:
         """The arguments for a client of the SDK."""
@@ -104,6 +121,8 @@ class Cluster:
             given["tls_ca"] = self.tls_ca
         if self.tls_certificate is not None and self.tls_key is not None:
             given["tls_certificate"], given["tls_key"] = self.tls_certificate, self.tls_key
+        if self.token_file is not None:
+            given["token_file"] = self.token_file
         return given
 
 
@@ -129,15 +148,29 @@ def cluster_of(values: OptionValues) -> Cluster:
             f"a certificate is given without option {TLS_CA.name}: give the certificate of the CA that "
             "signed those of the servers"
         )
-    if values[PROTOCOL] == "SSL" and ca is None:
+    _check_sasl(values)
+    if values[PROTOCOL] in ("SSL", "SASL_SSL") and ca is None:
         raise MissingOptionError(
-            f"option {PROTOCOL.name} is SSL: give the certificate of the CA of the cluster in {TLS_CA.name}"
+            f"option {PROTOCOL.name} is {values[PROTOCOL]}: give the certificate of the CA of the cluster in "
+            f"{TLS_CA.name}"
         )
     if values[PROTOCOL] == "PLAINTEXT" and ca is not None:
         raise ContradictingOptionsError(
             f"option {PROTOCOL.name} is PLAINTEXT, and files of TLS are given; leave out one or the other"
         )
-    return Cluster(values[BOOTSTRAP], ca, certificate, key)
+    return Cluster(values[BOOTSTRAP], ca, certificate, key, values[TOKEN_FILE])
+
+
+def _check_sasl(values: OptionValues) -> None:
+    """Kafka's words for a token may be there, and then the token as well. Raises MissingOptionError."""
+    if values[TOKEN_FILE] is not None:
+        return
+    said = MECHANISM if values[MECHANISM] is not None else PROTOCOL
+    if said is MECHANISM or values[PROTOCOL] == "SASL_SSL":
+        raise MissingOptionError(
+            f"option {said.name} is {values[said]}: give the path of a file with a bearer token in "
+            f"{TOKEN_FILE.name}"
+        )
 
 
 def _either(values: OptionValues, one: Option[str | None], other: Option[str | None]) -> str | None:
