@@ -21,10 +21,12 @@ from hightide_broker.core.events import (
     BatchesReceived,
     BatchSpan,
     EpochEndReceived,
+    FetchRefused,
     LeaderAndIsrDecided,
     ProduceArrived,
 )
 from hightide_broker.core.fetch_session import LeaderSessions
+from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import Replica, ReplicaSettings, Role
 from hightide_broker.metrics import survey
 from hightide_broker.replica.group_commit import GroupCommit
@@ -175,6 +177,33 @@ def test_batches_that_are_here_already_are_skipped(data: DataDirectory) -> None:
     shell.feed(replica, *received(stamped(0, 1)))
     shell.feed(replica, *received(stamped(0, 1) + stamped(1, 1)))
     assert replica.log.log_end_offset == replica.state.log_end_offset == 2
+
+
+@pytest.mark.parametrize(("flush", "syncs"), [(Flush.FSYNC, 1), (Flush.REPLICATED, 0)])
+def test_where_a_log_begins_anew_is_synced_if_its_records_are(
+    data: DataDirectory, flush: Flush, syncs: int
+) -> None:
+    """Also if nothing comes above it: its leader counts it as in sync up to there."""
+    disk = HeldThreads()
+    failures: list[Exception] = []
+    shell = ReplicaShell(SystemClock(), LeaderSessions(1), Telemetry.off(), failures.append)
+    commits = GroupCommit[HostedReplica](disk, shell.flushed, failures.append)
+    perform_with(shell, fetching=Unmoved(), group_commit=commits)
+    settings = TopicSettings(log=LogSettings(flush=flush))
+    state = Replica.opened(ReplicaSettings(2, flush_on_disk=flush is Flush.FSYNC))
+    opened = data.log(TOPIC_ID, 0, True, "flights", settings.log)
+    replica = HostedReplica((TOPIC_ID, 0), "flights", settings, state, opened)
+
+    async def story() -> None:
+        shell.feed(replica, LeaderAndIsrDecided.dummy(leader=1, leader_epoch=1))
+        shell.feed(replica, FetchRefused(1, 1, Refusal.OFFSET_OUT_OF_RANGE, 5))
+        assert replica.log.log_start_offset == 5
+        assert len(disk) == syncs
+        disk.go_on()
+        shell.close()
+
+    asyncio.run(story())
+    assert failures == []
 
 
 def test_what_was_appended_while_the_disk_was_busy_does_not_count_as_on_it(data: DataDirectory) -> None:
