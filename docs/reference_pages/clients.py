@@ -44,6 +44,9 @@ _PRODUCER = {
     "idempotent": "Whether batches carry sequences, so that a retry writes nothing twice.",
     "delivery_timeout_ms": "The time in which a record is acknowledged, or fails.",
     "max_block_ms": "How long `send()` blocks at most before it raises `BufferFullError`.",
+    "partitioner": 'How the partition of a record with a key is chosen: `"crc32c"`, `"murmur2"` as in '
+    'Kafka\'s Java client, `"crc32"` as in librdkafka, or a function of topic, key and number of '
+    "partitions.",
     "key": "Names a writer that continues in another process: see `ProducerKey`.",
 }
 _CONSUMER = {

@@ -26,7 +26,7 @@ from hightide.producer_key import ProducerKey
 from hightide.producing.arrow_rows import by_partition, cut, rows_of
 from hightide.producing.delivery import BulkDelivery, Delivery
 from hightide.producing.partition_queue import PartitionQueue, TopicQueues
-from hightide.producing.partitioner import crc32c
+from hightide.producing.partitioner import KeyPartitioning, Partitioner, PartitionerName
 from hightide.producing.pending_batch import RECORD_OVERHEAD_BYTES, PendingBatch, warm_up
 from hightide.producing.producer_core import ProducerCore
 from hightide.producing.producer_settings import Acks, CompressionName, ProducerSettings
@@ -49,6 +49,10 @@ class Producer:
     log. A batch that meets other records in its place fails with SequenceConflictError, and so do all later
     ones in that partition, until `go_on_at`. A key needs acks="all"; each partition has one request in
     flight.
+
+    `partitioner` chooses the partition of each record with a key: a hash ("crc32c"; "murmur2" as Kafka's Java
+    client, "crc32" as librdkafka), or a function of topic, key and number of partitions, which is called
+    inside of send().
 
     Raises InvalidArgumentError for settings that cannot be used. Nothing connects before the first send().
     """
@@ -73,6 +77,7 @@ class Producer:
         token: Token | None = None,
         token_file: FilePath | None = None,
         key: ProducerKey | None = None,
+        partitioner: PartitionerName | Partitioner = "crc32c",
     ) -> None:
         self._settings = ProducerSettings(
             acks=acks,
@@ -85,6 +90,7 @@ class Producer:
             request_timeout_ms=request_timeout_ms,
             max_block_ms=max_block_ms,
             key=key,
+            partitioning=KeyPartitioning(partitioner),
         )
         self._changed = ThreadCondition()
         self._lock = self._changed.lock
@@ -129,8 +135,8 @@ class Producer:
         if key is None:
             queue = home.sticky
             size_bytes = RECORD_OVERHEAD_BYTES + len(value)
-        elif type(key) is bytes:
-            queue = home.queues[crc32c(key) % home.partition_count]
+        elif type(key) is bytes and home.key_hash is not None:
+            queue = home.queues[home.key_hash(key) % home.partition_count]
             size_bytes = RECORD_OVERHEAD_BYTES + len(value) + len(key)
         else:
             return self._send_slowly(topic, value, key, partition, timestamp_us, headers)
@@ -292,7 +298,11 @@ class Producer:
         home = self._topic(topic)
         batches: list[PendingBatch] = []
         self._until_grown(home, partition)
-        groups = [(partition, rows)] if partition is not None else by_partition(rows, home.partition_count)
+        groups = (
+            [(partition, rows)]
+            if partition is not None
+            else by_partition(rows, home.partition_count, home.partition_of)
+        )
         for number, group in groups:
             for part, size_bytes in cut(group, home.batch_limit_bytes):
                 with self._lock:

@@ -20,6 +20,7 @@ from hightide.errors import (
     UnknownPartitionError,
     UnknownTopicError,
 )
+from hightide.producing.partitioner import KeyPartitioning, Partitioner
 from hightide_local.cluster import LocalCluster
 from hightide_local.histories.waiting import wait_until
 from hightide_local.processes.network import CLIENTS
@@ -101,6 +102,31 @@ def test_send_and_send_arrow_put_a_key_into_the_same_partition(
     with Consumer(hightide_cluster.bootstrap, topics=topic) as consumer:
         places = {(record.key, record.partition) for record in consumer.read_to_end()}
     assert len(places) == len(keys)
+
+
+@pytest.mark.parametrize("partitioner", ["murmur2", "crc32", lambda topic, key, count: len(key) % count])
+def test_records_tables_and_tasks_agree_on_the_partition_of_a_key(
+    hightide_cluster: LocalCluster, topic: str, partitioner: Partitioner
+) -> None:
+    keys = [b"%d" % 10**digits for digits in range(9)]
+    with Producer(hightide_cluster.bootstrap, partitioner=partitioner) as producer:
+        sent = {key: producer.send(topic, b"", key) for key in keys}
+        producer.send_arrow(topic, pa.table({"key": keys, "value": [b""] * len(keys)}))
+        places = {key: delivery.result(30).partition for key, delivery in sent.items()}
+
+    async def again() -> None:
+        async with aio.Producer(hightide_cluster.bootstrap, partitioner=partitioner) as producer:
+            for key in keys:
+                assert (await producer.send_and_wait(topic, b"", key)).partition == places[key]
+
+    asyncio.run(again())
+    chosen = KeyPartitioning(partitioner)
+    assert places == {key: chosen.partition_of(topic, key, 3) for key in keys}
+    assert len(set(places.values())) > 1
+    with Consumer(hightide_cluster.bootstrap, topics=topic) as consumer:
+        read = [(record.key, record.partition) for record in consumer.read_to_end()]
+    assert len(read) == 3 * len(keys)
+    assert set(read) == set(places.items())
 
 
 def test_seeking_by_offset_and_by_time(hightide_cluster: LocalCluster, topic: str) -> None:

@@ -84,6 +84,7 @@ class Accumulator:
             len(described.partitions),
             self._batch_limit(topic),
             self._first_turn,
+            self.settings.partitioning,
         )
         return self.topics[topic]
 

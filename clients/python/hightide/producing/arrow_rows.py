@@ -1,7 +1,7 @@
 """Preparation of whole tables for batches: converted to the schema of batches, divided by key, cut to
 size."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -9,7 +9,6 @@ import pyarrow.compute as pc
 
 from hightide.batch import body
 from hightide.errors import InvalidArgumentError
-from hightide.producing.partitioner import partition_for_key
 from hightide.producing.pending_batch import BATCH_OVERHEAD_BYTES
 
 _KNOWN = ("key", "value", "timestamp", "headers")
@@ -59,16 +58,17 @@ def _column(records: Any, name: str, count: int, now_us: int) -> Any:
     return column
 
 
-def by_partition(rows: Any, partition_count: int) -> Iterator[tuple[int | None, Any]]:
-    """Divide rows by key: (partition, its rows in their order), and (None, rows without a key)."""
+def by_partition(
+    rows: Any, partition_count: int, partition_of: Callable[[bytes], int]
+) -> Iterator[tuple[int | None, Any]]:
+    """Divide rows by key: (partition, its rows in their order), and (None, rows without a key).
+    `partition_of` is called once for each different key."""
     keys = rows.column(0)
     if keys.null_count == len(keys):
         yield None, rows
         return
     encoded = keys.dictionary_encode()
-    targets = pa.array(
-        [partition_for_key(key, partition_count) for key in encoded.dictionary.to_pylist()], pa.int32()
-    )
+    targets = pa.array([partition_of(key) for key in encoded.dictionary.to_pylist()], pa.int32())
     # Rows without a key go behind all partitions.
     partitions = pc.fill_null(targets.take(encoded.indices), partition_count)
     counts = {entry["values"]: entry["counts"] for entry in pc.value_counts(partitions).to_pylist()}

@@ -17,7 +17,7 @@ from typing import Final
 
 from hightide.batch.header import NO_EPOCH, NO_PRODUCER, NO_SEQUENCE, next_sequence
 from hightide.errors import HightideError, UnknownPartitionError
-from hightide.producing.partitioner import crc32c
+from hightide.producing.partitioner import BY_CRC32C, KeyPartitioning
 from hightide.producing.pending_batch import PendingBatch
 
 
@@ -33,11 +33,14 @@ ANONYMOUS: Final = ProducerIdentity(NO_PRODUCER, NO_EPOCH)
 
 
 class TopicQueues:
-    """The queues of one topic. `sticky` takes the records without a key until its batch is full or gone."""
+    """The queues of one topic. `key_hash` is the hash by which keys are divided, or None if a function of the
+    user divides them. `sticky` takes the records without a key until its batch is full or gone."""
 
     __slots__ = (
         "batch_limit_bytes",
+        "key_hash",
         "partition_count",
+        "partitioning",
         "queues",
         "sticky",
         "topic",
@@ -46,9 +49,17 @@ class TopicQueues:
     )
 
     def __init__(
-        self, topic: str, topic_id: bytes, partition_count: int, batch_limit_bytes: int, first_turn: int = 0
+        self,
+        topic: str,
+        topic_id: bytes,
+        partition_count: int,
+        batch_limit_bytes: int,
+        first_turn: int = 0,
+        partitioning: KeyPartitioning = BY_CRC32C,
     ) -> None:
         assert partition_count > 0, "a topic has at least one partition"
+        self.partitioning = partitioning
+        self.key_hash = partitioning.hash
         self.topic = topic
         self.queues = [PartitionQueue(self, topic_id, partition) for partition in range(partition_count)]
         self.partition_count = partition_count
@@ -58,14 +69,19 @@ class TopicQueues:
         self.unknown_since_ms: float | None = None
 
     def queue_for(self, key: bytes | None, partition: int | None) -> "PartitionQueue | None":
-        """The queue of a record; None if the producer may choose. Raises UnknownPartitionError."""
+        """The queue of a record; None if the producer may choose. Raises UnknownPartitionError, and what the
+        user's partitioner raises."""
         if partition is None:
-            return None if key is None else self.queues[crc32c(key) % self.partition_count]
+            return None if key is None else self.queues[self.partition_of(key)]
         if not 0 <= partition < self.partition_count:
             raise UnknownPartitionError(
                 f"topic {self.topic} has the partitions 0 to {self.partition_count - 1}, not {partition}"
             )
         return self.queues[partition]
+
+    def partition_of(self, key: bytes) -> int:
+        """The partition of a record with this key. Raises what the user's partitioner raises."""
+        return self.partitioning.partition_of(self.topic, key, self.partition_count)
 
     def grow(self, partition_count: int) -> None:
         """Add partitions, because the topic has more now."""

@@ -6,6 +6,7 @@ from typing import Literal
 from hightide.batch.header import Compression
 from hightide.errors import InvalidArgumentError
 from hightide.producer_key import ProducerKey
+from hightide.producing.partitioner import BY_CRC32C, KeyPartitioning
 from hightide.v1 import broker_service_pb2
 
 Acks = Literal["all", 1, 0]
@@ -34,6 +35,7 @@ class ProducerSettings:
     request_timeout_ms: int = 30_000
     max_block_ms: int = 60_000
     key: ProducerKey | None = None
+    partitioning: KeyPartitioning = BY_CRC32C
 
     def __post_init__(self) -> None:
         if self.acks not in _ACKS:

@@ -25,7 +25,7 @@ def table(keys: list[bytes | None]) -> Any:
 @given(KEYS, st.integers(1, 9))
 def test_each_row_goes_where_its_key_says_and_keeps_its_order(keys: list[bytes | None], count: int) -> None:
     seen: dict[int | None, list[tuple[bytes | None, bytes]]] = {}
-    for partition, rows in by_partition(table(keys), count):
+    for partition, rows in by_partition(table(keys), count, lambda key: partition_for_key(key, count)):
         assert partition not in seen
         seen[partition] = list(zip(rows.column(0).to_pylist(), rows.column(1).to_pylist(), strict=True))
     expected: dict[int | None, list[tuple[bytes | None, bytes]]] = {}
