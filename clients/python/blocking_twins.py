@@ -30,6 +30,8 @@ NAMES = {
 PASSAGES = (
     ("hightide.aio.delivery", "hightide.producing.delivery"),
     ("hightide.aio.consumer_positions", "hightide.consumer_positions"),
+    ("hightide.aio.consumer import", "hightide.consumer import"),
+    ("hightide.aio.producer import", "hightide.producer import"),
     ("hightide.aio.driver", "hightide.transport.driver"),
     ("hightide.aio.group_consumer", "hightide.group_consumer"),
     ("hightide.aio.running", "hightide.transport.running"),
@@ -117,6 +119,14 @@ TWINS = (
             ("for one task at a time.", "for use by one thread at a time."),
             (" The\n    callbacks may be coroutines.", ""),
             ("await self.assignment()", "self.assignment"),
+        ),
+    ),
+    Twin(
+        "aio/serializing.py",
+        "serializing.py",
+        (
+            ("An asyncio producer that", "A blocking producer that"),
+            ("return await delivery", "return delivery.result()"),
         ),
     ),
     Twin(

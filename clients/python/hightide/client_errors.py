@@ -194,6 +194,29 @@ class InvalidArgumentError(ClientError, ValueError):
     """A value given to the SDK cannot be used."""
 
 
+class SerializationError(ClientError):
+    """A key or value cannot be turned into bytes. Nothing of the record was sent."""
+
+    next_step = "Send what the serializer takes, or give the producer another one."
+
+
+class DeserializationError(ClientError):
+    """The key or value of a record cannot be read by the deserializer of this consumer: another program wrote
+    it, or in another format."""
+
+    next_step = (
+        'seek() to the offset after it to leave it out, set on_corrupt_batch="skip" to leave out all such, '
+        "or give the consumer another deserializer."
+    )
+
+
+class SchemaRegistryError(ClientError):
+    """A schema registry did not answer, or refused. No record is left out for it."""
+
+    retriable = True
+    next_step = "Look whether the registry runs at this address, and what its log says."
+
+
 class ConcurrentUseError(ClientError):
     """Two threads, or two tasks, took records of one consumer at the same time."""
 

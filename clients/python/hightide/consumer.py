@@ -22,7 +22,7 @@ from hightide.consuming.corrupt_batches import OnCorruptBatch
 from hightide.consuming.fetch_position import FetchedBatch
 from hightide.consuming.fetched_records import RecordsInDelivery, gather
 from hightide.consuming.one_user import OneUser
-from hightide.errors import CorruptBatchError, InvalidArgumentError
+from hightide.errors import CorruptBatchError, HightideError, InvalidArgumentError
 from hightide.group_consumer import GroupConsumer
 from hightide.records import Record, TopicPartition
 from hightide.transport.driver import Driver, now_ms
@@ -271,7 +271,12 @@ class Consumer(ConsumerPositions):
                     if records:
                         break
                     raise
-            taken = self._in_delivery.take(max_records - len(records))
+            try:
+                taken = self._in_delivery.take(max_records - len(records))
+            except HightideError:
+                if records:
+                    break
+                raise
             if not records and len(taken) == max_records:
                 return taken
             records += taken
@@ -281,10 +286,10 @@ class Consumer(ConsumerPositions):
         """Return the next record; wait for it as long as it takes. Errors as of poll()."""
         with self._alone:
             self._come_back()
-            while not self._in_delivery.has_records:
+            while True:
                 self._begin_next()
-            (record,) = self._in_delivery.take(1)
-            return record
+                if self._in_delivery.has_records and (taken := self._in_delivery.take(1)):
+                    return taken[0]
 
     def poll_arrow(self, timeout_s: float = 1.0) -> "pa.RecordBatch":
         """Return the next rows of one partition, with the columns topic, partition, offset, timestamp, key,

@@ -2,9 +2,9 @@
 """The positions of a blocking consumer: its partitions, where it reads in each, and what its group has
 committed. `hightide.consumer` takes the records."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hightide.cluster.leaders_seen import LeadersSeen
 from hightide.cluster.offset_at import EARLIEST, LATEST, OffsetAt, offset_at_time
@@ -17,7 +17,7 @@ from hightide.consuming.corrupt_batches import SkippedBatches
 from hightide.consuming.fetched_records import RecordsInDelivery
 from hightide.errors import ClosedError, InternalError, InvalidArgumentError
 from hightide.group_consumer import GroupConsumer
-from hightide.records import Record, TopicPartition
+from hightide.records import AnyRecord, Record, TopicPartition
 from hightide.transport.driver import Driver, now_ms
 from hightide.transport.running import run
 from hightide.transport.thread_condition import ThreadCondition
@@ -164,6 +164,16 @@ class ConsumerPositions:
         with self._changed:
             return self._core.throttles.total_ms
 
+    def deserialize_by(self, deserialize: Callable[[Record], Any]) -> None:
+        """Return what this function makes of each record. Called by `DeserializingConsumer`, which says what
+        the function may raise."""
+        self._in_delivery.poison.deserialize = deserialize
+
+    def skipped_records(self) -> Mapping[TopicPartition, int]:
+        """The number of records that were left out of each partition so far because they could not be
+        deserialized, with on_corrupt_batch="skip"."""
+        return self._in_delivery.poison.skipped
+
     def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset that exists, from the leaders."""
         return self._listed(dict.fromkeys(partitions, EARLIEST))
@@ -210,7 +220,7 @@ class ConsumerPositions:
             return self._core.paused()
 
     def commit(
-        self, offsets: Mapping[TopicPartition, int] | Record | None = None, *, metadata: str = ""
+        self, offsets: Mapping[TopicPartition, int] | AnyRecord | None = None, *, metadata: str = ""
     ) -> dict[TopicPartition, int]:
         """Commit the position of this consumer; or these offsets (of the next record to read); or the offset
         after this record, whatever else was returned. With up to 4,096 characters of `metadata`. Returns the
@@ -232,7 +242,7 @@ class ConsumerPositions:
 
     def commit_async(
         self,
-        offsets: Mapping[TopicPartition, int] | Record | None = None,
+        offsets: Mapping[TopicPartition, int] | AnyRecord | None = None,
         *,
         metadata: str = "",
         on_commit: CommitCallback | None = None,

@@ -20,6 +20,7 @@ from hightide.client_errors import ControllerUnavailableError as ControllerUnava
 from hightide.client_errors import CoordinatorUnavailableError as CoordinatorUnavailableError
 from hightide.client_errors import DeliveryPendingError as DeliveryPendingError
 from hightide.client_errors import DeliveryTimeoutError as DeliveryTimeoutError
+from hightide.client_errors import DeserializationError as DeserializationError
 from hightide.client_errors import ForkedClientError as ForkedClientError
 from hightide.client_errors import InvalidArgumentError as InvalidArgumentError
 from hightide.client_errors import NoCommittedOffsetError as NoCommittedOffsetError
@@ -28,6 +29,8 @@ from hightide.client_errors import RangeDeletedError as RangeDeletedError
 from hightide.client_errors import RangeLostError as RangeLostError
 from hightide.client_errors import RecordTooLargeError as RecordTooLargeError
 from hightide.client_errors import RequestTimeoutError as RequestTimeoutError
+from hightide.client_errors import SchemaRegistryError as SchemaRegistryError
+from hightide.client_errors import SerializationError as SerializationError
 from hightide.client_errors import TlsFault as TlsFault
 from hightide.client_errors import TlsHandshakeError as TlsHandshakeError
 from hightide.client_errors import TlsRefusedError as TlsRefusedError

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import repeat
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 if TYPE_CHECKING:
     from hightide.errors import HightideError
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Headers = tuple[tuple[str, bytes], ...]
+KeyT = TypeVar("KeyT")
+ValueT = TypeVar("ValueT")
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -90,6 +92,29 @@ def records_of(
         append(record)
         offset += 1
     return made
+
+
+@dataclass(frozen=True, slots=True)
+class DeserializedRecord(Generic[KeyT, ValueT]):
+    """One record as a `DeserializingConsumer` reads it. A key or value that the record does not have is
+    None."""
+
+    topic: str
+    partition: int
+    offset: int
+    timestamp_us: int
+    key: KeyT | None
+    value: ValueT | None
+    headers: Headers = ()
+
+    @property
+    def timestamp(self) -> datetime:
+        """The record's timestamp as an aware datetime in UTC."""
+        return _EPOCH + timedelta(microseconds=self.timestamp_us)
+
+
+#: What can be committed.
+AnyRecord = Record | DeserializedRecord[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)

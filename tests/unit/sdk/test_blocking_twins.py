@@ -15,7 +15,12 @@ from hightide.producing import delivery as blocking_delivery
 # What asyncio's clients do at once, as the blocking ones do: they only look at what is known.
 AT_ONCE = {
     "Admin": set(),
-    "Consumer": {"consumer_id", "generations", "lag", "paused", "skipped_batches", "streams", "throttled_ms"},
+    "Consumer": {
+        *("consumer_id", "deserialize_by", "generations", "lag", "paused", "skipped_batches"),
+        *("skipped_records", "streams", "throttled_ms"),
+    },
+    "DeserializingConsumer": {"skipped_records"},
+    "SerializingProducer": set(),
     "Producer": {"throttled_ms", "undelivered_count"},
 }
 # A property cannot wait, so with asyncio it is a method.
@@ -42,8 +47,10 @@ def function_of(member: object) -> Callable[..., Any]:
 def signature_of(client: type, name: str) -> str:
     """As a caller sees it who awaits: the types of both sides have the same names."""
     text = str(inspect.signature(function_of(inspect.getattr_static(client, name))))
-    return re.sub(r"\bAsyncIterator\b", "Iterator", text).replace(
-        "hightide.aio.delivery", "hightide.producing.delivery"
+    return (
+        re.sub(r"\bAsyncIterator\b", "Iterator", text)
+        .replace("hightide.aio.delivery", "hightide.producing.delivery")
+        .replace("hightide.aio.", "hightide.")
     )
 
 

@@ -3,5 +3,6 @@
 from hightide.aio.admin import Admin
 from hightide.aio.consumer import Consumer
 from hightide.aio.producer import Producer
+from hightide.aio.serializing import DeserializingConsumer, SerializingProducer
 
-__all__ = ["Admin", "Consumer", "Producer"]
+__all__ = ["Admin", "Consumer", "DeserializingConsumer", "Producer", "SerializingProducer"]

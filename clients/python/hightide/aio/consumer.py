@@ -24,7 +24,7 @@ from hightide.consuming.corrupt_batches import OnCorruptBatch
 from hightide.consuming.fetch_position import FetchedBatch
 from hightide.consuming.fetched_records import RecordsInDelivery, gather
 from hightide.consuming.one_user import OneUser
-from hightide.errors import CorruptBatchError, InvalidArgumentError
+from hightide.errors import CorruptBatchError, HightideError, InvalidArgumentError
 from hightide.records import Record, TopicPartition
 from hightide.transport.driver import now_ms
 from hightide.transport.notices import log_notice
@@ -273,7 +273,12 @@ class Consumer(ConsumerPositions):
                     if records:
                         break
                     raise
-            taken = self._in_delivery.take(max_records - len(records))
+            try:
+                taken = self._in_delivery.take(max_records - len(records))
+            except HightideError:
+                if records:
+                    break
+                raise
             if not records and len(taken) == max_records:
                 return taken
             records += taken
@@ -283,10 +288,10 @@ class Consumer(ConsumerPositions):
         """Return the next record; wait for it as long as it takes. Errors as of poll()."""
         with self._alone:
             await self._come_back()
-            while not self._in_delivery.has_records:
+            while True:
                 await self._begin_next()
-            (record,) = self._in_delivery.take(1)
-            return record
+                if self._in_delivery.has_records and (taken := self._in_delivery.take(1)):
+                    return taken[0]
 
     async def poll_arrow(self, timeout_s: float = 1.0) -> "pa.RecordBatch":
         """Return the next rows of one partition, with the columns topic, partition, offset, timestamp, key,

@@ -1,9 +1,9 @@
 """The positions of an asyncio consumer: its partitions, where it reads in each, and what its group has
 committed. `hightide.aio.consumer` takes the records."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from hightide.aio.driver import Driver
 from hightide.aio.group_consumer import GroupConsumer
@@ -19,7 +19,7 @@ from hightide.consuming.consumer_settings import ConsumerSettings
 from hightide.consuming.corrupt_batches import SkippedBatches
 from hightide.consuming.fetched_records import RecordsInDelivery
 from hightide.errors import ClosedError, InternalError, InvalidArgumentError
-from hightide.records import Record, TopicPartition
+from hightide.records import AnyRecord, Record, TopicPartition
 from hightide.transport.driver import now_ms
 from hightide.transport.transport import AioTransport
 
@@ -163,6 +163,16 @@ class ConsumerPositions:
         with self._changed:
             return self._core.throttles.total_ms
 
+    def deserialize_by(self, deserialize: Callable[[Record], Any]) -> None:
+        """Return what this function makes of each record. Called by `DeserializingConsumer`, which says what
+        the function may raise."""
+        self._in_delivery.poison.deserialize = deserialize
+
+    def skipped_records(self) -> Mapping[TopicPartition, int]:
+        """The number of records that were left out of each partition so far because they could not be
+        deserialized, with on_corrupt_batch="skip"."""
+        return self._in_delivery.poison.skipped
+
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """The first offset that exists, from the leaders."""
         return await self._listed(dict.fromkeys(partitions, EARLIEST))
@@ -209,7 +219,7 @@ class ConsumerPositions:
             return self._core.paused()
 
     async def commit(
-        self, offsets: Mapping[TopicPartition, int] | Record | None = None, *, metadata: str = ""
+        self, offsets: Mapping[TopicPartition, int] | AnyRecord | None = None, *, metadata: str = ""
     ) -> dict[TopicPartition, int]:
         """Commit the position of this consumer; or these offsets (of the next record to read); or the offset
         after this record, whatever else was returned. With up to 4,096 characters of `metadata`. Returns the
@@ -233,7 +243,7 @@ class ConsumerPositions:
 
     async def commit_async(
         self,
-        offsets: Mapping[TopicPartition, int] | Record | None = None,
+        offsets: Mapping[TopicPartition, int] | AnyRecord | None = None,
         *,
         metadata: str = "",
         on_commit: CommitCallback | None = None,

@@ -17,7 +17,7 @@ from hightide.consuming.consumer_core import ConsumerCore
 from hightide.consuming.fetch_position import FetchedBatch
 from hightide.consuming.fetched_records import RecordsInDelivery
 from hightide.errors import HightideError, InvalidArgumentError, UnknownMemberError, UnknownTopicError
-from hightide.records import Record, TopicPartition
+from hightide.records import AnyRecord, DeserializedRecord, Record, TopicPartition
 from hightide.v1.coordinator_service_pb2 import (
     CommitOffsetsRequest,
     CommitOffsetsResponse,
@@ -210,7 +210,7 @@ class GroupCore:
         return chunk
 
     def commits(
-        self, offsets: Mapping[TopicPartition, int] | Record | None, metadata: str
+        self, offsets: Mapping[TopicPartition, int] | AnyRecord | None, metadata: str
     ) -> list[OffsetCommit]:
         """The commits of the user: of these offsets, or of the one after this record, which say nothing about
         other records that the user has; or of all that the user has reached. Raises NotAssignedError,
@@ -218,7 +218,7 @@ class GroupCore:
         if offsets is None:
             self.ownership.came_back()
             wanted: Mapping[TopicPartition, int] = self.ownership.uncommitted()
-        elif isinstance(offsets, Record):
+        elif isinstance(offsets, Record | DeserializedRecord):
             wanted = {TopicPartition(offsets.topic, offsets.partition): offsets.offset + 1}
         elif isinstance(offsets, Mapping):
             wanted = offsets

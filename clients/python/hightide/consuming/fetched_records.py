@@ -15,6 +15,7 @@ from hightide.batch import body
 from hightide.calls.notice import Notice
 from hightide.consuming.corrupt_batches import CorruptBatches
 from hightide.consuming.fetch_position import FetchedBatch
+from hightide.consuming.poison_records import PoisonRecords
 from hightide.consuming.read_ahead import ReadAhead
 from hightide.errors import CorruptBatchError
 from hightide.records import Record, TopicPartition, records_of
@@ -36,6 +37,7 @@ class RecordsInDelivery:
     def __init__(self, core: ReadAhead, report: Callable[[Notice], None]) -> None:
         self._core = core
         self.corrupt = CorruptBatches(core.settings.on_corrupt_batch, report)
+        self.poison = PoisonRecords(core.settings.on_corrupt_batch, report)
         self._chunk: FetchedBatch | None = None
         self._records: list[Record] = []
         self._at = 0
@@ -125,8 +127,13 @@ class RecordsInDelivery:
         return self._at < len(self._records)
 
     def take(self, count_max: int) -> list[Record]:
-        """The next records of the current chunk."""
+        """The next records of the current chunk; perhaps none, if all of them are left out. Raises
+        DeserializationError and other errors of a deserializer, if it is the first that cannot be read."""
         assert count_max > 0, "nobody asks for nothing"
+        if self.poison.deserialize is not None:
+            taken, passed = self.poison.opened_all(self._records[self._at : self._at + count_max])
+            self._at += passed
+            return taken
         if self._at == 0 and len(self._records) <= count_max:
             taken = self._records
         else:
@@ -136,12 +143,16 @@ class RecordsInDelivery:
 
     def iterate(self) -> Iterator[Record]:
         """Yield the rest of the current chunk, one by one; a caller that stops in the middle loses no
-        record."""
+        record. Raises as take()."""
         records = self._records
         self._settled_at, self._is_iterated = self._at, True
         while self._at < len(records) and not self._is_interrupted:
+            record: Record | None = records[self._at]
+            if self.poison.deserialize is not None:
+                record = self.poison.opened(records[self._at])
             self._at += 1
-            yield records[self._at - 1]
+            if record is not None:
+                yield record
             if records is not self._records:
                 return
             # A caller that asks for the next record is done with this one.
