@@ -122,7 +122,9 @@ class MessageMaker:
         return LONG_LIST if drawn < 0.01 else self._chance.choice((0, 1, 1, 1, 2, 3))
 
     def _value(self, field: Any) -> Any:
-        known = self.live.of(field.name)
+        # Two fields of one name may differ in type: a pattern is a text here and an enum there.
+        wanted = {FieldDescriptor.TYPE_STRING: str, FieldDescriptor.TYPE_BYTES: bytes}.get(field.type, int)
+        known = [each for each in self.live.of(field.name) if isinstance(each, wanted)]
         if known and self._chance.random() < (0.97 if field.name in _NEARLY_ALWAYS_LIVE else 0.8):
             return self._chance.choice(known)
         if field.name == "partition_count":

@@ -55,6 +55,13 @@ def test_each_field_of_each_request_is_attacked(method: Method) -> None:
 
 
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: method.path)
+def test_what_every_cluster_has_fits_each_field_of_its_name(method: Method) -> None:
+    maker = MessageMaker(Random(1), LiveIds(ALWAYS))
+    for _ in range(50):
+        maker.message(method.request)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: method.path)
 def test_a_seed_gives_the_same_requests_again(method: Method) -> None:
     first, second = (MessageMaker(Random(7), LIVE) for _ in range(2))
     made = [first.request(method.request) for _ in range(50)]
