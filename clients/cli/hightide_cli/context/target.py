@@ -76,9 +76,7 @@ def _resolved(
             running.bootstrap,
             "that of the cluster of `hightide dev up`",
             zookeeper=running.zookeeper,
-            files=NO_FILES
-            if files is None
-            else CredentialFiles(*map(str, (files.ca, files.certificate, files.key))),
+            files=files,
         )
     return Target(
         DEFAULT_BOOTSTRAP,
