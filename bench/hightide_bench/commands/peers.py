@@ -119,7 +119,7 @@ def _measured(
 
         with PageCache(here / "page-cache") as cached, progress("measuring", len(rows), "steps") as done:
             try:
-                for result in run_rows(rows, plan, new_cluster, cached.fill, _say):
+                for result in run_rows(rows, plan, new_cluster, kept, cached.fill, _say):
                     results.append(result)
                     done.advance(1)
             except KeyboardInterrupt:

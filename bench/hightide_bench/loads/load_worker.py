@@ -55,8 +55,11 @@ class LoadWorker:
     def ask(self, what: str, **details: object) -> dict[str, Any]:
         """Let a load that takes orders carry one out, and return its answer. Raises LoadFailedError."""
         assert self._process.stdin is not None
-        self._process.stdin.write(json.dumps({"do": what, **details}) + "\n")
-        self._process.stdin.flush()
+        try:
+            self._process.stdin.write(json.dumps({"do": what, **details}) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            raise self._failure() from None
         return self.result()
 
     def stop(self) -> None:

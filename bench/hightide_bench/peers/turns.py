@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Final
 
 from hightide import HightideError
@@ -35,14 +36,16 @@ def run_rows(
     rows: Sequence[Row],
     plan: PeersPlan,
     new_cluster: NewCluster,
+    cache: Path,
     fill_page_cache: Callable[[], object],
     say: Callable[[str], None],
 ) -> Iterator[RowResult]:
     """Measure these rows, and give the result of each when it is there. Rows that need the same clusters are
-    measured on the same ones, so the order may be another. `say` gets a line for each measurement."""
+    measured on the same ones, so the order may be another. `cache` keeps jars. `say` gets a line for each
+    measurement."""
     for settings in dict.fromkeys(row.kafka for row in rows):
         with _clusters(settings, new_cluster, say) as clusters:
-            stage = Stage(clusters, plan, lambda system: new_cluster(system, KafkaSettings()))
+            stage = Stage(clusters, plan, lambda system: new_cluster(system, KafkaSettings()), cache)
             if clusters:
                 warm_up(stage, say)
             for row in rows:

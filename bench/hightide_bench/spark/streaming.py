@@ -44,10 +44,10 @@ def measure_spark_stream(
 
         def measure(number: int) -> Figures:
             rows = _stream(spark, target, topics[number])
-            return {"catch_up_rows_per_s": records[number] / seconds(lambda: _catch_up(rows))}
+            return {"catch_up_rows_per_s": records[number] / seconds(lambda: catch_up(rows))}
 
-        catch_up = medians_by_partitions(plan, measure, done)
-    return _overhead(spark, target, plan, done), catch_up
+        caught_up = medians_by_partitions(plan, measure, done)
+    return _overhead(spark, target, plan, done), caught_up
 
 
 def _overhead(spark: "SparkSession", target: LoadTarget, plan: SparkPlan, done: WorkDone) -> Figures:
@@ -61,7 +61,7 @@ def _overhead(spark: "SparkSession", target: LoadTarget, plan: SparkPlan, done: 
         ours = _stream(spark, target, topics[_PARTITIONS], maxOffsetsPerTrigger=str(_ROWS_A_BATCH))
         rounds = []
         for _ in range(plan.rounds):
-            rounds.append((_batch_ms(ours, plan.batches), _batch_ms(rate.load(), plan.batches)))
+            rounds.append((batch_ms(ours, plan.batches), batch_ms(rate.load(), plan.batches)))
             done.advance(1)
     return {
         "batch_overhead_ms": median(ours_ms - rate_ms for ours_ms, rate_ms in rounds),
@@ -75,15 +75,16 @@ def _stream(spark: "SparkSession", target: LoadTarget, topic: str, **options: st
     return reader.options(subscribe=topic, startingOffsets="earliest", **options).load()
 
 
-def _catch_up(rows: "DataFrame") -> None:
+def catch_up(rows: "DataFrame") -> None:
+    """Run a stream over what there is until it has ended. `bench peers` calls it, too."""
     with TemporaryDirectory(prefix="hightide-bench-") as checkpoint:
         writer = rows.writeStream.format("noop").option("checkpointLocation", checkpoint)
         writer.trigger(availableNow=True).start().awaitTermination()
 
 
-def _batch_ms(rows: "DataFrame", count: int) -> float:
+def batch_ms(rows: "DataFrame", count: int) -> float:
     """Run a query whose micro-batches follow without a pause. Return the median of their times in
-    milliseconds."""
+    milliseconds. `bench peers` calls it, too."""
     with TemporaryDirectory(prefix="hightide-bench-") as checkpoint:
         query = rows.writeStream.format("noop").option("checkpointLocation", checkpoint).start()
         try:

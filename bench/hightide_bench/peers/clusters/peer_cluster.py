@@ -83,6 +83,12 @@ class PeerCluster(Protocol):
         """End what is left of a broker that was struck, and start it again with its files."""
 
 
+def topic_sizes(partitions: int) -> list[int]:
+    """Return the partitions of each topic if no topic has more than 1,000: full ones first."""
+    begun = range(0, partitions, PARTITIONS_A_TOPIC)
+    return [min(PARTITIONS_A_TOPIC, partitions - first) for first in begun]
+
+
 def leader_of_most(partitions: Sequence[LedPartition]) -> tuple[int, int]:
     """Return the broker that leads the most of these partitions, and how many it leads."""
     leaders = Counter(each.leader for each in partitions if each.leader is not None)

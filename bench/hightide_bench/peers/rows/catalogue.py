@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Final
 
-from hightide_bench.peers.rows import consuming, failover, producing, single_records
+from hightide_bench.peers.rows import consuming, failover, footprint, groups, producing, single_records, spark
 from hightide_bench.peers.rows.row import Row
 
 ROWS: Final[tuple[Row, ...]] = (
@@ -11,6 +11,9 @@ ROWS: Final[tuple[Row, ...]] = (
     *producing.ROWS,
     *consuming.ROWS,
     *failover.ROWS,
+    *groups.ROWS,
+    *footprint.ROWS,
+    *spark.ROWS,
 )
 
 

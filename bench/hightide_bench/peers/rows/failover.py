@@ -12,7 +12,7 @@ from hightide_local.errors import ClusterError
 
 from hightide_bench.loads.load_worker import LoadWorker
 from hightide_bench.peers.clusters.kafka_properties import KafkaSettings
-from hightide_bench.peers.clusters.peer_cluster import PARTITIONS_A_TOPIC, PeerCluster, leader_of_most
+from hightide_bench.peers.clusters.peer_cluster import PeerCluster, leader_of_most, topic_sizes
 from hightide_bench.peers.rows.row import HIGHTIDE, KAFKA_DEFAULT, Entrant, Figure, Figures, Row, Stage
 
 #: A wait is measured for so long and no longer; what is above it means that nothing came back.
@@ -55,7 +55,7 @@ class Failover(Row):
         """Make topics that broker 1 leads, with a record in each partition."""
         count = stage.plan.partitions if self._partitions is None else self._partitions
         with ExitStack() as stack:
-            sizes = [min(PARTITIONS_A_TOPIC, count - begun) for begun in range(0, count, PARTITIONS_A_TOPIC)]
+            sizes = topic_sizes(count)
             topics = [
                 stack.enter_context(stage.topic(f"{self.name}-{number}", size, assignment=_led_by_one(size)))
                 for number, size in enumerate(sizes)

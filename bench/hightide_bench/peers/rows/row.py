@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
 from hightide_bench.loads.load_worker import LoadWorker
@@ -74,6 +75,8 @@ class Stage:
     plan: PeersPlan
     new_cluster: Callable[[System], PeerCluster]
     """Makes a further cluster, which is not started yet."""
+    cache: Path
+    """Where jars from Maven are kept."""
 
     @contextmanager
     def topic(

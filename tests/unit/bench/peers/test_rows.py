@@ -1,7 +1,7 @@
 """The rows of the table: their names, and what they compute of a failover."""
 
 import pytest
-from hightide_bench.peers.clusters.peer_cluster import LedPartition, leader_of_most
+from hightide_bench.peers.clusters.peer_cluster import LedPartition, leader_of_most, topic_sizes
 from hightide_bench.peers.loads.values import values_of
 from hightide_bench.peers.rows.catalogue import ROWS, UnknownRowError, rows_named
 from hightide_bench.peers.rows.failover import silences_ms, spread
@@ -49,6 +49,11 @@ def test_the_partitions_under_load_reach_from_the_first_to_the_last() -> None:
     many = [("t", number) for number in range(1_000)]
     assert spread(many, 6) == [("t", number) for number in (0, 199, 399, 599, 799, 999)]
     assert spread(many[:3], 6) == many[:3]
+
+
+def test_no_topic_has_more_than_a_thousand_partitions() -> None:
+    assert topic_sizes(1_000) == [1_000]
+    assert topic_sizes(2_500) == [1_000, 1_000, 500]
 
 
 def test_the_victim_is_who_leads_the_most() -> None:

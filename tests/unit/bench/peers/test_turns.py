@@ -40,7 +40,7 @@ class CountedRow(Row):
         self.calls.append("closed")
 
 
-STAGE = Stage({}, PeersPlan(rounds=2, seconds=1, size_mb=1, partitions=1), no_cluster)
+STAGE = Stage({}, PeersPlan(rounds=2, seconds=1, size_mb=1, partitions=1), no_cluster, Path())
 FORWARDS = ["hightide", "kafka default", "kafka tuned"]
 
 
