@@ -189,14 +189,15 @@ class IsrStore:
                 self._feed(replica, IsrStoreRefused(effect.expected_partition_epoch))
             else:
                 changes.append(self._change(replica, effect))
-        by_path = {change.write.path: change for change in changes}
+        # Not by path: a deleted topic may be led here beside one of the same name.
+        by_write = {id(change.write): change for change in changes}
         multis = multis_of(_groups(changes), None)
         outcomes = await asyncio.gather(*map(self._session.submit_multi, multis), return_exceptions=True)
         for multi, outcome in zip(multis, outcomes, strict=True):
-            written = [by_path[each.path] for each in multi if isinstance(each, SetData)]
+            written = [by_write[id(each)] for each in multi if isinstance(each, SetData)]
             is_definite = isinstance(outcome, BadVersion | NoNode | ZooKeeperRefused)
             if not isinstance(outcome, BaseException):
-                self._tell_stored(multi, outcome, by_path)
+                self._tell_stored(multi, outcome, by_write)
             elif is_definite and len(written) > 1:
                 # Nothing of it was written. One by one, only those fail that cannot be written.
                 await asyncio.gather(*map(self._store_one, written))
@@ -237,14 +238,14 @@ class IsrStore:
         except ZooKeeperError as error:
             self._tell_failure([change], error)
         else:
-            self._tell_stored(operations, versions, {change.write.path: change})
+            self._tell_stored(operations, versions, {id(change.write): change})
 
     def _tell_stored(
-        self, operations: Sequence[Operation], versions: Sequence[int], by_path: dict[str, _Change]
+        self, operations: Sequence[Operation], versions: Sequence[int], by_write: dict[int, _Change]
     ) -> None:
         for operation, version in zip(operations, versions, strict=True):
             if isinstance(operation, SetData):
-                change = by_path[operation.path]
+                change = by_write[id(operation)]
                 replica = change.replica
                 self._troubled.pop(replica, None)
                 self._count(change)

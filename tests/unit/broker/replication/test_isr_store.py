@@ -141,11 +141,11 @@ class Leaders(ReplicaShell):
         self._data = data
         self._heard: asyncio.Queue[tuple[HostedReplica, Event]] = asyncio.Queue()
 
-    def lead(self, partition: int) -> HostedReplica:
+    def lead(self, partition: int, topic_id: bytes = TOPIC_ID) -> HostedReplica:
         topic = TopicSettings()
         leader = HostedReplica(
-            (TOPIC_ID, partition), "flights", topic, Replica.opened(ReplicaSettings(1)),
-            self._data.log(TOPIC_ID, partition, True, "flights", topic.log),
+            (topic_id, partition), "flights", topic, Replica.opened(ReplicaSettings(1)),
+            self._data.log(topic_id, partition, True, "flights", topic.log),
         )  # fmt: skip
         self.feed(leader, LeaderAndIsrDecided.dummy(1, 1, (1,), replicas=(1, 2)))
         return leader
@@ -241,6 +241,20 @@ def test_a_leader_whose_topic_or_partition_is_gone_stops(play: Play, left: bytes
         await leaders.hears(leader, StopRequested)
 
     play(znodes, story)
+
+
+@pytest.mark.parametrize("first", [TOPIC_ID, OTHER_ID], ids=["the new one first", "the deleted one first"])
+def test_a_deleted_topic_takes_no_answer_from_one_of_its_name(play: Play, first: bytes) -> None:
+    """Both are led here, and both write at one moment. The new one waited for ever."""
+
+    async def story(leaders: Leaders) -> None:
+        led = {topic_id: leaders.lead(0, topic_id) for topic_id in (TOPIC_ID, OTHER_ID)}
+        for leader in (led[first], *led.values()):
+            leaders.fetched(leader)
+        await leaders.hears(led[TOPIC_ID], IsrStored)
+        assert isr_of(led[TOPIC_ID]) == CommittedIsr((1, 2), 2)
+
+    play(Znodes(), story)
 
 
 def test_a_topic_that_is_not_marked_yet_is_waited_for(play: Play) -> None:
