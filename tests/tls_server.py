@@ -10,38 +10,50 @@ import grpc
 from hightide.calls.tls_files import TlsFiles
 from hightide.v1.broker_service_pb2 import GetMetadataResponse
 from hightide_local.certificates import CertificateAuthority
+from relay import Relay
 
 LOOPBACK = ("localhost", "127.0.0.1")
 
 
+# gRPC's core (1.78) may end the process when a server stops that has just accepted a connection.
+_serving_to_the_end: list[grpc.Server] = []
+
+
 class Place:
-    """An address that stays the test's own while servers come and go."""
+    """An address that stays the test's own while servers come and go.
+
+    The servers themselves listen elsewhere, and never stop: a relay stands for them here.
+    """
 
     def __init__(self) -> None:
         self._socket = socket.socket()
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         self._socket.bind(("127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
-        self._server: grpc.Server | None = None
+        self._at = ("127.0.0.1", self._socket.getsockname()[1])
+        self.address = f"127.0.0.1:{self._at[1]}"
+        self._relay: Relay | None = None
 
     def serve(self, tls: TlsFiles | None, *, asks_clients: bool = True) -> None:
         """Answer GetMetadata here from now on, instead of the server before."""
         self.stop()
-        self._server = grpc.server(ThreadPoolExecutor(2), options=[("grpc.so_reuseport", 1)])
-        self._server.add_generic_rpc_handlers((Answers(),))
+        server = grpc.server(ThreadPoolExecutor(2))
+        server.add_generic_rpc_handlers((Answers(),))
         if tls is None:
-            assert self._server.add_insecure_port(self.address)
+            port = server.add_insecure_port("127.0.0.1:0")
         else:
             pairs = [(Path(tls.key or "").read_bytes(), Path(tls.certificate or "").read_bytes())]
             ca = Path(tls.ca).read_bytes()
             credentials = grpc.ssl_server_credentials(pairs, ca, require_client_auth=asks_clients)
-            assert self._server.add_secure_port(self.address, credentials)
-        self._server.start()
+            port = server.add_secure_port("127.0.0.1:0", credentials)
+        server.start()
+        _serving_to_the_end.append(server)
+        self._relay = Relay(self._at, ("127.0.0.1", port))
 
     def stop(self) -> None:
-        if self._server is not None:
-            self._server.stop(0).wait()
-            self._server = None
+        """Refuse connections, and end those that are open."""
+        if self._relay is not None:
+            self._relay.close()
+            self._relay = None
 
     def close(self) -> None:
         self.stop()
