@@ -62,8 +62,6 @@ def test_tls_is_measured_beside_plaintext(environment: dict[str, str]) -> None:
     document = bench(environment, "tls", "--rounds", "1", "--seconds", "1")
     for name in ("plaintext", "tls", "ratio"):
         assert all(document[name][key] > 0 for key in TLS_KEYS)
-    # What a handshake takes is more than noise: it opens the same connection, and then encrypts it.
-    assert document["ratio"]["connect_p50_ms"] > 1
 
 
 @pytest.mark.parametrize(
