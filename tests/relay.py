@@ -39,7 +39,7 @@ class Relay:
         while True:
             try:
                 client, _ = self._listener.accept()
-            except OSError:
+            except OSError:  # `close` has woken this thread
                 return
             server = socket.create_connection(self._to)
             self._open += (client, server)
