@@ -26,6 +26,12 @@ class ControllerSettings(
         ge=100,
         description="how long the controller waits for a broker's answer before it sends the decision again",
     )
+    broker_ping_timeout_ms: int = Field(
+        1_200,
+        ge=0,
+        description="how long a broker may answer no ping and take no connection until it counts as dead, as "
+        "when it is paused or its machine is gone; 0: until its ZooKeeper session expires",
+    )
     create_topic_timeout_ms: int = Field(
         10_000,
         ge=100,

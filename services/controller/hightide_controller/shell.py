@@ -124,6 +124,7 @@ class ControllerShell:
             clock,
             open_channel,
             settings.broker_rpc_timeout_ms,
+            settings.broker_ping_timeout_ms,
         )
         self._watches = ZooKeeperWatches(
             session,

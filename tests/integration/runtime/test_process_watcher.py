@@ -1,8 +1,9 @@
-"""The process watcher on real processes: SIGKILL is noticed at once, SIGSTOP is no death."""
+"""The process watcher on real processes: SIGKILL is noticed at once, SIGSTOP by pings."""
 
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -11,7 +12,7 @@ from hightide_local.processes.guard import ProcessGuard
 from hightide_local.processes.managed_process import ManagedProcess
 from hightide_local.processes.ports import free_port
 from hightide_runtime.addresses import HostPort
-from hightide_runtime.process.process_watcher import ProcessWatcher, is_refused
+from hightide_runtime.process.process_watcher import Pings, ProcessWatcher, is_refused
 from hightide_runtime.serving.channels import open_channel
 from hightide_runtime.system_clock import SystemClock
 from integration.controller.controller_harness import paused, until
@@ -30,7 +31,7 @@ class Watched:
         self.died = asyncio.Event()
         self.watcher: ProcessWatcher
 
-    async def start(self) -> None:
+    async def start(self, pings: Pings | None = None) -> None:
         self.process.start(self._guard)
 
         async def listens() -> bool:
@@ -38,7 +39,7 @@ class Watched:
 
         await until(listens, "the process listens")
         self.watcher = ProcessWatcher(
-            self.address, "", SystemClock(), open_channel, lambda _: self.died.set()
+            self.address, "", SystemClock(), open_channel, lambda _: self.died.set(), pings
         )
 
         async def reached() -> bool:
@@ -71,7 +72,65 @@ def test_a_killed_process_is_dead_within_tens_of_milliseconds(tmp_path: Path) ->
     assert took_ms < 1_000, f"{took_ms:.0f} ms"
 
 
-def test_a_paused_process_is_not_dead(tmp_path: Path) -> None:
+async def others_answer() -> bool:
+    return True
+
+
+def test_a_paused_process_is_not_dead_while_others_do_not_answer_either(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        watched = Watched(tmp_path)
+        asked = 0
+        asked_twice = asyncio.Event()
+
+        async def nobody_answers() -> bool:
+            nonlocal asked
+            asked += 1
+            if asked == 2:
+                asked_twice.set()
+            return False
+
+        await watched.start(Pings(300, nobody_answers))
+        with paused(watched.process):
+            await asyncio.wait_for(asked_twice.wait(), 60)
+        assert not watched.died.is_set()
+        await watched.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_paused_process_is_dead_after_the_ping_timeout(tmp_path: Path) -> None:
+    async def scenario() -> float:
+        watched = Watched(tmp_path)
+        await watched.start(Pings(1_200, others_answer))
+        loop = asyncio.get_running_loop()
+        with paused(watched.process):
+            began = loop.time()
+            await asyncio.wait_for(watched.died.wait(), 60)
+            took_s = loop.time() - began
+        await watched.stop()
+        return took_s
+
+    # A ping that was answered just before leaves an answer and a connection to wait for: 800 ms.
+    assert asyncio.run(scenario()) >= 0.75
+
+
+def test_a_process_whose_loop_computes_answers_pings(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        watched = Watched(tmp_path)
+        await watched.start(Pings(600, others_answer))
+        watched.process.send(signal.SIGUSR1)
+
+        async def computed() -> bool:
+            return "computed" in watched.process.log_tail()
+
+        await until(computed, "it has computed")
+        assert not watched.died.is_set()
+        await watched.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_paused_process_is_not_dead_without_a_ping_timeout(tmp_path: Path) -> None:
     async def scenario() -> None:
         watched = Watched(tmp_path)
         await watched.start()

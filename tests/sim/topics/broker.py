@@ -276,7 +276,7 @@ class SimHost:
         await parts._directories.close(clean=True)
         self.end = "it was told to stop"
 
-    def _connect(self, address: HostPort, *, traced: bool = False) -> Any:
+    def _connect(self, address: HostPort, *, ping_ms: int | None = None) -> Any:
         return SimChannel(self.world, self.broker_id, self.world.node_at(address))
 
     def _threads(self, count: int, name: str) -> SimThreads:

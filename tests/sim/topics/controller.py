@@ -84,13 +84,16 @@ class _SimConnections(BrokerConnections):
             real._clock,
             real._open_channel,
             5_000,
+            0,
         )
         self._channel_to = channel_to
 
     def _open(self, broker: ev.Broker) -> None:
-        channel: Any = self._channel_to(broker.broker_id)
+        def opened(address: HostPort, *, ping_ms: int | None = None) -> Any:
+            return self._channel_to(broker.broker_id)
+
         self._links[broker.broker_id] = BrokerLink(
-            broker, self._callbacks, self._telemetry, self._clock, 5_000, lambda _: channel
+            broker, self._callbacks, self._telemetry, self._clock, 5_000, opened
         )
         self._watchers[broker.broker_id] = _NoWatcher()  # type: ignore[assignment]
 

@@ -18,7 +18,7 @@ _OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
     # A peer whose machine vanished is noticed within 15 s, even if no call reaches its deadline.
     ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.http2.ping_timeout_ms", 5_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.http2.max_pings_without_data", 0),
     # A broker that is back should be reached at once, not after gRPC's default of up to two minutes.

@@ -3,11 +3,14 @@ its process, and for each that was declared dead, while it is registered, repeat
 
 from __future__ import annotations
 
+import asyncio
+import random
 from collections.abc import Callable
+from typing import Final
 
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.clock import Clock
-from hightide_runtime.process.process_watcher import ProcessWatcher
+from hightide_runtime.process.process_watcher import Pings, ProcessWatcher, answers
 from hightide_runtime.serving.channels import OpenChannel
 from hightide_runtime.telemetry.tracing import Telemetry
 
@@ -20,6 +23,7 @@ from hightide_controller.core.events import Broker, BrokerAnswers, BrokerSilent
 __all__ = ["BrokerConnections"]
 
 BROKER_SERVICE = "hightide.v1.BrokerControlService"
+_OTHERS_ASKED_MAX: Final = 9
 
 
 class BrokerConnections:
@@ -34,9 +38,10 @@ class BrokerConnections:
         clock: Clock,
         open_channel: OpenChannel,
         rpc_timeout_ms: int,
+        ping_timeout_ms: int,
     ) -> None:
         """`on_death`: a broker, and the wall-clock time in us at which its stream broke. `on_revival`: a
-        broker that was declared dead answers as the same life."""
+        broker that was declared dead answers as the same life. `ping_timeout_ms` 0: no pings."""
         self._callbacks = callbacks
         self._on_death = on_death
         self._on_revival = on_revival
@@ -44,6 +49,7 @@ class BrokerConnections:
         self._clock = clock
         self._open_channel = open_channel
         self._rpc_timeout_ms = rpc_timeout_ms
+        self._ping_timeout_ms = ping_timeout_ms
         self._links: dict[int, BrokerLink] = {}
         self._watchers: dict[int, ProcessWatcher] = {}
         self._probes: dict[int, RevivalProbe] = {}
@@ -72,7 +78,24 @@ class BrokerConnections:
             self._clock,
             self._open_channel,
             lambda broke_at_us: self._on_death(broker, broke_at_us),
+            self._pings(broker.broker_id),
         )
+
+    def _pings(self, broker_id: int) -> Pings | None:
+        if not self._ping_timeout_ms:
+            return None
+        return Pings(self._ping_timeout_ms, lambda: self._others_answer(broker_id))
+
+    async def _others_answer(self, broker_id: int) -> bool:
+        """Whether at least half of this broker and others answer, of which some are asked. Otherwise this
+        controller may be the one that is cut off, and the brokers may serve on."""
+        timeout_ms = self._ping_timeout_ms // 3
+        others = [link.broker for other_id, link in self._links.items() if other_id != broker_id]
+        asked = random.sample(others, min(len(others), _OTHERS_ASKED_MAX))
+        answered = await asyncio.gather(
+            *(answers(HostPort(other.host, other.port), self._open_channel, timeout_ms) for other in asked)
+        )
+        return 2 * sum(answered) >= len(asked) + 1
 
     def _probe_all(self, dead: tuple[Broker, ...]) -> None:
         wanted = {broker.broker_id: broker for broker in dead}

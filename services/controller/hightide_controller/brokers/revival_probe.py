@@ -1,10 +1,10 @@
 """Connecting again to a broker that was declared dead, to find out whether that very life of it still
 answers.
 
-A port that refuses connections for a while (a firewall that is reloaded, a proxy that is restarted) looks
-like a dead process, and its registration exists as long as its session does. So the controller repeats an
-UpdateMetadata that is addressed to the broker epoch. Another process at the port, or a later life, has
-another epoch and refuses it.
+A port that refuses connections for a while (a firewall that is reloaded, a proxy that is restarted), or a
+process that is paused, looks like a dead process, and its registration exists as long as its session does.
+So the controller repeats an UpdateMetadata that is addressed to the broker epoch. Another process at the
+port, or a later life, has another epoch and refuses it.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class RevivalProbe:
             _log.exception("broker %d is not asked any more whether it lives", self.broker.broker_id)
             return
         _log.warning(
-            "broker %d at %s was declared dead since its port refused, and answers again: it lives",
+            "broker %d at %s was declared dead, and answers again: it lives",
             *(self.broker.broker_id, self._address),
         )
         self._on_answer()

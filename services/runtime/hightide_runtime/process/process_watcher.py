@@ -4,9 +4,17 @@ The rule: docs/protocol.md, "Dead processes are noticed at once".
 
 A watcher keeps a health Watch stream to the process. When the stream breaks and a TCP connection to the same
 address is then *refused*, no process listens there any more: the kernel of that machine says so, and the
-process is dead. A process that is slow, paused or unreachable refuses nothing, so it is never declared dead.
-For those, the expiry of the ZooKeeper session is the fallback. Acting on a wrong verdict (the process closed
-its port and lives on) is safe, because epochs fence the process.
+process is dead.
+
+A process that is paused, or whose machine is gone, refuses nothing. A watcher with `Pings` pings the
+connection of its stream. The stream breaks when a ping gets no answer. The process is declared dead if it
+takes no new connection within the rest of the timeout either, and if others that should answer do: else it
+is the watcher who is cut off. gRPC answers pings and takes connections in threads of its own, so a process
+whose event loop is busy or hangs does both. For such a process, and without `Pings`, the expiry of the
+ZooKeeper session is the fallback.
+
+Acting on a wrong verdict (the process closed its port, or was paused, and lives on) is safe, because epochs
+fence the process.
 """
 
 from __future__ import annotations
@@ -16,7 +24,8 @@ import contextlib
 import errno
 import logging
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 import grpc
@@ -26,7 +35,7 @@ from hightide_runtime.addresses import HostPort
 from hightide_runtime.clock import Clock
 from hightide_runtime.serving.channels import OpenChannel
 
-__all__ = ["ProcessWatcher", "is_refused"]
+__all__ = ["Pings", "ProcessWatcher", "answers", "is_refused"]
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +48,22 @@ _FIRST_CONTACT_MS: Final = 200
 they register, so it is not starting. A refusal that is seen twice is no accident of the network."""
 
 
+@dataclass(frozen=True, slots=True)
+class Pings:
+    """How a watcher finds out that a process answers nothing, though it refuses nothing."""
+
+    timeout_ms: int
+    """For how long it has not answered when it is declared dead: until a ping is sent, until it should have
+    been answered, and until a new connection should have been, a third each."""
+    others_answer: Callable[[], Awaitable[bool]]
+    """Whether others do, so that this process is not the one that is cut off."""
+
+    @property
+    def pause_ms(self) -> int:
+        """The time between two pings, and that for an answer."""
+        return self.timeout_ms // 3
+
+
 class ProcessWatcher:
     """Watches one life of one process. Reports its death at most once, then ends."""
 
@@ -49,13 +74,16 @@ class ProcessWatcher:
         clock: Clock,
         open_channel: OpenChannel,
         on_death: Callable[[int], None],
+        pings: Pings | None = None,
     ) -> None:
-        """`on_death` is called on the loop with the wall-clock time, in us, at which the stream broke."""
+        """`on_death` is called on the loop with the wall-clock time, in us, at which the stream broke.
+        `pings` None: only a process that refuses is dead."""
         self._address = address
         self._service = service
         self._clock = clock
         self._open_channel = open_channel
         self._on_death = on_death
+        self._pings = pings
         self.was_reached = False
         """Whether a stream to it ever had a message."""
         self._task = asyncio.create_task(self._run(), name=f"watch-{address}")
@@ -86,6 +114,10 @@ class ProcessWatcher:
             broke_at_us = self._clock.wall_us()
             if not await self._probe_is_refused():
                 refused_since_ms = None
+                if self.was_reached and await self._is_mute():
+                    _log.warning("%s answers no ping any more: it counts as dead", self._address)
+                    self._on_death(broke_at_us)
+                    return
                 await asyncio.sleep(_REOPEN_PAUSE_S)
                 continue
             now_ms = self._clock.monotonic_ms()
@@ -98,7 +130,9 @@ class ProcessWatcher:
 
     async def _follow_stream(self) -> None:
         """Read the health stream until it ends, for whatever reason."""
-        channel = self._open_channel(self._address)
+        channel = self._open_channel(
+            self._address, ping_ms=None if self._pings is None else self._pings.pause_ms
+        )
         try:
             stub: Any = health_pb2_grpc.HealthStub(channel)
             async for _ in stub.Watch(health_pb2.HealthCheckRequest(service=self._service)):
@@ -108,12 +142,36 @@ class ProcessWatcher:
         finally:
             await channel.close()
 
+    async def _is_mute(self) -> bool:
+        """Whether the process, which refuses no connection, does not answer on a new one either."""
+        pings = self._pings
+        if pings is None or await answers(self._address, self._open_channel, pings.pause_ms):
+            return False
+        if await pings.others_answer():
+            return True
+        _log.warning("%s answers nothing, and too many others do not either", self._address)
+        return False
+
     async def _probe_is_refused(self) -> bool:
         for pause_s in _PROBE_PAUSES_S:
             await asyncio.sleep(pause_s)
             if await is_refused(self._address):
                 return True
         return False
+
+
+async def answers(address: HostPort, open_channel: OpenChannel, timeout_ms: int) -> bool:
+    """Whether a process takes a gRPC connection within this time. The kernel takes TCP connections for a
+    process that is paused; only the process itself goes on from there."""
+    channel = open_channel(address)
+    try:
+        async with asyncio.timeout(timeout_ms / 1000):
+            await channel.channel_ready()
+    except TimeoutError:
+        return False
+    finally:
+        await channel.close()
+    return True
 
 
 async def is_refused(address: HostPort) -> bool:

@@ -15,8 +15,9 @@ class OpenChannel(Protocol):
     """Opens a channel to another process. Mains pass one, of `channel_opener`, to all that call others, so
     nobody else decides about TLS."""
 
-    def __call__(self, address: HostPort) -> grpc.aio.Channel:
-        """A channel to one process."""
+    def __call__(self, address: HostPort, *, ping_ms: int | None = None) -> grpc.aio.Channel:
+        """A channel to one process. `ping_ms`: its connection is pinged so often, and breaks when an answer
+        takes as long; None: as is enough for calls."""
         ...
 
 
@@ -27,9 +28,9 @@ def channel_opener(tls: TlsFiles | None) -> OpenChannel:
         return open_channel
     certificates = ReloadedCertificates(tls)
 
-    def open_with_tls(address: HostPort) -> grpc.aio.Channel:
+    def open_with_tls(address: HostPort, *, ping_ms: int | None = None) -> grpc.aio.Channel:
         return ReloadingChannel(
-            certificates, lambda credentials: open_channel(address, credentials=credentials)
+            certificates, lambda credentials: open_channel(address, ping_ms=ping_ms, credentials=credentials)
         )
 
     return open_with_tls
@@ -38,6 +39,7 @@ def channel_opener(tls: TlsFiles | None) -> OpenChannel:
 def open_channel(
     address: HostPort,
     *,
+    ping_ms: int | None = None,
     max_message_bytes: int = DEFAULT_MAX_MESSAGE_BYTES,
     credentials: grpc.ChannelCredentials | None = None,
 ) -> grpc.aio.Channel:
@@ -46,20 +48,21 @@ def open_channel(
     There are no interceptors. grpc.aio makes a reference cycle of each call through one, which holds the
     connection until the garbage collector runs. In our processes that may be never (service_process.py).
     """
-    options = _channel_options(max_message_bytes)
+    options = _channel_options(max_message_bytes, ping_ms)
     if credentials is None:
         return grpc.aio.insecure_channel(str(address), options)
     return grpc.aio.secure_channel(str(address), credentials, options)
 
 
-def _channel_options(max_message_bytes: int) -> list[tuple[str, int]]:
+def _channel_options(max_message_bytes: int, ping_ms: int | None) -> list[tuple[str, int]]:
     return [
         # 4 MiB by default; as servers take (server.py).
         ("grpc.max_receive_message_length", max_message_bytes),
         ("grpc.max_send_message_length", max_message_bytes),
         # Notice within 15 s that the other machine vanished, also between calls.
-        ("grpc.keepalive_time_ms", 10_000),
-        ("grpc.keepalive_timeout_ms", 5_000),
+        ("grpc.keepalive_time_ms", 10_000 if ping_ms is None else ping_ms),
+        # This is how long an answer may take; grpc.keepalive_timeout_ms changes nothing in gRPC 1.78.
+        ("grpc.http2.ping_timeout_ms", 5_000 if ping_ms is None else ping_ms),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
         # The default grows to two minutes, but a broker that is back must be found at once.

@@ -51,6 +51,9 @@ DEFAULT_MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 METADATA_BYTES_MAX = 12 * 1024
 ANSWERS_LEAVE_S = 0.05
 _FLAGS = {Listener.INTERNAL: "--listen", Listener.EXTERNAL: "--external-listen"}
+# Between two pings of a caller that sends nothing else. Clients ping every 10 s, and controllers a few times
+# a second (process_watcher.py).
+_PING_INTERVALS_MIN_MS = {Listener.INTERNAL: 50, Listener.EXTERNAL: 5_000}
 _log = logging.getLogger(__name__)
 # A server without a reference is stopped by its finalizer.
 _listening_to_the_end: list[grpc.aio.Server] = []
@@ -179,7 +182,6 @@ async def serve(
     """
     limits = limits or ServerLimits()
     transports = transports_of(tls, clients or ClientIdentities())
-    options = _server_options(limits, small_messages)
     timing = TimingInterceptor()
     limiting = LimitsInterceptor(
         limits.max_concurrent_rpcs, limits.max_deadline_ms, limits.default_deadline_ms,
@@ -193,7 +195,7 @@ async def serve(
     servers, addresses = [], []
     try:
         for listener, address in wanted:
-            server = grpc.aio.server(options=options)
+            server = grpc.aio.server(options=_server_options(limits, listener, small_messages))
             servers.append(server)
             transport = transports[listener]
             access = AccessInterceptor(listener, audit, transport.callers, authoriser)
@@ -230,7 +232,7 @@ def _reached_from(listener: Listener, services: Sequence[Service]) -> list[str]:
     ]
 
 
-def _server_options(limits: ServerLimits, small_messages: bool) -> list[tuple[str, int]]:
+def _server_options(limits: ServerLimits, listener: Listener, small_messages: bool) -> list[tuple[str, int]]:
     return [
         *([("grpc.http2.bdp_probe", 0)] if small_messages else []),
         # Room for the largest token, and what else comes with a call. gRPC refuses more than 16 KiB.
@@ -241,13 +243,13 @@ def _server_options(limits: ServerLimits, small_messages: bool) -> list[tuple[st
         ("grpc.max_send_message_length", limits.max_message_bytes),
         # With this option, a second process on the same port would get half of the calls instead of an error.
         ("grpc.so_reuseport", 0),
-        # Clients ping every 10 s, also between calls (channels.py); by default that is answered by a GOAWAY.
+        # Callers ping also between calls (channels.py). By default that is answered by a GOAWAY.
         ("grpc.keepalive_permit_without_calls", 1),
-        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+        ("grpc.http2.min_ping_interval_without_data_ms", _PING_INTERVALS_MIN_MS[listener]),
         # A client that vanished without notice loses its parked calls within a minute. A busy one keeps its
         # connection: its session decides whether it is dead, which usually takes less time.
         ("grpc.keepalive_time_ms", 20_000),
-        ("grpc.keepalive_timeout_ms", 40_000),
+        ("grpc.http2.ping_timeout_ms", 40_000),
     ]
 
 
