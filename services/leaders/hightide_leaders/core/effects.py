@@ -1,0 +1,150 @@
+"""What the shell must do after a step.
+
+Rules of this file. The effects of one step are performed in the order given. Stops, openings and decisions
+come before the write that removes their state changes from the queue: whoever dies in between does them
+again. Reads and writes go to ZooKeeper in this order, and nothing waits for their answers, which come back
+as events.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TypeAlias
+
+from hightide_leaders.core.values import Decision, TopicPartition
+from hightide_leaders.core.writes import Operations
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Read the znodes of partitions and the registrations in one multiRead, and leave a watch on each
+    leader znode; on the AR of a partition that has none; and on RAR where `as_leader`. Answered by
+    PartitionsRead.
+    """
+
+    names: tuple[TopicPartition, ...]
+    read_id: int
+    as_leader: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAssignments:
+    """Read which partitions name this broker in AR or RAR. Answered by AssignmentsRead."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadQueue:
+    """List and read this broker's own queue, and leave a watch on its children. Answered by QueueRead."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTopic:
+    """Read a topic, for a request. Answered by TopicRead."""
+
+    request_id: int
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadQueues:
+    """Read the queues of brokers for a request, and its `topic` in the same multiRead; with `watch`, leave
+    a watch on the children of each, and read all again when one fires. Answered by QueuesRead each time."""
+
+    request_id: int
+    broker_ids: tuple[int, ...]
+    topic: str = ""
+    watch: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """Make one multi of the operations. Answered by WriteEnded."""
+
+    write_id: int
+    operations: Operations
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """Create /brokers/ids/[broker_id]: this broker's replicas have started."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenReplica:
+    """Open the log of this replica, or create it (V2 startReplica); a log of another topic id is put
+    aside."""
+
+    name: TopicPartition
+    topic_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Decide:
+    """Hand the decision to the replica's core (V2 becomeLeader, becomeFollower)."""
+
+    name: TopicPartition
+    decision: Decision
+
+
+@dataclass(frozen=True, slots=True)
+class CloseReplica:
+    """Stop the replica of this topic id, and put its log into quarantine."""
+
+    name: TopicPartition
+    topic_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StepAside:
+    """Another process has begun a later life of this broker: stop everything, and end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Complain:
+    """Log a warning: something in ZooKeeper cannot be read, or a person has to look at it."""
+
+    message: str
+
+
+class Outcome(Enum):
+    """How a request of an admin ended."""
+
+    DONE = auto()
+    TOPIC_ALREADY_EXISTS = auto()
+    TOPIC_BEING_CREATED = auto()
+    UNKNOWN_TOPIC = auto()
+    UNKNOWN_PARTITION = auto()
+    INVALID_ASSIGNMENT = auto()
+    REPLICA_NOT_ONLINE = auto()
+    REASSIGNMENT_IN_PROGRESS = auto()
+    FOLLOWER_STATE_CHANGE_QUEUE_FULL = auto()
+    """A broker's queue has no place, though it was shrunk."""
+    TIMED_OUT = auto()
+    """A broker that is alive did not do what is in its queue. It still may."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """Answer an admin's request."""
+
+    request_id: int
+    outcome: Outcome
+
+
+Effect: TypeAlias = (
+    Read
+    | ReadAssignments
+    | ReadQueue
+    | ReadTopic
+    | ReadQueues
+    | Write
+    | Register
+    | OpenReplica
+    | Decide
+    | CloseReplica
+    | StepAside
+    | Complain
+    | Answer
+)
+Effects: TypeAlias = tuple[Effect, ...]

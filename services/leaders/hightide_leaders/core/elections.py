@@ -1,0 +1,191 @@
+"""Who may lead a partition, and what a leader writes (V2 leaderElection, becomeLeader; V3's mends).
+
+Theory of operation. The leader znode is ephemeral, and the first to create it leads. The text lets the
+winner write its epoch afterwards. Here one multi creates the leader znode, and sets the ISR znode to the
+next epoch if it has the version that was read. So whoever decided on old knowledge loses, and no epoch has
+two leaders. The version of the ISR znode is the partition epoch: each election raises it, so a leader of
+before cannot write an ISR any more.
+
+A replica whose log may have lost its end is in `recovered`. It does not elect itself on its old word,
+unless all that had everything are there and it has the longest log of them (as with a controller).
+"""
+
+from __future__ import annotations
+
+from hightide_runtime.znodes.recovered_log import RecoveredLog
+
+from hightide_leaders.core.values import (
+    FIRST_EPOCH,
+    IsrNode,
+    LeaderNode,
+    Lives,
+    PartitionNodes,
+    TopicPartition,
+)
+from hightide_leaders.core.writes import (
+    CheckIncarnation,
+    CheckIsr,
+    CreateIsr,
+    CreateLeader,
+    DeleteLeader,
+    Operation,
+    Operations,
+    PutIsr,
+)
+
+
+def is_void(leader: LeaderNode, me: int, session: int) -> bool:
+    """Whether nobody stands by the word of this leader znode: nobody can read it, or an earlier life of
+    this broker made it. That life is over, though its session is not."""
+    return leader.broker_id < 0 or (leader.broker_id == me and leader.session != session)
+
+
+def trusted(nodes: PartitionNodes) -> frozenset[int]:
+    """The replicas that have all committed records: the ISR and the eligible, but for those whose logs are in
+    doubt."""
+    if nodes.isr is None:
+        return frozenset()
+    return frozenset({*nodes.isr.isr, *nodes.isr.eligible} - nodes.isr.doubted) & frozenset(nodes.assigned)
+
+
+def may_lead(nodes: PartitionNodes, broker_id: int) -> bool:
+    """Whether a replica may take part in the race (V2 leaderElection: it is in AR, and in the ISR or that
+    is empty).
+
+    An ISR is never empty here. A partition without an ISR znode never had a leader. During a move a new
+    replica that is in sync may lead as well: the others may be dead.
+    """
+    if not nodes.replicas or broker_id not in nodes.assigned or nodes.is_being_deleted:
+        return False
+    if nodes.isr is None:
+        return True
+    return broker_id in trusted(nodes) or broker_id in best_recovered(nodes)
+
+
+def best_recovered(nodes: PartitionNodes) -> frozenset[int]:
+    """The replicas with the longest log, if all that had everything have said that they may have lost the
+    ends of theirs. Nobody, as long as one has not said so."""
+    assert nodes.isr is not None
+    if trusted(nodes):
+        return frozenset()
+    logs = [log for log in nodes.isr.recovered if log.broker_id in nodes.assigned]
+    most = max(((log.leader_epoch, log.log_end_offset) for log in logs), default=None)
+    return frozenset(log.broker_id for log in logs if (log.leader_epoch, log.log_end_offset) == most)
+
+
+def waits_for_another(nodes: PartitionNodes, me: int, lives: Lives) -> bool:
+    """Whether this replica leaves the race to another for PreferredReplicaTime: the first of AR that may
+    lead.
+
+    The text waits for the first of AR, also where that one is dead or may not lead.
+    """
+    for broker_id in nodes.assigned:
+        if may_lead(nodes, broker_id) and (broker_id == me or broker_id in lives.live):
+            return broker_id != me
+    return False
+
+
+def elected(nodes: PartitionNodes, me: int, lives: Lives) -> IsrNode:
+    """The ISR with which this replica begins to lead: of those that are trusted, the ones that are alive.
+    Whoever is alive and does not follow leaves it after KeepInSyncTime, by the broker's core."""
+    known = nodes.isr
+    if known is None:
+        return IsrNode(FIRST_EPOCH, (me,))
+    epoch = known.epoch + 1
+    if me not in trusted(nodes):
+        return IsrNode(epoch, (me,), recovered=_recovered_beside(nodes, (me,)), unclean_epoch=epoch)
+    isr: tuple[int, ...] = (me,)
+    if me in known.isr:
+        staying = trusted(nodes) & set(known.isr) & lives.live
+        isr = tuple(sorted({me, *staying}))
+    return IsrNode(
+        epoch,
+        isr,
+        eligible=_eligible_beside(nodes, isr),
+        recovered=_recovered_beside(nodes, isr),
+        unclean_epoch=known.unclean_epoch,
+    )
+
+
+def _is_large_enough(nodes: PartitionNodes, isr: tuple[int, ...]) -> bool:
+    return len(isr) >= min(nodes.min_insync_replicas, len(nodes.assigned))
+
+
+def _eligible_beside(nodes: PartitionNodes, isr: tuple[int, ...]) -> tuple[int, ...]:
+    """None beside an ISR that may commit; otherwise all that have everything (KIP-966)."""
+    if _is_large_enough(nodes, isr):
+        return ()
+    return tuple(sorted(trusted(nodes).difference(isr)))
+
+
+def _recovered_beside(nodes: PartitionNodes, isr: tuple[int, ...]) -> tuple[RecoveredLog, ...]:
+    assert nodes.isr is not None
+    if _is_large_enough(nodes, isr):
+        return ()
+    return tuple(log for log in nodes.isr.recovered if log.broker_id not in isr)
+
+
+def election(
+    name: TopicPartition, nodes: PartitionNodes, me: int, incarnation: int, lives: Lives
+) -> Operations:
+    """The write by which this replica becomes the leader, or nothing happens."""
+    isr = elected(nodes, me, lives)
+    operations: list[Operation] = [CheckIncarnation(me, incarnation)]
+    if nodes.leader is not None:
+        operations.append(DeleteLeader(name))
+    operations.append(CreateLeader(name, me, isr.epoch))
+    operations.append(CreateIsr(name, isr) if nodes.isr is None else PutIsr(name, isr, fenced_by(nodes)))
+    return tuple(operations)
+
+
+def fenced_by(nodes: PartitionNodes) -> int:
+    """The version that the ISR znode must still have for a write that was decided on this knowledge."""
+    return nodes.version
+
+
+def resignation(name: TopicPartition, nodes: PartitionNodes) -> Operations:
+    """The write by which a leader gives up its leader znode, and never that of a later leader."""
+    return (CheckIsr(name, fenced_by(nodes)), DeleteLeader(name))
+
+
+def isr_change(
+    name: TopicPartition, isr: IsrNode, expected_version: int, joining: tuple[tuple[int, int], ...]
+) -> Operations:
+    """The write by which the replica that leads stores an ISR (V2 commit thread: ISR and CUR). Each that
+    joins is still in the life that fetched. Called by the shell for the broker core's StoreIsr."""
+    lives = tuple(CheckIncarnation(broker_id, incarnation) for broker_id, incarnation in joining)
+    return (*lives, PutIsr(name, isr, fence_of_change(expected_version)))
+
+
+def fence_of_change(expected_version: int) -> int:
+    """The version that the ISR znode must have for a leader's change of the ISR."""
+    return expected_version
+
+
+def departure(
+    name: TopicPartition, nodes: PartitionNodes, me: int, leader_epoch: int, log_end_offset: int
+) -> Operations | None:
+    """The write by which a broker whose log may have lost its end takes itself out of the ISR, and says
+    what it has; None if that is what ZooKeeper has. Called by the shell before the broker races for
+    anything in this life.
+
+    The last member stays in the ISR in name. A leader znode of its earlier life goes.
+    """
+    known = nodes.isr
+    if known is None:
+        return None
+    log = RecoveredLog(me, leader_epoch, log_end_offset)
+    others = tuple(each for each in known.recovered if each.broker_id != me)
+    after = IsrNode(
+        known.epoch,
+        tuple(each for each in known.isr if each != me) or known.isr,
+        known.version,
+        tuple(each for each in known.eligible if each != me),
+        tuple(sorted((*others, log))),
+        known.unclean_epoch,
+    )
+    if after == known:
+        return None
+    is_mine = nodes.leader is not None and nodes.leader.broker_id == me
+    leader: Operations = (DeleteLeader(name),) if is_mine else ()
+    return (*leader, PutIsr(name, after, nodes.version))

@@ -1,0 +1,174 @@
+"""What a broker hears, for `machine.step`.
+
+Rules of this file: an event is a fact that the shell saw. Times are passed beside it, from a monotonic clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum, auto
+from typing import TypeAlias
+
+from hightide_leaders.core.values import Lives, PartitionNodes, QueuedChange, TopicNodes, TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The broker has begun this life, and has left the ISRs that expect more of its logs than they have."""
+
+    incarnation: int
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class SessionEnded:
+    """ZooKeeper has ended the session, and the broker has opened another one."""
+
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class AssignmentsRead:
+    """The partitions that name this broker in AR or RAR."""
+
+    names: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsRead:
+    """The answer to a Read; None for a partition that is not there."""
+
+    read_id: int
+    found: Mapping[TopicPartition, PartitionNodes | None]
+    lives: Lives
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionTouched:
+    """A watch on a znode of a partition fired: its leader came or went, an admin asks for something."""
+
+    name: TopicPartition
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRead:
+    """This broker's queue, in the order of its znodes."""
+
+    changes: tuple[QueuedChange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTouched:
+    """The watch on this broker's queue fired."""
+
+
+class Ending(Enum):
+    """How a write ended."""
+
+    COMMITTED = auto()
+    REFUSED = auto()
+    """It has not happened: what it expects is not so."""
+    SUPERSEDED = auto()
+    """It has not happened, and none of this broker will: a later life of it has begun."""
+    UNKNOWN = auto()
+    """The connection broke. It may have happened, and may still happen."""
+
+
+@dataclass(frozen=True, slots=True)
+class WriteEnded:
+    """The answer to a Write."""
+
+    write_id: int
+    ending: Ending
+
+
+@dataclass(frozen=True, slots=True)
+class IsrAdopted:
+    """The replica that leads here knows a newer ISR: V2's commit thread wrote it, or found it. `committed`:
+    it has committed records since it was last said."""
+
+    name: TopicPartition
+    leader_epoch: int
+    isr: tuple[int, ...]
+    committed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LeadershipDeclined:
+    """The replica's core does not lead in this epoch: its log directory failed, or its log forbids it."""
+
+    name: TopicPartition
+    leader_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopicRequested:
+    """A client asks this broker, as its admin, to create a topic. `topic_id` was made by the shell."""
+
+    request_id: int
+    topic: str
+    topic_id: str
+    assignment: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteTopicRequested:
+    """A client asks this broker, as its admin, to delete a topic."""
+
+    request_id: int
+    topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentRequested:
+    """A client asks this broker, as its admin, to move a partition to these replicas."""
+
+    request_id: int
+    name: TopicPartition
+    replicas: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRead:
+    """The answer to ReadTopic; None if there is no such topic."""
+
+    request_id: int
+    found: TopicNodes | None
+    lives: Lives
+
+
+@dataclass(frozen=True, slots=True)
+class QueuesRead:
+    """The answer to ReadQueues, and again each time a watch of it fires."""
+
+    request_id: int
+    queues: Mapping[int, tuple[QueuedChange, ...]]
+    found: TopicNodes | None
+    """The topic of the request, if it has one."""
+    lives: Lives
+
+
+@dataclass(frozen=True, slots=True)
+class Ticked:
+    """Time passed. Sent when `state.next_deadline_ms` is reached; does no harm at any other time."""
+
+
+Event: TypeAlias = (
+    Started
+    | SessionEnded
+    | AssignmentsRead
+    | PartitionsRead
+    | PartitionTouched
+    | QueueRead
+    | QueueTouched
+    | WriteEnded
+    | IsrAdopted
+    | LeadershipDeclined
+    | CreateTopicRequested
+    | DeleteTopicRequested
+    | ReassignmentRequested
+    | TopicRead
+    | QueuesRead
+    | Ticked
+)

@@ -1,0 +1,131 @@
+"""This broker's own queue (V2 stateChangeListener), and its life: startup, sessions, the end (V2 "Broker
+startup").
+
+Theory of operation. A state change is taken out of the queue after it was obeyed, in a multi that checks
+that this is still the newest life of the broker. The text takes it out first: who dies in between has lost
+it, and of two processes with the same id the one that is to go takes what the other needs.
+"""
+
+from __future__ import annotations
+
+from hightide_leaders.core import admin, moves
+from hightide_leaders.core.effects import (
+    Complain,
+    Effect,
+    Effects,
+    ReadAssignments,
+    ReadQueue,
+    Register,
+    StepAside,
+)
+from hightide_leaders.core.events import AssignmentsRead, PartitionsRead, QueueRead, SessionEnded, Started
+from hightide_leaders.core.replicas import look, obey, without_leader
+from hightide_leaders.core.state import LeadersState, Phase, Role
+from hightide_leaders.core.values import ChangeKind, QueuedChange
+from hightide_leaders.core.writes import CheckIncarnation, Dequeue, Operations
+
+
+def started(state: LeadersState, event: Started) -> Effects:
+    """A new life: drain the queue first, so that what was to be closed is closed before anything starts."""
+    assert state.phase is Phase.NEW
+    state.phase = Phase.DRAINING
+    state.incarnation, state.session = event.incarnation, event.session
+    return (ReadQueue(),)
+
+
+def queue_read(state: LeadersState, event: QueueRead) -> Effects:
+    """Look at the partitions that the queue names; what to do about them is said by their znodes."""
+    if state.draining or None in state.writing.values():
+        return ()  # It is read again when that is done.
+    if not event.changes:
+        if state.phase is not Phase.DRAINING:
+            return ()
+        state.phase = Phase.READING
+        return (ReadAssignments(),)
+    changes = event.changes[: admin.OPERATIONS_MAX]
+    known = [queued.change for queued in changes if queued.change is not None]
+    names = {each.name: None for each in known if each.kind is not ChangeKind.READ_ASSIGNMENTS}
+    read = state.read(*names)
+    state.draining[read.read_id] = changes
+    effects: list[Effect] = [
+        Complain(f"{queued.znode} in the queue of broker {state.me} is no state change; it is removed")
+        for queued in changes
+        if queued.change is None
+    ]
+    if any(each.kind is ChangeKind.READ_ASSIGNMENTS for each in known):
+        effects.append(ReadAssignments())
+    return (*effects, read)
+
+
+def partitions_read(state: LeadersState, event: PartitionsRead, now_ms: int) -> Effects:
+    """Partitions were read: obey what the queue said about them, look at each, then empty the queue of it."""
+    drained = state.draining.pop(event.read_id, ())
+    effects: list[Effect] = []
+    for queued in drained:
+        if queued.change is not None and queued.change.kind is not ChangeKind.READ_ASSIGNMENTS:
+            effects += obey(state, queued.change, event.found.get(queued.change.name))
+    # Before the queue is empty, a replica that is there may have to go first.
+    if state.phase is not Phase.DRAINING:
+        for name, nodes in event.found.items():
+            effects += look(state, name, nodes, event.lives, now_ms)
+    if drained:
+        effects.append(state.write(None, taken_out(state, drained)))
+    if event.read_id == state.starting:
+        state.starting, state.phase = None, Phase.SERVING
+        effects.append(Register())
+    return tuple(effects)
+
+
+def taken_out(state: LeadersState, drained: tuple[QueuedChange, ...]) -> Operations:
+    """The write that removes state changes from this broker's queue."""
+    taken = (Dequeue(state.me, queued.znode) for queued in drained)
+    return (*of_this_life(state), *taken)
+
+
+def of_this_life(state: LeadersState) -> Operations:
+    """What a write begins with that only the newest life of a broker may do."""
+    return (CheckIncarnation(state.me, state.incarnation),)
+
+
+def assignments_read(state: LeadersState, event: AssignmentsRead) -> Effects:
+    """Read the partitions that are assigned to this broker, and those of which it has a replica."""
+    read = state.read(*{**dict.fromkeys(event.names), **dict.fromkeys(state.hosted)})
+    if state.phase is Phase.READING:
+        state.starting = read.read_id
+    return (read,)
+
+
+def session_ended(state: LeadersState, event: SessionEnded) -> Effects:
+    """The session is over, and with it every leader znode of this broker: it stops to lead at once.
+    Everything is read again, because no watch of before fires any more."""
+    state.session = event.session
+    state.draining.clear()
+    moves.give_up(state)
+    effects: list[Effect] = []
+    for hosted in state.hosted.values():
+        if hosted.role is Role.LEADING:
+            effects += without_leader(state, hosted)
+    match state.phase:
+        case Phase.DRAINING:
+            effects.append(ReadQueue())
+        case Phase.READING:
+            effects.append(ReadAssignments())
+        case Phase.SERVING:
+            effects += [Register(), ReadQueue(), ReadAssignments(), *admin.look_again(state)]
+        case Phase.NEW | Phase.SUPERSEDED:
+            pass
+    return tuple(effects)
+
+
+def superseded(state: LeadersState) -> Effects:
+    """A later life of this broker has begun: this one does nothing any more."""
+    if state.phase is Phase.SUPERSEDED:
+        return ()
+    state.phase = Phase.SUPERSEDED
+    effects: list[Effect] = []
+    for hosted in state.hosted.values():
+        if hosted.role is Role.LEADING:
+            effects += without_leader(state, hosted)
+        hosted.due_ms = None
+    state.requests.clear()
+    return (*effects, StepAside())

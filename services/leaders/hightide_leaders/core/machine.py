@@ -1,0 +1,117 @@
+"""One broker in the leader-coordinated design (V2): events in, effects out.
+
+Rules of this file: 1. `step` is the only way in which the state changes; it is changed in place. 2. No
+clock, no I/O, no randomness: the same events give the same effects. 3. Effects are performed in order
+(effects.py says how).
+
+Theory of operation. There is no controller. Of each partition the replica that first creates the ephemeral
+leader znode leads it, and is the partition's only brain: it stores the ISR, moves the partition, and orders
+other brokers by state changes in their queues. Any broker is an admin for clients. What a leader does with
+records is the broker's core, which obeys the decisions (`Decide`) as it obeys those of a controller.
+"""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from hightide_leaders.core import admin, listening, moves, replicas
+from hightide_leaders.core.effects import Effects, ReadQueue
+from hightide_leaders.core.events import (
+    AssignmentsRead,
+    CreateTopicRequested,
+    DeleteTopicRequested,
+    Ending,
+    Event,
+    IsrAdopted,
+    LeadershipDeclined,
+    PartitionsRead,
+    PartitionTouched,
+    QueueRead,
+    QueuesRead,
+    QueueTouched,
+    ReassignmentRequested,
+    SessionEnded,
+    Started,
+    Ticked,
+    TopicRead,
+    WriteEnded,
+)
+from hightide_leaders.core.state import LeadersState, Phase, RequestKind
+
+
+def step(state: LeadersState, event: Event, now_ms: int) -> Effects:
+    """What the shell must do, in order, now that this has happened.
+
+    Called by the shell for every event, one at a time. `now_ms` is a monotonic clock.
+    """
+    if state.phase is Phase.SUPERSEDED:
+        return ()
+    match event:
+        case PartitionsRead():
+            return listening.partitions_read(state, event, now_ms)
+        case PartitionTouched():
+            return (state.read(event.name),) if event.name in state.hosted else ()
+        case WriteEnded():
+            return write_ended(state, event)
+        case IsrAdopted():
+            return moves.isr_adopted(state, event)
+        case QueueRead():
+            return listening.queue_read(state, event)
+        case QueueTouched():
+            return (ReadQueue(),)
+        case AssignmentsRead():
+            return listening.assignments_read(state, event)
+        case TopicRead():
+            return admin.topic_read(state, event, now_ms)
+        case QueuesRead():
+            return queues_read(state, event, now_ms)
+        case Ticked():
+            return ticked(state, now_ms)
+        case Started():
+            return listening.started(state, event)
+        case SessionEnded():
+            return listening.session_ended(state, event)
+        case LeadershipDeclined():
+            return replicas.leadership_declined(state, event, now_ms)
+        case CreateTopicRequested():
+            return admin.create_topic_requested(state, event, now_ms)
+        case DeleteTopicRequested():
+            return admin.delete_topic_requested(state, event)
+        case ReassignmentRequested():
+            return admin.reassignment_requested(state, event)
+        case _:
+            assert_never(event)
+
+
+def write_ended(state: LeadersState, event: WriteEnded) -> Effects:
+    """A write ended, whatever way: read again what it was about, and go on from what is there."""
+    about = state.writing.pop(event.write_id)
+    if event.ending is Ending.SUPERSEDED:
+        return listening.superseded(state)
+    if about is None:
+        return (ReadQueue(),)
+    if isinstance(about, int):
+        return admin.write_ended(state, about, event.ending)
+    hosted = state.hosted.get(about)
+    if hosted is not None and hosted.writing == event.write_id:
+        hosted.writing = None
+    return (state.read(about, written=True),)
+
+
+def queues_read(state: LeadersState, event: QueuesRead, now_ms: int) -> Effects:
+    """The queues of a request were read: one of an admin, or a leader's own."""
+    request = state.requests.get(event.request_id)
+    if request is None:
+        return ()
+    if request.kind is RequestKind.MOVE:
+        return moves.queues_read(state, request, event.queues, now_ms)
+    return admin.queues_read(state, request, event)
+
+
+def ticked(state: LeadersState, now_ms: int) -> Effects:
+    """Time passed: read the partitions that are due, and go on with requests that waited long enough."""
+    due = [each for each in state.hosted.values() if each.due_ms is not None and each.due_ms <= now_ms]
+    for hosted in due:
+        hosted.due_ms = None
+    reads = (state.read(*(hosted.name for hosted in due)),) if due else ()
+    return (*reads, *admin.time_passed(state, now_ms))

@@ -1,0 +1,159 @@
+"""What a leader does for its partition beside replication: a reassignment, and giving way to the preferred
+replica (V2 "Reassignment", checkLoadBalancing).
+
+Theory of operation. The text does both in the commit thread, after a commit. A partition to which nobody
+writes would never be moved, and its preferred replica would wait for ever. Here any news of the ISR is an
+occasion, and a read of the partition comes first: what is done depends on the znodes alone, so a leader
+that dies in between is followed by one that goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from hightide_leaders.core.effects import Complain, Effects, ReadQueues
+from hightide_leaders.core.elections import fenced_by, resignation
+from hightide_leaders.core.events import IsrAdopted
+from hightide_leaders.core.queues import FollowerStateChangeQueueFull, send_state_changes
+from hightide_leaders.core.state import Hosted, LeadersState, Request, RequestKind, Role, Step
+from hightide_leaders.core.values import ChangeKind, Lives, QueuedChange, StateChange
+from hightide_leaders.core.writes import (
+    CheckIsr,
+    DeleteLeader,
+    DeleteReassigned,
+    Operation,
+    Operations,
+    PutIsr,
+    PutReplicas,
+)
+
+
+def isr_adopted(state: LeadersState, event: IsrAdopted) -> Effects:
+    """The replica that leads here has news of its ISR: read the partition if there may be something to do."""
+    hosted = state.hosted.get(event.name)
+    if hosted is None or hosted.role is not Role.LEADING or hosted.epoch != event.leader_epoch:
+        return ()
+    if not is_occasion(event):
+        return ()
+    rar = hosted.nodes.reassigned
+    may_finish = bool(rar) and set(rar or ()) <= set(event.isr)
+    preferred = hosted.nodes.replicas[:1]
+    gives_way = preferred != (state.me,) and set(preferred) <= set(event.isr)
+    return (state.read(event.name),) if may_finish or gives_way else ()
+
+
+def is_occasion(event: IsrAdopted) -> bool:
+    """Whether a leader looks after its partition now. By the text: after a commit."""
+    return True
+
+
+def lead_on(state: LeadersState, hosted: Hosted, lives: Lives, now_ms: int) -> Effects:
+    """The next step of what is asked of a leader, if it has none under way."""
+    if hosted.writing is not None or hosted.sending is not None:
+        return ()
+    nodes = hosted.nodes
+    assert nodes.isr is not None
+    rar = nodes.reassigned
+    if rar:
+        if set(rar) <= set(nodes.isr.isr):
+            return send(state, hosted, tuple(each for each in nodes.replicas if each not in rar))
+        if hosted.started_for != rar:
+            return send(state, hosted, tuple(each for each in rar if each not in nodes.replicas))
+        return ()
+    return check_load_balancing(state, hosted, lives)
+
+
+def check_load_balancing(state: LeadersState, hosted: Hosted, lives: Lives) -> Effects:
+    """Give way to the preferred replica if it is in sync, and alive: a dead one would leave the partition
+    without a leader for PreferredReplicaTime, again and again."""
+    nodes = hosted.nodes
+    assert nodes.isr is not None
+    preferred = nodes.replicas[0] if nodes.replicas else state.me
+    is_ready = preferred in nodes.isr.isr and preferred not in nodes.isr.doubted and preferred in lives.live
+    if preferred == state.me or not is_ready:
+        return ()
+    return (state.write(hosted.name, resignation(hosted.name, nodes)),)
+
+
+def send(state: LeadersState, hosted: Hosted, targets: tuple[int, ...]) -> Effects:
+    """Begin a step of a reassignment that puts state changes into queues; their content is read before."""
+    request = Request(state.number(), RequestKind.MOVE, hosted.name.topic, Step.QUEUING, hosted.name)
+    if not targets:
+        return step_of_move(state, hosted, request, {})
+    hosted.sending = request.request_id
+    state.requests[request.request_id] = request
+    return (ReadQueues(request.request_id, targets),)
+
+
+def queues_read(
+    state: LeadersState, request: Request, queues: Mapping[int, Sequence[QueuedChange]], now_ms: int
+) -> Effects:
+    """The queues of a leader's step were read: write it, by what the partition's znodes were then."""
+    del state.requests[request.request_id]
+    assert request.name is not None
+    hosted = state.hosted.get(request.name)
+    if hosted is None or hosted.sending != request.request_id:
+        return ()
+    hosted.sending = None
+    if hosted.role is not Role.LEADING or hosted.writing is not None:
+        return ()
+    try:
+        return step_of_move(state, hosted, request, queues)
+    except FollowerStateChangeQueueFull as full:
+        hosted.due_ms = now_ms + state.settings.leader_election_wait_time_ms
+        return (Complain(f"cannot move {request.name.topic}-{request.name.partition}: {full}"),)
+
+
+def step_of_move(
+    state: LeadersState, hosted: Hosted, request: Request, queues: Mapping[int, Sequence[QueuedChange]]
+) -> Effects:
+    """Send start-replica to the new replicas; or, when all of RAR are in sync, make RAR the replicas.
+
+    The text closes the old replicas before it writes that they are not assigned. Here one multi does it
+    all: who dies before has changed nothing, who dies after has told everyone.
+    """
+    nodes, rar = hosted.nodes, hosted.nodes.reassigned
+    isr = nodes.isr
+    if not rar or isr is None:
+        return ()
+    limit = state.settings.queue_max
+    if not set(rar) <= set(isr.isr):
+        new = tuple(each for each in rar if each not in nodes.replicas)
+        starts = send_state_changes(changes_to(new, ChangeKind.START_REPLICA, hosted), queues, limit)
+        hosted.started_for = rar
+        guarded: Operations = (CheckIsr(hosted.name, fenced_by(nodes)), *starts)
+        return (state.write(hosted.name, guarded),) if starts else ()
+    old = tuple(each for each in nodes.replicas if each not in rar)
+    closes = send_state_changes(changes_to(old, ChangeKind.CLOSE_REPLICA, hosted), queues, limit)
+    moved = replace(
+        isr,
+        isr=tuple(sorted(each for each in isr.isr if each in rar)),
+        eligible=tuple(each for each in isr.eligible if each in rar),
+        recovered=tuple(log for log in isr.recovered if log.broker_id in rar),
+    )
+    operations: list[Operation] = [
+        PutIsr(hosted.name, moved, fenced_by(nodes)),
+        PutReplicas(hosted.name, rar),
+        DeleteReassigned(hosted.name),
+    ]
+    if state.me not in rar:
+        operations.append(DeleteLeader(hosted.name))
+    return (state.write(hosted.name, (*operations, *closes)),)
+
+
+def changes_to(
+    broker_ids: tuple[int, ...], kind: ChangeKind, hosted: Hosted
+) -> tuple[tuple[int, StateChange], ...]:
+    """The same state change for each of some brokers."""
+    change = StateChange(kind, hosted.name, hosted.topic_id, hosted.nodes.epoch)
+    return tuple((broker_id, change) for broker_id in broker_ids)
+
+
+def give_up(state: LeadersState) -> None:
+    """Forget the leader's own requests: the session in which they were made is over."""
+    for request_id, request in list(state.requests.items()):
+        if request.kind is RequestKind.MOVE:
+            del state.requests[request_id]
+    for hosted in state.hosted.values():
+        hosted.sending = None

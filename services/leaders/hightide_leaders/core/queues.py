@@ -1,0 +1,87 @@
+"""State changes in the queues of brokers (V2 sendStateChange, stateChangeListener).
+
+Theory of operation. Each broker has a queue in ZooKeeper that outlives it, so a deletion reaches a broker
+that was dead. What is in a queue is a reason to look, not an order: the broker reads the znodes of the
+partition, and does what they say. So it does no harm that a state change comes late, twice, or about an
+earlier topic of the name.
+
+A queue has a limit. When it is full, the sender shrinks it: of each partition of each topic id the newest
+close-replica stays, and start-replicas go. One read-assignments takes their place, which the text leaves
+out: a broker that is slow, and not dead, would never start those replicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hightide_leaders.core.values import ChangeKind, QueuedChange, StateChange, TopicPartition
+from hightide_leaders.core.writes import Dequeue, Enqueue, Operation, Operations
+
+EVERYTHING = TopicPartition("", 0)
+"""The partition that a read-assignments names."""
+
+
+class FollowerStateChangeQueueFull(Exception):
+    """A broker's queue has no place for a state change, though it was shrunk."""
+
+    def __init__(self, broker_id: int, limit: int) -> None:
+        super().__init__(f"the queue of broker {broker_id} has {limit} state changes, and none can go")
+        self.broker_id = broker_id
+
+
+def send_state_changes(
+    sent: Sequence[tuple[int, StateChange]], queues: Mapping[int, Sequence[QueuedChange]], limit: int
+) -> Operations:
+    """The operations that put state changes into queues (V2 sendStateChange), after a look at these. They are
+    refused as a whole if the broker has meanwhile done what a shrinking removes.
+
+    Raises FollowerStateChangeQueueFull.
+    """
+    operations: list[Operation] = []
+    for broker_id in sorted({broker_id for broker_id, _ in sent}):
+        changes = [change for target, change in sent if target == broker_id]
+        queue = queues.get(broker_id, ())
+        if len(queue) + len(changes) > limit:
+            removed, more = shrink(queue)
+            if len(queue) - len(removed) + len(more) + len(changes) > limit:
+                raise FollowerStateChangeQueueFull(broker_id, limit)
+            operations += [Dequeue(broker_id, znode) for znode in removed]
+            changes = [*more, *changes]
+        operations += [Enqueue(broker_id, change) for change in changes]
+    return tuple(operations)
+
+
+def shrink(queue: Sequence[QueuedChange]) -> tuple[tuple[str, ...], tuple[StateChange, ...]]:
+    """The znodes that go from a full queue, and what comes in the place of the start-replicas."""
+    newest: dict[tuple[TopicPartition, str], QueuedChange] = {}
+    drops_starts = False
+    for queued in queue:
+        change = queued.change
+        if change is None:
+            continue
+        if change.kind is not ChangeKind.CLOSE_REPLICA:
+            drops_starts = True
+            continue
+        key = (change.name, change.topic_id)
+        known = newest.get(key)
+        if known is None or known.change is None or change.epoch >= known.change.epoch:
+            newest[key] = queued
+    staying = {queued.znode for queued in newest.values()}
+    removed = tuple(queued.znode for queued in queue if queued.znode not in staying)
+    return removed, instead_of_starts() if drops_starts else ()
+
+
+def instead_of_starts() -> tuple[StateChange, ...]:
+    """What tells a broker that start-replicas were dropped."""
+    return (StateChange(ChangeKind.READ_ASSIGNMENTS, EVERYTHING, "", -1),)
+
+
+def undone(
+    sent: Sequence[tuple[int, StateChange]], queues: Mapping[int, Sequence[QueuedChange]]
+) -> frozenset[int]:
+    """The brokers that have some of these state changes still in their queues."""
+    return frozenset(
+        broker_id
+        for broker_id, change in sent
+        if any(queued.change == change for queued in queues.get(broker_id, ()))
+    )

@@ -1,0 +1,172 @@
+"""What one broker remembers: the replicas that it hosts, what is under way, and what admins asked of it.
+
+Rules of this file: the state is changed in place by `machine.step` and the modules below it, and by nobody
+else. What is remembered of a znode is a hint; a write that depends on it names the version.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from hightide_leaders.core.effects import Outcome, Read, Write
+from hightide_leaders.core.values import (
+    Decision,
+    PartitionNodes,
+    QueuedChange,
+    Settings,
+    StateChange,
+    TopicPartition,
+)
+from hightide_leaders.core.writes import Operations
+
+
+class Phase(Enum):
+    """How far the broker is (V2 "Broker startup")."""
+
+    NEW = auto()
+    DRAINING = auto()
+    """It reads what is in its queue from the time when it was not there."""
+    READING = auto()
+    """It reads which partitions are assigned to it, and starts their replicas."""
+    SERVING = auto()
+    """It is registered."""
+    SUPERSEDED = auto()
+    """A later life of this broker has begun somewhere; final."""
+
+
+class Role(Enum):
+    """What this broker's replica of a partition does."""
+
+    WAITING = auto()
+    """There is no leader. This replica may not lead, or leaves the race to the preferred one for a while."""
+    FOLLOWING = auto()
+    LEADING = auto()
+
+
+@dataclass(slots=True)
+class Hosted:
+    """A replica of this broker."""
+
+    name: TopicPartition
+    topic_id: str
+    nodes: PartitionNodes
+    """As they were read last."""
+    role: Role = Role.WAITING
+    epoch: int = -1
+    """The leader epoch of the last decision."""
+    decided: Decision | None = None
+    races_at_ms: int | None = None
+    """When it tries to create the leader znode, while there is none."""
+    abstains_until_ms: int = 0
+    """Until then it leaves the race to others, since its core did not lead when it had won."""
+    due_ms: int | None = None
+    """When the partition is read again without a watch that fires."""
+    writing: int | None = None
+    """The write about the partition that is under way: at most one."""
+    sending: int | None = None
+    """The request of its own by which it reads queues, before it writes a step of a reassignment."""
+    watches_admins: bool = False
+    """Whether a read of this leader has left a watch on what admins ask."""
+    started_for: tuple[int, ...] | None = None
+    """The RAR to whose new replicas this leader has sent start-replica."""
+
+
+class RequestKind(Enum):
+    """What somebody waits for."""
+
+    CREATE = auto()
+    DELETE = auto()
+    REASSIGN = auto()
+    MOVE = auto()
+    """A leader's own step of a reassignment."""
+
+
+class Step(Enum):
+    """How far a request is."""
+
+    CHECKING = auto()
+    """The topic is being read."""
+    QUEUING = auto()
+    """The queues are being read, to put state changes into them."""
+    WAITING = auto()
+    """The brokers are doing what is in their queues."""
+    FINISHING = auto()
+    """The last write is under way."""
+    CLEANING = auto()
+    """What a failed attempt left is being removed."""
+
+
+@dataclass(slots=True)
+class Request:
+    """A request of an admin, or a leader's own."""
+
+    request_id: int
+    kind: RequestKind
+    topic: str
+    step: Step = Step.CHECKING
+    name: TopicPartition | None = None
+    topic_id: str = ""
+    assignment: tuple[tuple[int, ...], ...] = ()
+    sent: tuple[tuple[int, StateChange], ...] = ()
+    """What was put, or is to be put, into which broker's queue."""
+    writes: deque[Operations] = field(default_factory=deque)
+    """The multis that are still to be made, one after the other."""
+    deadline_ms: int | None = None
+    answers: Outcome | None = None
+    """How it ends once it has cleaned up."""
+
+
+@dataclass(slots=True)
+class LeadersState:
+    """The state of one broker in the leader-coordinated mode."""
+
+    settings: Settings
+    phase: Phase = Phase.NEW
+    incarnation: int = -1
+    session: int = 0
+    hosted: dict[TopicPartition, Hosted] = field(default_factory=dict)
+    starting: int | None = None
+    """The read after which all replicas have started."""
+    draining: dict[int, tuple[QueuedChange, ...]] = field(default_factory=dict)
+    """By the read that tells what to do about them: state changes that are still in the queue."""
+    writing: dict[int, TopicPartition | int | None] = field(default_factory=dict)
+    """By the number of a write: the partition or the request that it is about; None for the own queue."""
+    requests: dict[int, Request] = field(default_factory=dict)
+    next_number: int = 1
+
+    @property
+    def me(self) -> int:
+        """This broker."""
+        return self.settings.broker_id
+
+    def number(self) -> int:
+        """A number for a read, a write or a leader's own request; those of clients are negative."""
+        number, self.next_number = self.next_number, self.next_number + 1
+        return number
+
+    def read(self, *names: TopicPartition, written: bool = False) -> Read:
+        """Read these partitions; a leader watches for admins too. `written`: after a write, by which this
+        broker may have become one."""
+        leads = False
+        for name in names:
+            hosted = self.hosted.get(name)
+            if hosted is not None and (written or hosted.role is Role.LEADING):
+                leads = hosted.watches_admins = True
+        return Read(names, self.number(), as_leader=leads)
+
+    def write(self, about: TopicPartition | int | None, operations: Operations) -> Write:
+        """Write about a partition, a request, or the own queue."""
+        number = self.number()
+        self.writing[number] = about
+        if isinstance(about, TopicPartition) and about in self.hosted:
+            self.hosted[about].writing = number
+        return Write(number, operations)
+
+
+def next_deadline_ms(state: LeadersState) -> int | None:
+    """When the shell has to send Ticked; None while nothing waits for the time."""
+    due = [hosted.due_ms for hosted in state.hosted.values() if hosted.due_ms is not None]
+    due += [request.deadline_ms for request in state.requests.values() if request.deadline_ms is not None]
+    return min(due, default=None)

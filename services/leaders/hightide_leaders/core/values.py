@@ -1,0 +1,188 @@
+"""What the leader-coordinated design (V2) knows: the znodes of a partition as they were read, and what
+follows from them.
+
+Rules of this file: only data, and values computed from it. Terms of V2: AR are the assigned replicas, ISR
+those in sync, CUR those that are catching up (AR = ISR + CUR), RAR those that a partition is being moved
+to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, NamedTuple
+
+from hightide_runtime.znodes.recovered_log import RecoveredLog
+
+NO_LEADER: Final = -1
+FIRST_EPOCH: Final = 1
+"""The epoch of a partition's first leader. 0 is the epoch before it, in which nobody led."""
+NO_VERSION: Final = -1
+"""The partition epoch of a partition without an ISR znode."""
+
+
+class TopicPartition(NamedTuple):
+    """A partition by its topic's name."""
+
+    topic: str
+    partition: int
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of one broker; the names are V2's."""
+
+    broker_id: int
+    preferred_replica_time_ms: int = 500
+    """PreferredReplicaTime: how long the other replicas leave the race for the leader znode to the
+    preferred one."""
+    leader_election_wait_time_ms: int = 2_000
+    """LeaderElectionWaitTime: how long a replica that may not lead waits before it looks again who may."""
+    keep_in_sync_time_ms: int = 10_000
+    """KeepInSyncTime: how long an admin waits for brokers that are alive to do what is in their queues. For
+    replicas it is the broker's `replica_lag_time_max_ms`."""
+    queue_max: int = 1_000
+    """The state changes that fit into the queue of a broker."""
+
+
+class ChangeKind(Enum):
+    """The kinds of state changes; the value is what stands in the queue."""
+
+    START_REPLICA = "start-replica"
+    CLOSE_REPLICA = "close-replica"
+    READ_ASSIGNMENTS = "read-assignments"
+    """Some start-replica were dropped when the queue was full: read what is assigned to this broker."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateChange:
+    """An order to a broker, as it waits in the broker's queue."""
+
+    kind: ChangeKind
+    name: TopicPartition
+    topic_id: str
+    epoch: int
+    """The leader epoch in which it was asked for."""
+
+
+class QueuedChange(NamedTuple):
+    """A state change with the name of its znode; names in a queue rise."""
+
+    znode: str
+    change: StateChange | None
+    """None if nobody can read it."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaderNode:
+    """The leader znode: ephemeral, so it is gone soon after the session that created it."""
+
+    broker_id: int
+    epoch: int
+    session: int
+
+
+@dataclass(frozen=True, slots=True)
+class IsrNode:
+    """The ISR znode: what a leader of this epoch last wrote. It stays when the leader is gone."""
+
+    epoch: int
+    isr: tuple[int, ...]
+    version: int = NO_VERSION
+    """The version of the znode, which is the partition epoch. Each election and each change of the ISR
+    raises it."""
+    eligible: tuple[int, ...] = ()
+    """Replicas out of the ISR that have all committed records (KIP-966)."""
+    recovered: tuple[RecoveredLog, ...] = ()
+    """What the logs have that may have lost their ends."""
+    unclean_epoch: int = 0
+
+    @property
+    def doubted(self) -> frozenset[int]:
+        """The replicas whose logs may have lost their ends."""
+        return frozenset(log.broker_id for log in self.recovered)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionNodes:
+    """What ZooKeeper has about a partition, read at one moment."""
+
+    topic_id: str
+    replicas: tuple[int, ...] = ()
+    """AR, the preferred replica first; empty while the admin creates the partition."""
+    leader: LeaderNode | None = None
+    isr: IsrNode | None = None
+    reassigned: tuple[int, ...] | None = None
+    """RAR; empty if the partition is being deleted, None if nothing is asked."""
+    min_insync_replicas: int = 1
+    garbage: str = ""
+    """What is wrong where a znode of the partition cannot be read; the rest is not to be believed then."""
+
+    @property
+    def assigned(self) -> tuple[int, ...]:
+        """AR, and the replicas of RAR that are to be added."""
+        return (*self.replicas, *(each for each in self.reassigned or () if each not in self.replicas))
+
+    @property
+    def is_being_deleted(self) -> bool:
+        """Whether an admin is deleting it."""
+        return self.reassigned == ()
+
+    @property
+    def epoch(self) -> int:
+        """The newest leader epoch."""
+        return self.isr.epoch if self.isr is not None else FIRST_EPOCH - 1
+
+    @property
+    def version(self) -> int:
+        """The partition epoch."""
+        return self.isr.version if self.isr is not None else NO_VERSION
+
+    @property
+    def catching_up(self) -> tuple[int, ...]:
+        """CUR."""
+        isr = self.isr.isr if self.isr is not None else ()
+        return tuple(each for each in self.assigned if each not in isr)
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Who leads a partition, for the broker's core: it obeys this as it obeys a controller's decision."""
+
+    leader: int
+    leader_epoch: int
+    isr: tuple[int, ...]
+    replicas: tuple[int, ...]
+    partition_epoch: int
+    eligible: tuple[int, ...] = ()
+    recovered: tuple[RecoveredLog, ...] = ()
+    unclean_epoch: int = 0
+
+
+class Attempt(NamedTuple):
+    """The life of the broker that creates a topic for a client."""
+
+    broker_id: int
+    incarnation: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNodes:
+    """What ZooKeeper has about a topic and its partitions, read at one moment."""
+
+    topic_id: str
+    version: int
+    attempt: Attempt | None
+    """Who creates it; None once it is created."""
+    partitions: dict[int, PartitionNodes]
+
+
+class Lives(NamedTuple):
+    """The brokers that are registered: id and incarnation of each."""
+
+    of: tuple[tuple[int, int], ...]
+
+    @property
+    def live(self) -> frozenset[int]:
+        """Their ids."""
+        return frozenset(broker_id for broker_id, _ in self.of)

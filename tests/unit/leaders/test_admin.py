@@ -1,0 +1,294 @@
+"""V2's create and delete topic by an admin, with the clean-up of failed attempts; reassignments that
+clients ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from hightide_leaders.core import effects as fx
+from hightide_leaders.core import events as ev
+from hightide_leaders.core import writes as wr
+from hightide_leaders.core.effects import Outcome
+from hightide_leaders.core.values import (
+    Attempt,
+    ChangeKind,
+    IsrNode,
+    LeaderNode,
+    Lives,
+    QueuedChange,
+    StateChange,
+    TopicNodes,
+)
+from unit.leaders.one_broker import (
+    ALL,
+    ID,
+    LATER_ID,
+    NAME,
+    SETTINGS,
+    OneBroker,
+    change,
+    kinds,
+    partition,
+    the,
+    topic,
+)
+
+CREATE = ev.CreateTopicRequested(-1, "tide", ID, ((2, 3),))
+DELETE = ev.DeleteTopicRequested(-2, "tide")
+START = change(ChangeKind.START_REPLICA, epoch=0)
+EMPTY: dict[int, tuple[QueuedChange, ...]] = {2: (), 3: ()}
+LIVING = partition(replicas=(2, 3), leader=LeaderNode(2, 4, 71), isr=IsrNode(4, (2, 3), 9))
+
+
+def admin() -> OneBroker:
+    broker = OneBroker()
+    broker.serve()
+    return broker
+
+
+def read(broker: OneBroker, request_id: int, found: TopicNodes | None, lives: Lives = ALL) -> fx.Effects:
+    return broker.hear(ev.TopicRead(request_id, found, lives))
+
+
+def queues(
+    broker: OneBroker,
+    request_id: int,
+    found: TopicNodes | None = None,
+    lives: Lives = ALL,
+    waiting: Mapping[int, tuple[StateChange, ...]] | None = None,
+) -> fx.Effects:
+    content = dict(EMPTY)
+    for target, changes in (waiting or {}).items():
+        content[target] = tuple(QueuedChange(f"change-{n:010}", each) for n, each in enumerate(changes))
+    return broker.hear(ev.QueuesRead(request_id, content, found, lives))
+
+
+def created(broker: OneBroker) -> fx.Effects:
+    """The topic's znodes and the state changes are written, and the admin waits."""
+    broker.hear(CREATE)
+    read(broker, -1, None)
+    effects = queues(broker, -1)
+    broker.end(effects)
+    return read(broker, -1, topic(partition(replicas=(), reassigned=(2, 3)), attempt=(1, 0)))
+
+
+def test_creation_writes_rar_and_state_changes_first() -> None:
+    broker = admin()
+    broker.hear(CREATE)
+    assert the(fx.ReadQueues, read(broker, -1, None)).broker_ids == (2, 3)
+    assert the(fx.Write, queues(broker, -1)).operations == (
+        wr.CreateTopic("tide", ID, Attempt(1, 0), (0,)),
+        wr.PutReassigned(NAME, (2, 3)),
+        wr.Enqueue(2, START),
+        wr.Enqueue(3, START),
+    )
+
+
+def test_ar_comes_when_all_replicas_have_started() -> None:
+    broker = admin()
+    assert the(fx.ReadQueues, created(broker)).watch
+    assert queues(broker, -1, waiting={3: (START,)}) == ()
+    done = queues(broker, -1)
+    assert the(fx.Write, done).operations == (
+        wr.CheckTopic("tide", 0),
+        wr.PutReplicas(NAME, (2, 3), create=True),
+        wr.DeleteReassigned(NAME),
+        wr.PutTopic("tide", ID, 0),
+    )
+    broker.end(done)
+    assert read(broker, -1, topic(LIVING)) == (fx.Answer(-1, Outcome.DONE),)
+
+
+def test_a_replica_whose_broker_dies_meanwhile_is_not_waited_for() -> None:
+    broker = admin()
+    created(broker)
+    assert fx.Write in kinds(queues(broker, -1, lives=Lives(((1, 0), (2, 0))), waiting={3: (START,)}))
+
+
+def test_a_creation_that_takes_too_long_is_cleaned_up_and_fails() -> None:
+    broker = admin()
+    created(broker)
+    broker.now_ms = SETTINGS.keep_in_sync_time_ms
+    assert kinds(broker.hear(ev.Ticked())) == [fx.ReadTopic]
+    attempt = topic(partition(replicas=(), reassigned=(2, 3)), attempt=(1, 0))
+    assert the(fx.ReadQueues, read(broker, -1, attempt)).broker_ids == (2, 3)
+    cleaning = queues(broker, -1, attempt)
+    close = change(ChangeKind.CLOSE_REPLICA, epoch=-1)
+    assert the(fx.Write, cleaning).operations == (
+        wr.CheckTopic("tide", 0),
+        wr.Enqueue(2, close),
+        wr.Enqueue(3, close),
+        wr.DeletePartition(NAME, False, -1, False, True),
+        wr.DeleteTopic("tide", 0),
+    )
+    broker.end(cleaning)
+    assert read(broker, -1, None) == (fx.Answer(-1, Outcome.TIMED_OUT),)
+
+
+def test_the_attempt_of_a_dead_admin_is_cleaned_up_before_a_new_one() -> None:
+    broker = admin()
+    broker.hear(CREATE)
+    dead = topic(partition(replicas=(), reassigned=(3,)), attempt=(4, 7), topic_id=LATER_ID)
+    read(broker, -1, dead)
+    cleaning = queues(broker, -1, dead)
+    assert wr.Enqueue(3, change(ChangeKind.CLOSE_REPLICA, -1, LATER_ID)) in the(fx.Write, cleaning).operations
+    broker.end(cleaning)
+    assert the(fx.ReadQueues, read(broker, -1, None)).broker_ids == (2, 3)
+
+
+def test_the_attempt_of_an_admin_that_lives_is_left_alone() -> None:
+    broker = admin()
+    broker.hear(CREATE)
+    other = topic(partition(replicas=(), reassigned=(3,)), attempt=(2, 0), topic_id=LATER_ID)
+    assert read(broker, -1, other) == (fx.Answer(-1, Outcome.TOPIC_BEING_CREATED),)
+
+
+def test_an_admin_that_died_and_lives_again_has_left_a_failed_attempt() -> None:
+    broker = admin()
+    broker.hear(CREATE)
+    other = topic(partition(replicas=(), reassigned=(3,)), attempt=(2, 0), topic_id=LATER_ID)
+    effects = read(broker, -1, other, Lives(((1, 0), (2, 1), (3, 0))))
+    assert kinds(effects) == [fx.ReadQueues]
+
+
+def test_an_attempt_that_somebody_cleaned_up_fails() -> None:
+    broker = admin()
+    created(broker)
+    broker.end(queues(broker, -1), ev.Ending.REFUSED)
+    assert read(broker, -1, None) == (fx.Answer(-1, Outcome.TIMED_OUT),)
+
+
+def test_a_topic_with_live_partitions_is_refused() -> None:
+    broker = admin()
+    broker.hear(CREATE)
+    assert read(broker, -1, topic(LIVING, topic_id=LATER_ID)) == (
+        fx.Answer(-1, Outcome.TOPIC_ALREADY_EXISTS),
+    )
+
+
+def test_replicas_go_to_brokers_that_are_online_only() -> None:
+    broker = admin()
+    broker.hear(CREATE)
+    assert read(broker, -1, None, Lives(((1, 0), (2, 0)))) == (fx.Answer(-1, Outcome.REPLICA_NOT_ONLINE),)
+
+
+def test_a_creation_of_unknown_outcome_goes_on_from_what_is_there() -> None:
+    broker = admin()
+    broker.hear(CREATE)
+    read(broker, -1, None)
+    assert kinds(broker.end(queues(broker, -1), ev.Ending.UNKNOWN)) == [fx.ReadTopic]
+    there = topic(partition(replicas=(), reassigned=(2, 3)), attempt=(1, 0))
+    assert the(fx.ReadQueues, read(broker, -1, there)).watch
+
+
+def test_deletion_marks_every_partition_and_tells_every_replica_in_one_multi() -> None:
+    broker = admin()
+    broker.hear(DELETE)
+    read(broker, -2, topic(LIVING, version=3))
+    close = change(ChangeKind.CLOSE_REPLICA, epoch=4)
+    assert the(fx.Write, queues(broker, -2, topic(LIVING, version=3))).operations == (
+        wr.CheckTopic("tide", 3),
+        wr.PutReassigned(NAME, (), create=True),
+        wr.Enqueue(2, close),
+        wr.Enqueue(3, close),
+    )
+
+
+def marked(broker: OneBroker) -> TopicNodes:
+    """The topic is marked, and the admin waits."""
+    broker.hear(DELETE)
+    read(broker, -2, topic(LIVING))
+    broker.end(queues(broker, -2, topic(LIVING)))
+    gone = topic(partition(replicas=(2, 3), isr=IsrNode(4, (2, 3), 9), reassigned=()))
+    assert the(fx.ReadQueues, read(broker, -2, gone)).watch
+    return gone
+
+
+def test_deletion_does_not_wait_for_a_dead_broker() -> None:
+    broker = admin()
+    gone = marked(broker)
+    waiting = {3: (change(ChangeKind.CLOSE_REPLICA, epoch=4),)}
+    assert queues(broker, -2, gone, waiting=waiting) == ()
+    effects = queues(broker, -2, gone, Lives(((1, 0), (2, 0))), waiting)
+    assert kinds(effects) == [fx.ReadTopic]
+    removal = read(broker, -2, gone)
+    assert the(fx.Write, removal).operations == (
+        wr.CheckTopic("tide", 0),
+        wr.DeletePartition(NAME, False, 9, True, True),
+        wr.DeleteTopic("tide", 0),
+    )
+    broker.end(removal)
+    assert read(broker, -2, None) == (fx.Answer(-2, Outcome.DONE),)
+
+
+def test_a_broker_that_does_nothing_holds_a_deletion_up_for_keep_in_sync_time() -> None:
+    broker = admin()
+    gone = marked(broker)
+    waiting = {3: (change(ChangeKind.CLOSE_REPLICA, epoch=4),)}
+    assert queues(broker, -2, gone, waiting=waiting) == ()
+    broker.now_ms = SETTINGS.keep_in_sync_time_ms
+    assert kinds(broker.hear(ev.Ticked())) == [fx.ReadTopic]
+    assert fx.Write in kinds(read(broker, -2, gone))
+
+
+def test_a_deletion_that_a_dead_admin_began_is_gone_on_with() -> None:
+    broker = admin()
+    broker.hear(DELETE)
+    gone = topic(partition(replicas=(2, 3), reassigned=()))
+    read(broker, -2, gone)
+    assert kinds(queues(broker, -2, gone)) == [fx.ReadTopic]
+    assert fx.Write in kinds(read(broker, -2, gone))
+
+
+def test_two_admins_that_delete_one_topic_are_both_told_that_it_is_gone() -> None:
+    broker = admin()
+    gone = marked(broker)
+    queues(broker, -2, gone)
+    broker.end(read(broker, -2, gone), ev.Ending.REFUSED)
+    assert read(broker, -2, None) == (fx.Answer(-2, Outcome.DONE),)
+
+
+def test_a_later_topic_of_the_name_is_not_deleted() -> None:
+    broker = admin()
+    marked(broker)
+    assert read(broker, -2, topic(LIVING, topic_id=LATER_ID)) == (fx.Answer(-2, Outcome.DONE),)
+
+
+def test_a_topic_that_is_not_there_cannot_be_deleted() -> None:
+    broker = admin()
+    broker.hear(DELETE)
+    assert read(broker, -2, None) == (fx.Answer(-2, Outcome.UNKNOWN_TOPIC),)
+
+
+def test_a_creation_finds_a_half_deleted_topic_and_finishes_that_first() -> None:
+    broker = admin()
+    broker.hear(CREATE)
+    half = topic(partition(replicas=(3,), reassigned=()), topic_id=LATER_ID)
+    assert kinds(read(broker, -1, half)) == [fx.ReadQueues]
+    assert wr.DeleteTopic("tide", 0) in the(fx.Write, queues(broker, -1, half)).operations
+
+
+def test_a_reassignment_is_asked_for_once() -> None:
+    broker = admin()
+    broker.hear(ev.ReassignmentRequested(-3, NAME, (1, 2)))
+    asked = read(broker, -3, topic(LIVING))
+    assert the(fx.Write, asked).operations == (
+        wr.CheckTopic("tide", 0),
+        wr.PutReassigned(NAME, (1, 2)),
+    )
+    assert broker.end(asked) == (fx.Answer(-3, Outcome.DONE),)
+    broker.hear(ev.ReassignmentRequested(-4, NAME, (1, 2)))
+    moving = partition(replicas=(2, 3), isr=IsrNode(4, (2, 3), 9), reassigned=(1, 2))
+    assert read(broker, -4, topic(moving)) == (fx.Answer(-4, Outcome.REASSIGNMENT_IN_PROGRESS),)
+
+
+def test_a_topic_of_many_partitions_is_created_in_several_multis() -> None:
+    broker = admin()
+    broker.hear(ev.CreateTopicRequested(-1, "tide", ID, ((2, 3),) * 400))
+    broker.state.settings = type(SETTINGS)(1)
+    read(broker, -1, None)
+    first = queues(broker, -1)
+    assert isinstance(the(fx.Write, first).operations[0], wr.CreateTopic)
+    second = broker.end(first)
+    assert the(fx.Write, second).operations[0] == wr.CheckTopic("tide", 0)
+    assert kinds(broker.end(second)) == [fx.ReadTopic]

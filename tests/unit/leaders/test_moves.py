@@ -1,0 +1,115 @@
+"""V2's reassignment by the leader, and checkLoadBalancing."""
+
+from __future__ import annotations
+
+from hightide_leaders.core import effects as fx
+from hightide_leaders.core import events as ev
+from hightide_leaders.core import writes as wr
+from hightide_leaders.core.values import ChangeKind, IsrNode, Lives, PartitionNodes, QueuedChange
+from unit.leaders.one_broker import ALL, NAME, OneBroker, change, kinds, led_by_me, partition, the
+
+ISR = IsrNode(4, (1, 2, 3), version=9)
+FOUR = Lives((*ALL.of, (4, 0)))
+
+
+def leading(before: PartitionNodes, lives: Lives = FOUR) -> tuple[OneBroker, fx.Effects]:
+    """Broker 1 has won the race for the partition; what comes of that."""
+    broker = OneBroker()
+    effects = broker.serve(before, lives)
+    return broker, broker.win(effects, before, lives)
+
+
+def test_the_leader_sends_start_replica_to_the_new_replicas_and_only_once() -> None:
+    before = partition(isr=ISR, reassigned=(1, 2, 4))
+    broker, effects = leading(before)
+    asked = the(fx.ReadQueues, effects)
+    assert asked.broker_ids == (4,)
+    sent = broker.hear(ev.QueuesRead(asked.request_id, {4: ()}, None, FOUR))
+    assert the(fx.Write, sent).operations == (
+        wr.CheckIsr(NAME, 10),
+        wr.Enqueue(4, change(ChangeKind.START_REPLICA, epoch=5)),
+    )
+    read = the(fx.Read, broker.end(sent))
+    assert not broker.hear(ev.PartitionsRead(read.read_id, {NAME: led_by_me(before)}, FOUR))
+
+
+def test_a_new_leader_goes_on_with_what_its_predecessor_began() -> None:
+    _, effects = leading(partition(isr=ISR, reassigned=(1, 4)))
+    assert the(fx.ReadQueues, effects).broker_ids == (4,)
+
+
+def test_the_new_replicas_are_replicas_for_the_core_before_they_are_in_ar() -> None:
+    before = partition(isr=ISR, reassigned=(4, 1))
+    _, effects = leading(before)
+    assert the(fx.Decide, effects).decision.replicas == (1, 2, 3, 4)
+
+
+def test_when_all_of_rar_are_in_sync_one_multi_makes_them_the_replicas_and_closes_the_others() -> None:
+    before = partition(isr=ISR, reassigned=(1, 4))
+    broker = OneBroker()
+    broker.win(broker.serve(before, FOUR), before, FOUR)
+    broker.hear(ev.QueuesRead(broker.replica.sending or 0, {4: ()}, None, FOUR))
+    broker.replica.writing = None
+    news = ev.IsrAdopted(NAME, 5, (1, 2, 3, 4))
+    read = the(fx.Read, broker.hear(news))
+    caught_up = led_by_me(before, isr=(1, 2, 3, 4))
+    asked = the(fx.ReadQueues, broker.hear(ev.PartitionsRead(read.read_id, {NAME: caught_up}, FOUR)))
+    assert asked.broker_ids == (2, 3)
+    done = broker.hear(ev.QueuesRead(asked.request_id, {2: (), 3: ()}, None, FOUR))
+    assert the(fx.Write, done).operations == (
+        wr.PutIsr(NAME, IsrNode(5, (1, 4), 10), version=10),
+        wr.PutReplicas(NAME, (1, 4)),
+        wr.DeleteReassigned(NAME),
+        wr.Enqueue(2, change(ChangeKind.CLOSE_REPLICA, epoch=5)),
+        wr.Enqueue(3, change(ChangeKind.CLOSE_REPLICA, epoch=5)),
+    )
+
+
+def test_a_leader_that_is_not_in_rar_gives_up_its_znode_with_the_move() -> None:
+    before = partition(replicas=(1, 2), isr=IsrNode(4, (1, 2), 9), reassigned=(2,))
+    _, effects = leading(before)
+    asked = the(fx.ReadQueues, effects)
+    assert asked.broker_ids == (1,), "it closes its own replica by its own queue"
+    broker, _ = leading(before)
+    done = broker.hear(ev.QueuesRead(broker.replica.sending or 0, {1: ()}, None, FOUR))
+    assert wr.DeleteLeader(NAME) in the(fx.Write, done).operations
+
+
+def test_a_queue_that_is_full_of_closes_holds_a_move_up_and_is_tried_again() -> None:
+    before = partition(isr=ISR, reassigned=(1, 4))
+    broker, effects = leading(before)
+    closes = tuple(
+        QueuedChange(f"change-{n:010}", change(ChangeKind.CLOSE_REPLICA, topic_id=f"{n:032x}"))
+        for n in range(4)
+    )
+    asked = the(fx.ReadQueues, effects)
+    assert kinds(broker.hear(ev.QueuesRead(asked.request_id, {4: closes}, None, FOUR))) == [fx.Complain]
+    assert broker.replica.due_ms is not None
+
+
+def test_a_leader_gives_way_to_the_preferred_replica_when_that_is_in_sync() -> None:
+    before = partition(replicas=(2, 1), isr=IsrNode(4, (1,), 9))
+    broker, effects = leading(before)
+    assert fx.Write not in kinds(effects)
+    read = the(fx.Read, broker.hear(ev.IsrAdopted(NAME, 5, (1, 2))))
+    joined = led_by_me(before, isr=(1, 2))
+    gives_way = broker.hear(ev.PartitionsRead(read.read_id, {NAME: joined}, ALL))
+    assert the(fx.Write, gives_way).operations == (wr.CheckIsr(NAME, 10), wr.DeleteLeader(NAME))
+
+
+def test_it_does_not_give_way_to_a_dead_one() -> None:
+    before = partition(replicas=(2, 1), isr=IsrNode(4, (1,), 9))
+    broker, _ = leading(before)
+    read = the(fx.Read, broker.hear(ev.IsrAdopted(NAME, 5, (1, 2))))
+    joined = led_by_me(before, isr=(1, 2))
+    alone = Lives(((1, 0),))
+    assert not [
+        e
+        for e in broker.hear(ev.PartitionsRead(read.read_id, {NAME: joined}, alone))
+        if isinstance(e, fx.Write)
+    ]
+
+
+def test_news_of_an_isr_costs_a_read_only_where_there_is_something_to_do() -> None:
+    broker, _ = leading(partition(isr=ISR))
+    assert broker.hear(ev.IsrAdopted(NAME, 5, (1, 2))) == ()

@@ -1,0 +1,124 @@
+"""V2's sendStateChange, with the queue that shrinks, and stateChangeListener."""
+
+from __future__ import annotations
+
+import pytest
+from hightide_leaders.core import effects as fx
+from hightide_leaders.core import events as ev
+from hightide_leaders.core import writes as wr
+from hightide_leaders.core.queues import (
+    EVERYTHING,
+    FollowerStateChangeQueueFull,
+    send_state_changes,
+    shrink,
+)
+from hightide_leaders.core.values import (
+    ChangeKind,
+    IsrNode,
+    LeaderNode,
+    QueuedChange,
+    StateChange,
+    TopicPartition,
+)
+from unit.leaders.one_broker import ALL, ID, LATER_ID, NAME, OneBroker, change, kinds, partition, the
+
+START, CLOSE = ChangeKind.START_REPLICA, ChangeKind.CLOSE_REPLICA
+MARK = StateChange(ChangeKind.READ_ASSIGNMENTS, EVERYTHING, "", -1)
+ISR = IsrNode(4, (1, 2, 3), version=9)
+
+
+def queued(*changes: StateChange | None) -> tuple[QueuedChange, ...]:
+    return tuple(QueuedChange(f"change-{number:010}", each) for number, each in enumerate(changes))
+
+
+def test_a_change_goes_to_the_end_of_a_queue_that_has_place() -> None:
+    sent = send_state_changes([(2, change(START))], {2: queued(change(CLOSE))}, limit=2)
+    assert sent == (wr.Enqueue(2, change(START)),)
+
+
+def test_a_full_queue_is_shrunk_to_the_newest_close_of_each_partition() -> None:
+    other = TopicPartition("tide", 1)
+    queue = queued(change(CLOSE, epoch=3), change(START), change(CLOSE, epoch=5), change(CLOSE, name=other))
+    removed, added = shrink(queue)
+    assert removed == ("change-0000000000", "change-0000000001")
+    assert added == (MARK,)
+
+
+def test_closes_of_two_topics_of_one_name_are_not_of_one_partition() -> None:
+    removed, added = shrink(queued(change(CLOSE), change(CLOSE, topic_id=LATER_ID)))
+    assert (removed, added) == ((), ())
+
+
+def test_dropped_starts_are_made_good_by_a_look_at_all_assignments() -> None:
+    queue = queued(change(START), change(START, epoch=4))
+    assert send_state_changes([(2, change(CLOSE))], {2: queue}, limit=2) == (
+        wr.Dequeue(2, "change-0000000000"),
+        wr.Dequeue(2, "change-0000000001"),
+        wr.Enqueue(2, MARK),
+        wr.Enqueue(2, change(CLOSE)),
+    )
+
+
+def test_a_queue_that_cannot_shrink_is_full() -> None:
+    queue = queued(change(CLOSE), change(CLOSE, topic_id=LATER_ID))
+    with pytest.raises(FollowerStateChangeQueueFull, match="queue of broker 2 has 2 state changes"):
+        send_state_changes([(2, change(START))], {2: queue}, limit=2)
+
+
+def test_a_start_replica_is_obeyed_before_it_leaves_the_queue() -> None:
+    broker = OneBroker()
+    broker.serve()
+    effects = broker.queue(change(START), nodes=partition(leader=LeaderNode(2, 4, 71), isr=ISR))
+    assert kinds(effects) == [fx.OpenReplica, fx.Decide, fx.Write]
+    assert wr.Dequeue(1, "change-0000000000") in the(fx.Write, effects).operations
+
+
+def test_a_close_replica_of_an_earlier_topic_leaves_the_later_one_alone() -> None:
+    broker = OneBroker()
+    later = partition(leader=LeaderNode(2, 4, 71), isr=ISR, topic_id=LATER_ID)
+    broker.serve(later)
+    effects = broker.queue(change(CLOSE, topic_id=ID), nodes=later)
+    assert effects[0] == fx.CloseReplica(NAME, ID)
+    assert broker.replica.topic_id == LATER_ID
+
+
+def test_a_close_replica_is_void_where_the_partition_has_come_back() -> None:
+    broker = OneBroker()
+    nodes = partition(leader=LeaderNode(2, 4, 71), isr=ISR)
+    broker.serve(nodes)
+    assert kinds(broker.queue(change(CLOSE, epoch=3), nodes=nodes)) == [fx.Write]
+
+
+def test_read_assignments_makes_the_broker_look_at_everything() -> None:
+    broker = OneBroker()
+    broker.serve()
+    effects = broker.hear(ev.QueueRead(queued(MARK)))
+    assert kinds(effects) == [fx.ReadAssignments, fx.Read]
+
+
+def test_garbage_in_the_queue_is_complained_of_and_taken_out() -> None:
+    broker = OneBroker()
+    broker.serve()
+    effects = broker.hear(ev.QueueRead(queued(None)))
+    assert "change-0000000000" in the(fx.Complain, effects).message
+    read = the(fx.Read, effects)
+    taken = broker.hear(ev.PartitionsRead(read.read_id, {}, ALL))
+    assert wr.Dequeue(1, "change-0000000000") in the(fx.Write, taken).operations
+
+
+def test_only_the_newest_life_of_a_broker_takes_from_its_queue() -> None:
+    """Of two processes with one id the old one has obeyed; the new one still finds the change, and obeys
+    too."""
+    broker = OneBroker()
+    broker.serve()
+    effects = broker.queue(change(START), nodes=partition(leader=LeaderNode(2, 4, 71), isr=ISR))
+    assert the(fx.Write, effects).operations[0] == wr.CheckIncarnation(1, 0)
+    assert kinds(broker.end(effects, ev.Ending.SUPERSEDED)) == [fx.StepAside]
+
+
+def test_what_is_in_the_queue_is_looked_at_once_at_a_time() -> None:
+    broker = OneBroker()
+    broker.serve()
+    first = broker.hear(ev.QueueRead(queued(change(START))))
+    assert fx.Read in kinds(first)
+    assert broker.hear(ev.QueueRead(queued(change(START), change(CLOSE)))) == ()
