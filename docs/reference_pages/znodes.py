@@ -4,7 +4,14 @@ import dataclasses
 import inspect
 from types import ModuleType
 
-from hightide_runtime.znodes import acls_znode, admin_znodes, cluster_znodes, group_znodes, quotas_znode
+from hightide_runtime.znodes import (
+    acls_znode,
+    admin_znodes,
+    cluster_znodes,
+    group_znodes,
+    leaders_znodes,
+    quotas_znode,
+)
 
 from reference_pages.markdown import code, page, table, whole
 
@@ -17,13 +24,16 @@ def text() -> str:
         "Znodes",
         """Everything that Hightide writes into ZooKeeper, below the chroot of `--zookeeper`. The content is
         JSON. Versions, czxids and the like are ZooKeeper's own. What an operator may write, and how, is in
-        [Operating](../operating.md#by-a-zookeeper-shell).""",
+        [Operating](../operating.md#by-a-zookeeper-shell).
+        The last table is of the [leader-coordinated design](../design/leaders.md), in which no cluster runs
+        so far.""",
         *(_section(title, module) for title, module in (
             ("Cluster, brokers, topics", cluster_znodes),
             ("What operators ask for", admin_znodes),
             ("Quotas", quotas_znode),
             ("Consumer groups", group_znodes),
             ("Who may do what", acls_znode),
+            ("A cluster that leaders coordinate", leaders_znodes),
         )),
     )  # fmt: skip
 
