@@ -194,10 +194,12 @@ class MetadataCache:
         topic_id: bytes,
         decisions: Iterable[PartitionView],
         change: LeaderChange | None = None,
-    ) -> None:
-        """Apply a LeaderAndISR, which may come before the UpdateMetadata, or after the end of a topic."""
-        if not self.is_deleted(topic_id):
-            self._merge(TopicView(topic, topic_id, tuple(decisions), {}), change, keep_configs=True)
+    ) -> list[bytes]:
+        """Apply a LeaderAndISR, which may come before the UpdateMetadata, or after the end of a topic. Return
+        the id of the topic that had the name before, if that removes one."""
+        if self.is_deleted(topic_id):
+            return []
+        return self._merge(TopicView(topic, topic_id, tuple(decisions), {}), change, keep_configs=True)
 
     def _merge(
         self,

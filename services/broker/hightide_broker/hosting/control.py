@@ -109,8 +109,8 @@ class ControlHandler:
         self._lifecycle = ReplicaLifecycle(broker_id, replicas, shell, directories, replica_lag_time_max_ms)
         self._queues = PartitionQueues()
         self._let_go: dict[PartitionKey, None] = {}
-        """The replicas that the controller told this life of the broker to stop, and has not assigned again.
-        The oldest are forgotten."""
+        """The replicas that this life of the broker has put aside, and that were not assigned again. The
+        oldest are forgotten."""
         self.controller_epoch = 0
         """The newest controller epoch seen: an older one is refused."""
         self._listeners = listeners
@@ -226,6 +226,7 @@ class ControlHandler:
                 event = StopRequested(replica.state.decision.controller_epoch, held.leader_epoch, delete=True)
                 if self._lifecycle.feed(replica, event) != OK:
                     return False
+            self._note_let_go(held.key)
             await self._lifecycle.put_aside(held.key)
         except StorageError as error:
             log.error("%s is not put aside: %s", held, error)
@@ -234,10 +235,16 @@ class ControlHandler:
             place.end()
         return True
 
+    def _note_let_go(self, key: PartitionKey) -> None:
+        self._let_go[key] = None
+        if len(self._let_go) > LET_GO_MAX:
+            del self._let_go[next(iter(self._let_go))]
+
     def _left_by(self, orders: Iterable[ReplicaOrder]) -> list[PartitionKey]:
         """The replicas that are here after these orders, though no metadata gives them to this broker, or
-        though they were stopped before. An order that came late, or waited while a newer controller spoke,
-        may be about a partition that is gone. What took it away did not find the replica here."""
+        though they were put aside before. An order that came late, or waited while a newer controller spoke,
+        may be about a partition that is gone. What took it away did not find the replica here. Metadata that
+        came late may name it too."""
         found = []
         for order in orders:
             is_doubtful = order.key in self._let_go or not self._is_told_to_be_here(order.key)
@@ -253,11 +260,14 @@ class ControlHandler:
             named: Iterable[PartitionKey] = (*(each.key for each in self._replicas), *self.not_hosted())
         else:
             named = (
-                *(replica.key for topic_id in forgotten for replica in self._replicas.of_topic(topic_id)),
+                *self._of_topics(forgotten),
                 *((each.topic_id, number) for each in update.removed for number in each.partitions),
                 *((topic.topic_id, each.partition) for topic in update.topics for each in topic.partitions),
             )
         return [key for key in named if not self._is_told_to_be_here(key) and self.held(key) is not None]
+
+    def _of_topics(self, topic_ids: Iterable[bytes]) -> list[PartitionKey]:
+        return [replica.key for topic_id in topic_ids for replica in self._replicas.of_topic(topic_id)]
 
     def _is_told_to_be_here(self, key: PartitionKey) -> bool:
         view = self._metadata.partition(*key)
@@ -302,12 +312,14 @@ class ControlHandler:
                 yield ReplicaOrder((topic.topic_id, told.partition), topic.topic, settings, told)
 
     def _note(self, decisions: Decisions, spans: _Spans) -> None:
-        """Let clients hear of the new leaders at once: the controller's UpdateMetadata comes later."""
+        """Let clients hear of the new leaders at once: the controller's UpdateMetadata comes later. Where a
+        topic's name has another id now, the replicas of the old one are to be checked."""
         change = self._leader_change()
         for topic in decisions.topics:
             views = [each.view for each in topic.partitions if not self._is_overtaken(each, spans)]
             if views:
-                self._metadata.note_decisions(topic.topic, topic.topic_id, views, change)
+                forgotten = self._metadata.note_decisions(topic.topic, topic.topic_id, views, change)
+                self._listeners.suspect(self._of_topics(forgotten))
 
     async def _obey_in_turn(
         self,
@@ -370,9 +382,7 @@ class ControlHandler:
                 if code != OK:
                     return code
             if stop.delete:
-                self._let_go[key] = None
-                if len(self._let_go) > LET_GO_MAX:
-                    del self._let_go[next(iter(self._let_go))]
+                self._note_let_go(key)
                 await self._lifecycle.put_aside(key)
         except StorageError as error:
             return error.code

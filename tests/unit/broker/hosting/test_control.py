@@ -424,6 +424,41 @@ def test_an_update_that_does_not_name_a_replica_here_makes_it_suspect(
     run(tmp_path, scenario)
 
 
+def test_a_decision_about_a_topic_of_the_same_name_makes_the_replicas_of_the_one_before_suspect(
+    tmp_path: Path,
+) -> None:
+    """Metadata names the old topic no more, and no later update tells the broker to look."""
+
+    async def scenario(rig: Rig) -> None:
+        await rig.decide(decision(), decision(1))
+        namesake = request(decision(), topic_id=OTHER_ID)
+        assert codes(await rig.control.leader_and_isr(stamp(), namesake)) == [OK]
+        assert rig.suspects == [(TOPIC_ID, 0), (TOPIC_ID, 1)]
+        assert len(rig.replicas) == 3, "nothing is stopped for not being named"
+
+    run(tmp_path, scenario)
+
+
+def test_a_replica_that_was_put_aside_and_comes_back_is_looked_into_though_metadata_names_it(
+    tmp_path: Path,
+) -> None:
+    """Both the metadata and the order may be of before."""
+
+    async def scenario(rig: Rig) -> None:
+        await rig.decide(decision())
+        rig.produce()
+        held = rig.control.held((TOPIC_ID, 0))
+        assert held is not None
+        await rig.control.update_metadata(stamp(), update(deleted=(TOPIC_ID,)))
+        assert await rig.control.let_go(held)
+        rig.suspects.clear()
+        await rig.control.update_metadata(stamp(), update(described((1, 2))))
+        assert await rig.decide(decision()) == [OK]
+        assert rig.suspects == [(TOPIC_ID, 0)]
+
+    run(tmp_path, scenario)
+
+
 def test_a_decision_that_comes_behind_the_end_of_its_topic_is_looked_into(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         await rig.control.update_metadata(stamp(), update(described((1, 2)), deleted=(OTHER_ID,)))
