@@ -216,7 +216,8 @@ class Checkers:
         return max(found, key=lambda view: view.generation.first_leader_epoch, default=None)
 
     def put_aside(self, host: SimHost, key: Key, replica: HostedReplica | None) -> None:
-        """A broker gives up a replica: not one that it knows to be its own, and never an ISR member."""
+        """A broker gives up a replica: not one that it knows to be its own, and never one that is to have all
+        that is committed."""
         log = host.logs.log(key).log
         let_go = self._let_go.setdefault((host.broker_id, key), {})
         let_go.update({record[1]: (offset, record) for offset, record in enumerate(log)})
@@ -229,9 +230,9 @@ class Checkers:
             known = -1 if replica is None else replica.state.decision.partition_epoch
             # Where the oldest files are gone it fetches all anew, unless others count on it.
             is_begun_anew = replica is None and host.is_damaged
-            if host.broker_id in view.isr or (since is not None and known >= since and not is_begun_anew):
+            if host.broker_id in view.electable or (since is not None and known >= since and not is_begun_anew):
                 # Raised by `check`: a task of the broker could take it for a failure that passes.
-                message = f"{host.broker_id} puts {generation} aside; its ISR is {view.isr}"
+                message = f"{host.broker_id} puts {generation} aside; all is to be at {view.electable}"
                 self._found = Violation("AssignedReplica", message, self._world.story)
             view.let_go_at[host.broker_id] = self._world.partition_epoch(view.topic, generation.partition)
 

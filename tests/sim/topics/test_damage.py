@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from random import Random
 
 import pytest
 from hightide_controller.core import effects as ef
 from hightide_controller.core.values import requests as rq
-from sim.topics.damage import DAMAGES, Damage
+from sim.topics.damage import DAMAGES, Damage, segments
+from sim.topics.files import Directory, MemoryDisk
 from sim.topics.schedules import FIRST_ID, TOPIC, begin, heal
 from sim.topics.world import BROKERS, CONTROLLERS, Cluster
 
@@ -62,3 +64,37 @@ def test_who_was_told_to_stop_has_all_again(kind: Damage) -> None:
             heal(world)
             log = world.hosts[1].logs.log(KEY)
             assert (log.log_start, len(log.log)) == (0, RECORDS + 1), "one was produced since"
+
+
+def test_who_was_in_sync_alone_and_lost_its_oldest_records_has_all_again() -> None:
+    """The others were no members any more, and have all that was acknowledged. It stays the last member,
+    since an ISR is never empty, and is in sync again only with all."""
+    with world_with_records() as world:
+        for node_id in (2, 3):
+            world.crash(node_id)
+            world.expire(node_id)
+        world.settle_until(lambda: isr_and_eligible(world) == ((1,), (2, 3)))
+        world.crash(1)
+        world.expire(1)
+        world.damage(1, 0, (without_the_first_segment,))
+        world.restart(1)
+        world.settle()
+        assert isr_and_eligible(world) == ((1,), (2, 3))
+        heal(world)
+        log = world.hosts[1].logs.log(KEY)
+        assert (log.log_start, len(log.log)) == (0, RECORDS + 1), "one was produced since"
+
+
+def without_the_first_segment(_disk: MemoryDisk, path: str, log: Directory, _random: Random) -> str:
+    """Others follow it."""
+    first, *others = segments(log)
+    assert others
+    del log.entries[first]
+    return f"{path} lacks {first}"
+
+
+def isr_and_eligible(world: Cluster) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """As ZooKeeper has them."""
+    state = world.state(TOPIC, 0)
+    assert state is not None
+    return state.isr, state.eligible

@@ -334,8 +334,8 @@ async def begin_anew(
 ) -> None:
     """Put logs into quarantine whose oldest records are missing, if no other broker relies on this one for
     them. A follower never fetches what it lacks at the beginning, and as a leader it would pass the gap on.
-    It fetches the partition again as a whole. If no other replica is known to have all records, it keeps what
-    it has.
+    It fetches the partition again as a whole, also if it stays in the ISR as the last one while eligible
+    replicas have all records. If no other replica is known to have them, it keeps what it has.
 
     Called once at startup, after ZooKeeper has the log ends.
     """
@@ -345,7 +345,7 @@ async def begin_anew(
             decision = each.decision
             told = [log for log in decision.recovered if log.broker_id == broker_id]
             counts = _is_trusted(broker_id, decision) or told not in ([], [_told(broker_id, NOTHING)])
-            if key not in broker_trust.lack_front or broker_id in decision.isr or counts:
+            if key not in broker_trust.lack_front or counts:
                 continue
             log.error("%s-%d lacks its oldest records: it is fetched anew", topic.topic, each.partition)
             try:

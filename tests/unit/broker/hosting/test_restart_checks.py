@@ -180,7 +180,14 @@ def test_flush_fsync_that_was_set_just_before_the_power_went_says_nothing_of_old
     rig.close(clean=False)
 
 
-def test_a_log_without_its_oldest_records_is_put_aside_where_others_are_in_sync(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("isr", "eligible", "told"),
+    [((2,), (), ()), ((1,), (2,), (RecoveredLog(1, -1, 0),))],
+    ids=["in the ISR", "eligible, while this one is the last in the ISR"],
+)
+def test_a_log_without_its_oldest_records_is_put_aside_where_others_have_all(
+    tmp_path: Path, isr: tuple[int, ...], eligible: tuple[int, ...], told: tuple[RecoveredLog, ...]
+) -> None:
     rig = LogRig(tmp_path, LogSettings(segment_bytes=1))
     rig.fill(5)
     rig.close()
@@ -188,11 +195,14 @@ def test_a_log_without_its_oldest_records_is_put_aside_where_others_are_in_sync(
     (topic,) = MINE.topics
     (stored_decision,) = topic.partitions
 
-    async def life(isr: tuple[int, ...]) -> bool:
+    async def life(
+        isr: tuple[int, ...], eligible: tuple[int, ...] = (), recovered: tuple[RecoveredLog, ...] = ()
+    ) -> bool:
         directories = await LogDirectories.open([rig.path], "cluster", 1)
         broker_trust = await restart_checks.look_at_disks(directories, 1, MINE)
         assert broker_trust.damaged == broker_trust.lack_front == {KEY}
-        decided = replace(stored_decision, decision=replace(stored_decision.decision, isr=isr))
+        decision = replace(stored_decision.decision, isr=isr, eligible=eligible, recovered=recovered)
+        decided = replace(stored_decision, decision=decision)
         stored = Decisions((replace(topic, partitions=(decided,)),), ())
         await restart_checks.begin_anew(directories, 1, broker_trust, stored)
         await restart_checks.confirm_all(directories)
@@ -200,7 +210,8 @@ def test_a_log_without_its_oldest_records_is_put_aside_where_others_are_in_sync(
         return directories.holds(KEY)
 
     assert asyncio.run(life((1,)))
-    assert not asyncio.run(life((2,)))
+    assert asyncio.run(life((1,), recovered=(RecoveredLog(1, 0, 5),)))
+    assert not asyncio.run(life(isr, eligible, told))
 
 
 def test_damage_is_not_forgotten_by_a_crash_between_recovery_and_leaving_the_isr(data: DataDirectory) -> None:
