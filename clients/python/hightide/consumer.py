@@ -16,6 +16,7 @@ from hightide.cluster.metadata import ClusterMetadata
 from hightide.consumer_group.callbacks import AssignmentCallback, GroupCallbacks
 from hightide.consumer_group.settings import Assignor, GroupSettings, group_settings_of, topic_streams
 from hightide.consumer_positions import CHECK_S, ConsumerPositions
+from hightide.consuming.columnar_records import joined
 from hightide.consuming.consumer_core import ConsumerCore
 from hightide.consuming.consumer_settings import ConsumerSettings, OffsetReset
 from hightide.consuming.corrupt_batches import OnCorruptBatch
@@ -247,40 +248,42 @@ class Consumer(ConsumerPositions):
         assert chunk is not None, "without a timeout there is a chunk"
         self._begin(chunk)
 
-    def poll(self, timeout_s: float = 1.0, max_records: int = 500) -> list[Record]:
-        """Return the next records, or an empty list if none came in time. Raises BrokersUnavailableError,
+    def poll(self, timeout_s: float = 1.0, max_records: int = 500) -> Sequence[Record]:
+        """Return the next records, or an empty list if none came in time. Iterating makes the records, of the
+        columns of the batches; list() keeps them. Raises BrokersUnavailableError,
         UnknownTopicError (in a group only for a topic that it never saw), OffsetOutOfRangeError
         (offset_reset="error"), CorruptBatchError, ClosedError; in a group also CoordinatorUnavailableError,
         NoCommittedOffsetError, and the coordinator's typed refusal; ConcurrentUseError."""
         with self._alone:
             return self._poll(timeout_s, max_records)
 
-    def _poll(self, timeout_s: float, max_records: int) -> list[Record]:
+    def _poll(self, timeout_s: float, max_records: int) -> Sequence[Record]:
         self._come_back()
-        records: list[Record] = []
+        taken: list[Sequence[Record]] = []
+        wanted = max_records
         end_ms = now_ms() + timeout_s * 1000
-        while len(records) < max_records:
+        while wanted > 0:
             if not self._in_delivery.has_records:
                 left_s = max(0.0, (end_ms - now_ms()) / 1000)
-                chunk = self._next_chunk(left_s, is_more=bool(records))
+                chunk = self._next_chunk(left_s, is_more=bool(taken))
                 if chunk is None:
                     break
                 try:
                     self._begin(chunk)
                 except CorruptBatchError:
-                    if records:
+                    if taken:
                         break
                     raise
             try:
-                taken = self._in_delivery.take(max_records - len(records))
+                records = self._in_delivery.take(wanted)
             except HightideError:
-                if records:
+                if taken:
                     break
                 raise
-            if not records and len(taken) == max_records:
-                return taken
-            records += taken
-        return records
+            if records:
+                taken.append(records)
+                wanted -= len(records)
+        return joined(taken)
 
     def getone(self) -> Record:
         """Return the next record; wait for it as long as it takes. Errors as of poll()."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from adversary.raw_client import RawClient, name_of
-from hightide import Admin, Consumer, Producer, TopicPartition
+from hightide import Admin, Consumer, Producer, Record, TopicPartition
 from hightide.aio import Admin as AioAdmin
 from hightide.errors import GroupNotEmptyError, OffsetOutOfRangeError, UnknownBrokerError
 from hightide.v1 import broker_service_pb2 as broker_pb2
@@ -147,7 +147,7 @@ def test_all_that_is_committed_may_go_and_a_consumer_that_stood_there_is_reset_a
         assert consumer.poll(1.0) == []
         with Producer(cluster.bootstrap) as producer:
             assert producer.send("emptied", b"next", partition=0).result(PATIENCE_S).offset == RECORDS
-        records: list[Any] = []
+        records: Sequence[Record] = []
         while not records:
             records = consumer.poll(1.0)
         assert [(each.offset, each.value) for each in records] == [(RECORDS, b"next")]

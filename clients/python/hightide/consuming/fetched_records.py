@@ -1,11 +1,12 @@
 """The records that a consumer returns: fetched batches as records, or as Arrow. Shared by threads and
 asyncio.
 
-A chunk is decoded whole. The rest of it stays here, so that poll(), iteration and poll_arrow() can be mixed
-and each goes on where the last one stopped.
+A chunk is opened whole, and records are made of it when they are looked at. The rest of it stays here, so
+that poll(), iteration and poll_arrow() can be mixed and each goes on where the last one stopped.
 """
 
-from collections.abc import Callable, Iterator
+from array import array
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
@@ -13,12 +14,13 @@ import pyarrow.compute as pc
 
 from hightide.batch import body
 from hightide.calls.notice import Notice
+from hightide.consuming.columnar_records import ColumnarRecords, RecordColumns
 from hightide.consuming.corrupt_batches import CorruptBatches
 from hightide.consuming.fetch_position import FetchedBatch
 from hightide.consuming.poison_records import PoisonRecords
 from hightide.consuming.read_ahead import ReadAhead
 from hightide.errors import CorruptBatchError
-from hightide.records import Record, TopicPartition, records_of
+from hightide.records import Record, TopicPartition
 
 # Small batches are put together up to this size, so that a poll_arrow() is worth its call.
 ARROW_GATHER_BYTES: Final = 1 << 20
@@ -30,6 +32,8 @@ ARROW_SCHEMA: Final = pa.schema(
 )
 ARROW_SCHEMA_WITH_HEADERS: Final = ARROW_SCHEMA.append(pa.field("headers", body.HEADERS_TYPE))
 
+_NO_RECORDS: Final = ColumnarRecords()
+
 
 class RecordsInDelivery:
     """The rest of the chunk that is being returned. Needs no lock, because one thread uses the consumer."""
@@ -39,7 +43,7 @@ class RecordsInDelivery:
         self.corrupt = CorruptBatches(core.settings.on_corrupt_batch, report)
         self.poison = PoisonRecords(core.settings.on_corrupt_batch, report)
         self._chunk: FetchedBatch | None = None
-        self._records: list[Record] = []
+        self._records = _NO_RECORDS
         self._at = 0
         self._settled_at = 0
         self._is_iterated = False
@@ -72,7 +76,7 @@ class RecordsInDelivery:
         self._core.handed_out(chunk, chunk.header.base_offset + chunk.skip)
         if chunk.skip < chunk.header.record_count:
             self._core.put_back(chunk)
-        self._records, self._at, self._settled_at = [], 0, 0
+        self._records, self._at, self._settled_at = _NO_RECORDS, 0, 0
 
     def interrupt(self) -> None:
         """Let `iterate` stop after the record that the user has in hand, so that the user comes back. Called
@@ -101,21 +105,12 @@ class RecordsInDelivery:
         assert not self.has_records, "one chunk after the other"
         columns = self.corrupt.opened(chunk)
         if columns is None:
-            self._records, self._at = [], chunk.header.record_count - chunk.skip
+            self._records, self._at = _NO_RECORDS, chunk.header.record_count - chunk.skip
             self._settled_at, self._is_iterated = self._at, False
             self._chunk = chunk
             return
-        timestamps = columns.column(2).view(pa.int64()).to_pylist()
-        headers = _headers(columns)
-        self._records = records_of(
-            chunk.partition.topic,
-            chunk.partition.partition,
-            chunk.header.base_offset + chunk.skip,
-            timestamps,
-            columns.column(0).to_pylist(),
-            columns.column(1).to_pylist(),
-            headers,
-        )
+        place, first_offset = chunk.partition, chunk.header.base_offset + chunk.skip
+        self._records = ColumnarRecords([RecordColumns(place.topic, place.partition, first_offset, columns)])
         # In this order: another thread may ask for the settled offset meanwhile.
         self._at = self._settled_at = 0
         self._is_iterated = False
@@ -126,18 +121,15 @@ class RecordsInDelivery:
         """Whether records of the current chunk are left."""
         return self._at < len(self._records)
 
-    def take(self, count_max: int) -> list[Record]:
+    def take(self, count_max: int) -> Sequence[Record]:
         """The next records of the current chunk; perhaps none, if all of them are left out. Raises
         DeserializationError and other errors of a deserializer, if it is the first that cannot be read."""
         assert count_max > 0, "nobody asks for nothing"
         if self.poison.deserialize is not None:
-            taken, passed = self.poison.opened_all(self._records[self._at : self._at + count_max])
+            opened, passed = self.poison.opened_all(self._records[self._at : self._at + count_max])
             self._at += passed
-            return taken
-        if self._at == 0 and len(self._records) <= count_max:
-            taken = self._records
-        else:
-            taken = self._records[self._at : self._at + count_max]
+            return opened
+        taken = self._records[self._at : self._at + count_max]
         self._at += len(taken)
         return taken
 
@@ -187,20 +179,12 @@ def _empty() -> Any:
     )
 
 
-def _headers(columns: Any) -> list[tuple[tuple[str, bytes], ...]] | None:
-    if columns.num_columns < 4:
-        return None
-    return [
-        tuple((header["key"], header["value"]) for header in row if header is not None) if row else ()
-        for row in columns.column(3).to_pylist()
-    ]
-
-
 class _Counting:
     """The numbers 0, 1, 2, … as an Arrow array, made once and sliced."""
 
     def __init__(self) -> None:
-        self._numbers = pa.array(range(1024), pa.int64())
+        # Not pa.array(): the first one in a process imports pandas, if it is there.
+        self._numbers = pa.Array.from_buffers(pa.int64(), 1024, [None, pa.py_buffer(array("q", range(1024)))])
 
     def up_to(self, count: int) -> Any:
         while len(self._numbers) < count:

@@ -3,7 +3,7 @@
 Rules of this file: no clock, no I/O; the deserializer is the user's.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from hightide.calls.notice import Level, Notice
@@ -44,7 +44,7 @@ class PoisonRecords:
             self._report(Notice("hightide.consumer", Level.WARNING, text))
         return None
 
-    def opened_all(self, records: list[Record]) -> tuple[list[Any], int]:
+    def opened_all(self, records: Sequence[Record]) -> tuple[list[Any], int]:
         """Those of the records that are not left out, up to the first that cannot be read, and how many were
         looked at. Raises the error of the first record."""
         found: list[Any] = []
