@@ -304,7 +304,7 @@ class Producer:
             else by_partition(rows, home.partition_count, home.partition_of)
         )
         for number, group in groups:
-            for part, size_bytes in cut(group, home.batch_limit_bytes):
+            for part, size_bytes in cut(group, self._core.rows_limit(home)):
                 with self._lock:
                     queue = home.queue_for(None, number) or self._core.next_sticky(home)
                 batches.append(await self._take_rows(queue, part, size_bytes))

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pytest
 from hightide import Producer
 from hightide.cluster.metadata import Leader
-from hightide.errors import InvalidArgumentError, UndeliveredError
+from hightide.errors import InvalidArgumentError, RecordTooLargeError, UndeliveredError
 from hightide.producing.arrow_rows import by_partition, cut, rows_of
 from hightide.producing.partitioner import partition_for_key
 from hypothesis import given
 from hypothesis import strategies as st
-from unit.sdk.producer_bench import TOPIC, metadata
+from unit.sdk.producer_bench import TOPIC, ProducerBench, metadata
 
 KEYS = st.lists(st.one_of(st.none(), st.binary(max_size=3)), max_size=60)
 
@@ -104,3 +104,41 @@ def test_the_partition_of_rows_without_a_key_is_chosen_with_the_lock_that_every_
     assert all(held)
     with pytest.raises(UndeliveredError):
         producer.close(0)
+
+
+def parts_of(table: Any, bench: ProducerBench) -> list[int]:
+    return [part.num_rows for part, _ in cut(rows_of(table, now_us=1), bench.core.rows_limit(bench.home))]
+
+
+@pytest.mark.parametrize("value_bytes", [100, 1_000, 100_000])
+def test_a_table_whose_values_fill_a_batch_is_one_batch(value_bytes: int) -> None:
+    count = (1 << 20) // value_bytes
+    whole = pa.table({"value": pa.array([b"v" * value_bytes] * count, pa.binary())})
+    assert parts_of(whole, ProducerBench()) == [count]
+
+
+@pytest.mark.parametrize(
+    ("configs", "settings", "limit"),
+    [
+        ({}, {}, (1 << 20) * 5 // 4),
+        ({"max.message.bytes": "1100000"}, {}, 1_100_000),
+        ({"max.message.bytes": "8192"}, {}, 8_192),
+        ({}, {"batch_bytes_max": 4 << 20}, 4 << 20),
+        ({}, {"batch_bytes_max": 8 << 20}, 8 << 20),
+        ({"max.message.bytes": "12000000"}, {"batch_bytes_max": 8 << 20}, (8 << 20) * 5 // 4),
+        ({}, {"buffer_memory_bytes": 1 << 20}, 1 << 20),
+    ],
+)
+def test_a_batch_of_rows_is_never_larger_than_the_topic_or_the_buffer_allows(
+    configs: dict[str, str], settings: dict[str, int], limit: int
+) -> None:
+    bench = ProducerBench(configs=configs, **settings)
+    assert bench.core.rows_limit(bench.home) == limit
+
+
+def test_a_row_that_no_batch_of_rows_can_hold_is_refused() -> None:
+    bench = ProducerBench(batch_bytes_max=8_192)
+    row = rows_of(pa.table({"value": [b"v" * 10_000]}), now_us=1)
+    ((part, size_bytes),) = cut(row, bench.core.rows_limit(bench.home))
+    with pytest.raises(RecordTooLargeError, match="over the limit of 10240 bytes a batch"):
+        bench.core.append_arrow(bench.home.queues[0], part, size_bytes, bench.now_ms)
