@@ -130,7 +130,7 @@ def test_a_table_whose_values_fill_a_batch_is_one_batch(value_bytes: int) -> Non
     ],
 )
 def test_a_batch_of_rows_is_never_larger_than_the_topic_or_the_buffer_allows(
-    configs: dict[str, str], settings: dict[str, int], limit: int
+    configs: dict[str, str], settings: dict[str, Any], limit: int
 ) -> None:
     bench = ProducerBench(configs=configs, **settings)
     assert bench.core.rows_limit(bench.home) == limit
