@@ -38,7 +38,7 @@ _PRODUCER = {
     "acks": '`"all"`: every in-sync replica has the record; 1: the leader has it; 0: the producer '
     "waits for no answer.",
     "linger_ms": "How long a batch that is not full waits for more records when nothing is in flight.",
-    "batch_bytes_max": "The size at which a batch is sent. A batch of rows of a table may be a quarter larger.",
+    "batch_bytes_max": "The size at which a batch is sent. One of rows of a table may be a quarter larger.",
     "buffer_memory_bytes": "How many bytes may wait for acknowledgement before `send()` blocks.",
     "compression": 'How batches are compressed: `"lz4"`, `"zstd"`, or `None`.',
     "idempotent": "Whether batches carry sequences, so that a retry writes nothing twice.",
