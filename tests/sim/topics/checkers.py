@@ -230,7 +230,8 @@ class Checkers:
             known = -1 if replica is None else replica.state.decision.partition_epoch
             # Where the oldest files are gone it fetches all anew, unless others count on it.
             is_begun_anew = replica is None and host.is_damaged
-            if host.broker_id in view.electable or (since is not None and known >= since and not is_begun_anew):
+            has_heard = since is not None and known >= since and not is_begun_anew
+            if host.broker_id in view.electable or has_heard:
                 # Raised by `check`: a task of the broker could take it for a failure that passes.
                 message = f"{host.broker_id} puts {generation} aside; all is to be at {view.electable}"
                 self._found = Violation("AssignedReplica", message, self._world.story)
