@@ -1,4 +1,4 @@
-"""Write docs/reference/ from the code, and the picture of a terminal from a recorded session: `make docs`.
+"""Write docs/reference/ from the code, a table of docs/spark.md, and the picture of a terminal: `make docs`.
 
 With --check it writes nothing, and exits with 1 if a file is out of date.
 """
@@ -18,6 +18,7 @@ from reference_pages import (  # noqa: E402
     configuration,
     errors,
     json_output,
+    kafka_options,
     metrics,
     states,
     terminal,
@@ -38,14 +39,26 @@ PAGES: dict[str, Callable[[], str]] = {
     "traces.md": traces.text,
     "znodes.md": znodes.text,
 }
+# Tables in pages that are written by hand, each between two marks.
+TABLES: dict[str, Callable[[], str]] = {"../spark.md": kafka_options.text}
+BEGIN, END = "<!-- Made by `make docs` from the code: -->\n", "\n<!-- Here ends what is made. -->"
+
+
+def with_table(page: str, fresh: str) -> str:
+    """The page with a fresh table between its marks."""
+    before, begin, rest = page.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    assert begin, "the page has a mark where the table begins"
+    assert end, "the page has a mark where the table ends"
+    return f"{before}{begin}{fresh}{end}{after}"
 
 
 def main(arguments: list[str]) -> int:
     """Write the pages, or say which are out of date."""
     stale = []
-    for name, text in {**PAGES, **PICTURES}.items():
+    for name, text in {**PAGES, **PICTURES, **TABLES}.items():
         path = REFERENCE / name
-        fresh = text()
+        fresh = with_table(path.read_text(), text()) if name in TABLES else text()
         if path.exists() and path.read_text() == fresh:
             continue
         stale.append(name)

@@ -12,6 +12,7 @@ from hightide.consuming.consumer_settings import ConsumerSettings
 from hightide.errors import InvalidArgumentError
 from hightide.producing.producer_settings import ProducerSettings
 from hightide_spark.core import sink_options, source_options
+from hightide_spark.core.kafka_options import PREFIX
 from hightide_spark.core.option_table import Option
 
 from reference_pages.markdown import code, number, table
@@ -150,5 +151,6 @@ def _options_of(module: Any) -> set[str]:
     found: set[str] = set()
     for each in tables:
         options: tuple[Option[Any], ...] = each._options
-        found.update(option.name for option in options)
+        # Kafka's names have a table of their own.
+        found.update(option.name for option in options if not option.name.startswith(PREFIX))
     return found

@@ -15,6 +15,7 @@ def text() -> str:
         topic_settings.section(),
         "## The Python SDK\n\n`hightide.aio` has the same classes with the same arguments.",
         *clients.sdk_sections(),
-        "## Spark\n\nOptions are read without regard to case. An unknown one is refused.",
+        "## Spark\n\nOptions are read without regard to case. An unknown one is refused. Kafka's options, "
+        "whose names begin with `kafka.`, have [a table of their own](../spark.md#options-of-kafka).",
         clients.spark_section(),
     )

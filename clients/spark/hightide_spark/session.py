@@ -5,6 +5,8 @@ import sys
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from hightide_spark.save_mode import append_by_default
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -29,7 +31,8 @@ def spark_session(
     defaults: Mapping[str, str] | None = None,
     remote: str | None = None,
 ) -> "SparkSession":
-    """Return the active session as it is, else make one.
+    """Return the active session as it is, else make one. In both, a write with the format `hightide` and
+    without a mode appends (`hightide_spark.save_mode`).
 
     Programs call it once at their start. `master` is Spark's; if it is None, the site's configuration decides
     (spark-submit, spark-defaults.conf), else `local[*]`. `remote` is the address of a Spark Connect server
@@ -44,6 +47,7 @@ def spark_session(
 
     active = SparkSession.getActiveSession()
     if active is not None:
+        append_by_default(active)
         return active
     builder = SparkSession.builder.appName(app_name)
     if remote is not None:
@@ -53,7 +57,9 @@ def spark_session(
         builder = builder.master(master)
     for key, value in session_settings(remote or master or "", defaults or {}, _site_setting).items():
         builder = builder.config(key, value)
-    return builder.getOrCreate()
+    session = builder.getOrCreate()
+    append_by_default(session)
+    return session
 
 
 def session_settings(

@@ -105,7 +105,6 @@ def test_a_token_is_the_path_of_a_file_and_kafkas_words_for_it_are_taken() -> No
             ContradictingOptionsError,
             "tlsCa and kafka.ssl.truststore.location exclude each other",
         ),
-        ({"kafka.ssl.endpoint.identification.algorithm": ""}, UnknownOptionError, "is always checked"),
     ],
 )
 def test_what_cannot_be_used_is_refused_with_the_next_step(
@@ -119,9 +118,6 @@ def test_what_cannot_be_used_is_refused_with_the_next_step(
 @pytest.mark.parametrize(
     "name",
     [
-        "kafka.ssl.key.password",
-        "kafka.ssl.keystore.password",
-        "kafka.ssl.truststore.password",
         "kafka.ssl.key.pem",
         "kafka.ssl.keystore.key",
         "kafka.sasl.jaas.config",
@@ -139,8 +135,14 @@ def test_a_cluster_travels_to_tasks_and_is_the_key_of_their_connections() -> Non
     assert {there: "connection"}[ALICE] == "connection"
     assert there.arguments() == {
         "bootstrap": "broker:9092",
+        "client_id": "spark",
         "tls_ca": "ca.pem",
         "tls_certificate": "alice.pem",
         "tls_key": "alice.key",
     }
-    assert PLAINTEXT.arguments() == {"bootstrap": "broker:9092"}
+    assert PLAINTEXT.arguments("sink") == {"bootstrap": "broker:9092", "client_id": "sink"}
+
+
+def test_a_client_has_the_name_that_the_user_gives() -> None:
+    named = clusters({"kafka.client.id": "nightly"})
+    assert [each.arguments("sink")["client_id"] for each in named] == ["nightly"] * 4

@@ -54,7 +54,7 @@ class PoisonedLog:
 
 def offsets_read(monkeypatch: pytest.MonkeyPatch, **options: str) -> list[int]:
     log = PoisonedLog()
-    monkeypatch.setattr(planned_read, "range_reader_of", lambda bootstrap: log)
+    monkeypatch.setattr(planned_read, "range_reader_of", lambda cluster, fetch_max_bytes: log)
     given = {"bootstrap.servers": "broker:9092", "subscribe": "t", **options}
     read = PlannedRead.of(batch_options(given).read, StructType([StructField("offset", LongType())]))
     task = InputPartition(LogRange("t", TOPIC_ID.hex(), 0, 0, 6))

@@ -63,40 +63,19 @@ TRUSTSTORE_TYPE: Final[Option[str | None]] = Option("kafka.ssl.truststore.type",
 KEYSTORE: Final[Option[str | None]] = Option("kafka.ssl.keystore.location", text, None)
 KEYSTORE_TYPE: Final[Option[str | None]] = Option("kafka.ssl.keystore.type", _store_type, None)
 
+CLIENT_ID: Final[Option[str | None]] = Option("kafka.client.id", text, None)
+
 CLUSTER_OPTIONS: Final = (
-    BOOTSTRAP, TLS_CA, TLS_CERTIFICATE, TLS_KEY,
+    BOOTSTRAP, CLIENT_ID, TLS_CA, TLS_CERTIFICATE, TLS_KEY,
     PROTOCOL, TRUSTSTORE, TRUSTSTORE_TYPE, KEYSTORE, KEYSTORE_TYPE, TOKEN_FILE, MECHANISM,
 )  # fmt: skip
-
-_A_FILE: Final = "write it into a file that only its user can read, and give the path in "
-_NO_PASSWORD: Final = (
-    "keys have no password here; write the key without one by `openssl pkey -in OLD -out NEW`, readable by "
-    "its user alone"
-)
-# Names of Kafka that mean nothing here, with what to do. An error never shows their values.
-KAFKA_TLS_INSTEAD: Final = {
-    "kafka.ssl.ca.pem": _A_FILE + TLS_CA.name,
-    "kafka.ssl.truststore.certificates": _A_FILE + TLS_CA.name,
-    "kafka.ssl.certificate.pem": _A_FILE + TLS_CERTIFICATE.name,
-    "kafka.ssl.keystore.certificate.chain": _A_FILE + TLS_CERTIFICATE.name,
-    "kafka.ssl.key.pem": _A_FILE + TLS_KEY.name,
-    "kafka.ssl.keystore.key": _A_FILE + TLS_KEY.name,
-    "kafka.ssl.key.password": _NO_PASSWORD,
-    "kafka.ssl.keystore.password": _NO_PASSWORD,
-    "kafka.ssl.truststore.password": "a PEM file of certificates has no password; leave it out",
-    "kafka.sasl.jaas.config": _A_FILE + TOKEN_FILE.name,
-    "kafka.sasl.oauthbearer.token.endpoint.url": "fetch the token by a program of your own, and "
-    + _A_FILE
-    + TOKEN_FILE.name,
-    "kafka.ssl.endpoint.identification.algorithm": "the name of a server is always checked; leave it out",
-    "kafka.enable.ssl.certificate.verification": "servers are always checked; leave it out",
-}
 
 
 class ClientArguments(TypedDict, total=False):
     """The arguments that all clients of the SDK have in common."""
 
     bootstrap: str
+    client_id: str
     tls_ca: str
     tls_certificate: str
     tls_key: str
@@ -105,18 +84,20 @@ class ClientArguments(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The addresses of a cluster and the paths of the files of TLS and of the token. It travels to tasks, and
-    is the key of their connections. Without files the SDK looks into the environment of the process."""
+    """The addresses of a cluster, the paths of the files of TLS and of the token, and this client's name. It
+    travels to tasks, and is the key of their connections. Without files the SDK looks into the environment of
+    the process."""
 
     bootstrap: str
     tls_ca: str | None = None
     tls_certificate: str | None = None
     tls_key: str | None = None
     token_file: str | None = None
+    client_id: str | None = None
 
-    def arguments(self) -> ClientArguments:
-        """The arguments for a client of the SDK."""
-        given = ClientArguments(bootstrap=self.bootstrap)
+    def arguments(self, client_id: str = "spark") -> ClientArguments:
+        """The arguments for a client of the SDK, which is called `client_id` if the user names none."""
+        given = ClientArguments(bootstrap=self.bootstrap, client_id=self.client_id or client_id)
         if self.tls_ca is not None:
             given["tls_ca"] = self.tls_ca
         if self.tls_certificate is not None and self.tls_key is not None:
@@ -158,7 +139,7 @@ def cluster_of(values: OptionValues) -> Cluster:
         raise ContradictingOptionsError(
             f"option {PROTOCOL.name} is PLAINTEXT, and files of TLS are given; leave out one or the other"
         )
-    return Cluster(values[BOOTSTRAP], ca, certificate, key, values[TOKEN_FILE])
+    return Cluster(values[BOOTSTRAP], ca, certificate, key, values[TOKEN_FILE], values[CLIENT_ID])
 
 
 def _check_sasl(values: OptionValues) -> None:

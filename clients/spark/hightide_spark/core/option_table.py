@@ -7,7 +7,7 @@ its parsed value is found: `values[SUBSCRIBE]`.
 
 import difflib
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
@@ -35,11 +35,26 @@ class Option(Generic[T]):
     aliases: tuple[str, ...] = ()
 
 
-class OptionValues:
-    """The values of all options of a table; `values[OPTION]` has the option's type."""
+@dataclass(frozen=True, slots=True)
+class ForeignOption:
+    """An option of another system. It is refused, or ignored with a warning."""
 
-    def __init__(self, given: Mapping[Option[Any], Any]) -> None:
+    why: str
+    """Why it is ignored, or what to use instead of a refused one."""
+    is_refused: bool = False
+    same: frozenset[str] = frozenset()
+    """The values, in small letters, that ask for what happens anyway. Nothing is to be said about them."""
+    unless: str | None = None
+    """An option that replaces a refused one. If it is given, the refused one is ignored."""
+
+
+class OptionValues:
+    """The values of all options of a table; `values[OPTION]` has the option's type. `warnings` has a sentence
+    for each reason to ignore options."""
+
+    def __init__(self, given: Mapping[Option[Any], Any], warnings: tuple[str, ...] = ()) -> None:
         self._given = dict(given)
+        self.warnings = warnings
 
     def __getitem__(self, option: Option[T]) -> T:
         value: T = self._given.get(option, option.default)
@@ -52,7 +67,8 @@ class OptionValues:
 
 class OptionTable:
     """The options of one purpose, such as "a streaming read". `ignored` are names that Spark itself puts
-    among the options. `instead` has, for names from other systems, what to use here instead."""
+    among the options. `instead` has, for names that are for something else, what to do. `foreign` has the
+    names of other systems."""
 
     def __init__(
         self,
@@ -61,6 +77,7 @@ class OptionTable:
         *,
         ignored: Iterable[str] = (),
         instead: Mapping[str, str] | None = None,
+        foreign: Mapping[str, ForeignOption] | None = None,
     ) -> None:
         self._purpose = purpose
         self._options = tuple(options)
@@ -69,15 +86,19 @@ class OptionTable:
         }
         self._ignored = frozenset(name.lower() for name in ignored)
         self._instead = {name.lower(): text for name, text in (instead or {}).items()}
+        self._foreign = {name.lower(): (name, each) for name, each in (foreign or {}).items()}
 
     def read(self, given: Mapping[str, str]) -> OptionValues:
         """Check and parse what the user gave. Raises UnknownOptionError, MissingOptionError,
         InvalidOptionError, each naming the option."""
         values: dict[Option[Any], Any] = {}
+        foreign: dict[str, str] = {}
         for name, text in given.items():
             option = self._by_name.get(name.lower())
             if option is None:
-                if name.lower() not in self._ignored:
+                if name.lower() in self._foreign:
+                    foreign[name.lower()] = text
+                elif name.lower() not in self._ignored:
                     raise UnknownOptionError(self._unknown(name))
                 continue
             if option in values:
@@ -89,15 +110,31 @@ class OptionTable:
         for option in self._options:
             if option.required and option not in values:
                 raise MissingOptionError(f'{self._purpose} needs .option("{option.name}", …)')
-        return OptionValues(values)
+        return OptionValues(values, self._warnings(foreign, {option.name for option in values}))
+
+    def _warnings(self, foreign: Mapping[str, str], given: Collection[str]) -> tuple[str, ...]:
+        """A sentence for each reason to ignore options of other systems. It shows no value: some are secrets.
+        Raises UnknownOptionError for one that is refused."""
+        ignored: dict[str, list[str]] = {}
+        for lower, text in sorted(foreign.items()):
+            name, each = self._foreign[lower]
+            if text.strip().lower() in each.same:
+                continue
+            if each.is_refused and each.unless not in given:
+                raise UnknownOptionError(f"option {name!r} has no meaning for {self._purpose}: {each.why}")
+            why = f"{each.unless} is given" if each.is_refused else each.why
+            ignored.setdefault(why, []).append(name)
+        return tuple(f"{self._purpose} ignores {', '.join(names)}: {why}" for why, names in ignored.items())
 
     def _unknown(self, name: str) -> str:
         instead = self._instead.get(name.lower())
         if instead is not None:
             return f"option {name!r} has no meaning for {self._purpose}: {instead}"
-        close = difflib.get_close_matches(name.lower(), self._by_name, n=1, cutoff=0.6)
+        known = {lower: each for lower, (each, _) in self._foreign.items()}
+        known |= {lower: option.name for lower, option in self._by_name.items()}
+        close = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.6)
         hint = (
-            f"did you mean {self._by_name[close[0]].name!r}?"
+            f"did you mean {known[close[0]]!r}?"
             if close
             else "there are " + ", ".join(sorted(option.name for option in self._options))
         )

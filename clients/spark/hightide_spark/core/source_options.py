@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from hightide.records import TopicPartition
 
-from hightide_spark.core.cluster_options import CLUSTER_OPTIONS, KAFKA_TLS_INSTEAD, Cluster, cluster_of
+from hightide_spark.core.cluster_options import CLUSTER_OPTIONS, Cluster, cluster_of
+from hightide_spark.core.kafka_options import foreign_options
 from hightide_spark.core.option_table import (
     Option,
     OptionTable,
@@ -35,11 +36,16 @@ from hightide_spark.core.start_and_end import (
     Everywhere,
     contradiction,
 )
+from hightide_spark.core.topic_pattern import checked_pattern, matches
 from hightide_spark.errors import ContradictingOptionsError, InvalidOptionError, MissingOptionError
 
 _COUNT_MAX: Final = (1 << 63) - 1
 _PARTITION_MAX: Final = (1 << 31) - 1
 _TIME_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999, the latest that brokers take
+# The size of a fetch, and the least and the most: small ones are slow, and what is read ahead is in memory.
+FETCH_BYTES: Final = 4 << 20
+FETCH_BYTES_MIN: Final = 64 << 10
+FETCH_BYTES_MAX: Final = 16 << 20
 _TOPIC: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -54,11 +60,7 @@ def _topics(value: str) -> tuple[str, ...]:
 
 
 def _pattern(value: str) -> str:
-    try:
-        re.compile(value)
-    except re.error as error:
-        raise ValueError(f"it is no regular expression of Python's re: {error}") from error
-    return text(value)
+    return checked_pattern(value.strip())
 
 
 def _once_each(members: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -173,28 +175,34 @@ MIN_OFFSETS_PER_TRIGGER: Final = _count("minOffsetsPerTrigger")
 MAX_TRIGGER_DELAY: Final = Option("maxTriggerDelay", duration_ms(0, 365 * 86_400_000), 15 * 60_000)
 GROUP_ID: Final[Option[str | None]] = Option("groupId", text, None)
 
+# One fetch has records of one partition, so that these two say the same here.
+FETCH_MAX_BYTES: Final = Option("kafka.fetch.max.bytes", integer(0, (1 << 31) - 1), FETCH_BYTES)
+PARTITION_FETCH_BYTES: Final = Option(
+    "kafka.max.partition.fetch.bytes", integer(0, (1 << 31) - 1), FETCH_BYTES
+)
+
 _WHICH: Final = (SUBSCRIBE, SUBSCRIBE_PATTERN, ASSIGN)
 _BOTH: Final = (
     *CLUSTER_OPTIONS, *_WHICH, *STARTS, LATE, FAIL_ON_DATA_LOSS, IGNORE_CORRUPT_BATCHES, INCLUDE_HEADERS,
-    MIN_PARTITIONS, MAX_RECORDS_PER_PARTITION,
+    MIN_PARTITIONS, MAX_RECORDS_PER_PARTITION, FETCH_MAX_BYTES, PARTITION_FETCH_BYTES,
 )  # fmt: skip
 _BATCH_ONLY: Final = (*ENDS, PUSHDOWN)
 _STREAM_ONLY: Final = (MAX_OFFSETS_PER_TRIGGER, MIN_OFFSETS_PER_TRIGGER, MAX_TRIGGER_DELAY, GROUP_ID)
 
 _INSTEAD: Final = {
-    **KAFKA_TLS_INSTEAD,
-    "kafka.group.id": "name the group in groupId, to which a stream publishes how far it is",
     "topic": "a read names its topics in subscribe, subscribePattern or assign",
     "path": "a read names its topics in subscribe, subscribePattern or assign, and load() takes no path",
 }
+_FOREIGN: Final = foreign_options("reads")
 _ANY_READ: Final = OptionTable(
-    "a read from hightide", (*_BOTH, *_BATCH_ONLY, *_STREAM_ONLY), instead=_INSTEAD
-)  # fmt: skip
+    "a read from hightide", (*_BOTH, *_BATCH_ONLY, *_STREAM_ONLY), instead=_INSTEAD, foreign=_FOREIGN
+)
 _BATCH: Final = OptionTable(
     "a batch read from hightide",
     (*_BOTH, *_BATCH_ONLY),
     instead=_INSTEAD
     | dict.fromkeys((option.name for option in _STREAM_ONLY), "it is for streams; leave it out"),
+    foreign=_FOREIGN,
 )
 _STREAM: Final = OptionTable(
     "a stream from hightide",
@@ -204,6 +212,7 @@ _STREAM: Final = OptionTable(
         (option.name for option in ENDS), "a stream has no end; read a batch, or use Trigger.AvailableNow"
     )
     | {PUSHDOWN.name: "Spark pushes no filters into streams; leave it out"},
+    foreign=_FOREIGN,
 )
 
 
@@ -232,12 +241,13 @@ class Subscription:
         if self.assigned is not None:
             return partition in self.assigned.get(topic, ())
         assert self.pattern is not None, "one of the three is given"
-        return re.fullmatch(self.pattern, topic) is not None
+        return matches(self.pattern, topic)
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """The common options of batches and streams. `late` is the treatment of a start after the last record."""
+    """The common options of batches and streams. `late` is the treatment of a start after the last record.
+    `warnings` say which options of Kafka are ignored, and why."""
 
     cluster: Cluster
     subscription: Subscription
@@ -247,6 +257,8 @@ class ReadOptions:
     ignore_corrupt_batches: bool
     min_partitions: int | None
     max_records_per_partition: int | None
+    fetch_max_bytes: int = FETCH_BYTES
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,7 +329,14 @@ def _read_options(values: OptionValues, start: Bound) -> ReadOptions:
         values[IGNORE_CORRUPT_BATCHES],
         values[MIN_PARTITIONS],
         values[MAX_RECORDS_PER_PARTITION],
+        _fetch_max_bytes(values),
+        values.warnings,
     )
+
+
+def _fetch_max_bytes(values: OptionValues) -> int:
+    given = [values[option] for option in (FETCH_MAX_BYTES, PARTITION_FETCH_BYTES) if values.is_given(option)]
+    return min(max(min(given, default=FETCH_BYTES), FETCH_BYTES_MIN), FETCH_BYTES_MAX)
 
 
 def _subscription(values: OptionValues) -> Subscription:

@@ -22,7 +22,6 @@ GATHERED_BYTES_MAX: Final = 32 << 20
 #: The largest value that max.message.bytes of a topic may have.
 ROW_BYTES_MAX: Final = 15 << 20
 BUFFER_MEMORY_BYTES: Final = 32 << 20
-DELIVERY_TIMEOUT_MS: Final = 120_000
 
 
 class SinkTask:
@@ -38,15 +37,15 @@ class SinkTask:
         self._columns = columns
         self._who = who
         self._producer = Producer(
-            **options.cluster.arguments(),
+            **options.cluster.arguments("hightide-spark-sink"),
             key=key,
             linger_ms=0,
             # Batches are cut before. Only the topic's max.message.bytes limits a single row.
             batch_bytes_max=ROW_BYTES_MAX,
             buffer_memory_bytes=BUFFER_MEMORY_BYTES,
-            delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
-            max_block_ms=DELIVERY_TIMEOUT_MS,
-            client_id="hightide-spark-sink",
+            compression=options.compression,
+            delivery_timeout_ms=options.delivery_timeout_ms,
+            max_block_ms=options.delivery_timeout_ms,
         )
         self._exactly_once = (
             None

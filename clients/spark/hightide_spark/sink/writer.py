@@ -1,5 +1,6 @@
 """The writers that Spark calls: made on the driver, pickled, and used in each task."""
 
+import logging
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ from hightide_spark.sink.task import SinkTask
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
+
+
+_LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,7 @@ def _task_context() -> TaskContext:
 def batch_writer(options: Mapping[str, str], schema: "StructType", overwrite: bool) -> DataSourceWriter:
     """The writer of a batch write. Raises OptionError, UnsupportedSchemaError."""
     checked = write_options(options, is_streaming=False, overwrite=overwrite)
+    _warn(checked)
     return BatchWriter(checked, _columns(schema, checked))
 
 
@@ -93,7 +98,13 @@ def stream_writer(
 ) -> DataSourceStreamWriter:
     """The writer of a stream. Raises OptionError, UnsupportedSchemaError."""
     checked = write_options(options, is_streaming=True, overwrite=overwrite)
+    _warn(checked)
     return StreamWriter(checked, _columns(schema, checked))
+
+
+def _warn(options: WriteOptions) -> None:
+    for warning in options.warnings:
+        _LOG.warning("%s", warning)
 
 
 def _columns(schema: "StructType", options: WriteOptions) -> SinkColumns:

@@ -1,4 +1,5 @@
-"""The connections of this process: one admin client and one range reader for each cluster.
+"""The connections of this process: one admin client for each cluster, and one range
+reader for each cluster and size of fetches.
 
 Spark makes data sources on the driver, pickles them, and reads in forked workers that also serve later
 batches. So a connection belongs to the process and is opened when it is first needed. No reader or writer has
@@ -14,51 +15,53 @@ from hightide import Admin
 from hightide.range_reader import RangeReader
 
 from hightide_spark.core.cluster_options import Cluster
+from hightide_spark.core.source_options import FETCH_BYTES
 
 _CLUSTERS_MAX: Final = 4
-_CLIENT_ID: Final = "spark"
 
 
 class _Client(Protocol):
     def close(self) -> None: ...
 
 
+K = TypeVar("K")
 T = TypeVar("T", bound=_Client)
 
 
-class _ByCluster(Generic[T]):
-    """The clients of one kind by cluster. If there are more than _CLUSTERS_MAX, the least recently
-    used one is closed."""
+class _Kept(Generic[K, T]):
+    """The clients of one kind by what they were made for. If there are more than _CLUSTERS_MAX, the least
+    recently used one is closed."""
 
-    def __init__(self, make: Callable[[Cluster], T]) -> None:
+    def __init__(self, make: Callable[[K], T]) -> None:
         self._make = make
         self._lock = threading.Lock()
-        self._clients: OrderedDict[Cluster, T] = OrderedDict()
+        self._clients: OrderedDict[K, T] = OrderedDict()
 
-    def get(self, cluster: Cluster) -> T:
+    def get(self, key: K) -> T:
         with self._lock:
-            if cluster not in self._clients:
-                self._clients[cluster] = self._make(cluster)
-            self._clients.move_to_end(cluster)
+            if key not in self._clients:
+                self._clients[key] = self._make(key)
+            self._clients.move_to_end(key)
             surplus = [
                 self._clients.popitem(last=False)[1] for _ in range(len(self._clients) - _CLUSTERS_MAX)
             ]
-            client = self._clients[cluster]
+            client = self._clients[key]
         for each in surplus:
             each.close()
         return client
 
 
 def _admin(cluster: Cluster) -> Admin:
-    return Admin(**cluster.arguments(), client_id=_CLIENT_ID)
+    return Admin(**cluster.arguments())
 
 
-def _range_reader(cluster: Cluster) -> RangeReader:
-    return RangeReader(**cluster.arguments(), client_id=_CLIENT_ID)
+def _range_reader(wanted: tuple[Cluster, int]) -> RangeReader:
+    cluster, fetch_max_bytes = wanted
+    return RangeReader(**cluster.arguments(), fetch_max_bytes=fetch_max_bytes)
 
 
-_ADMINS: Final = _ByCluster(_admin)
-_RANGE_READERS: Final = _ByCluster(_range_reader)
+_ADMINS: Final = _Kept(_admin)
+_RANGE_READERS: Final = _Kept(_range_reader)
 
 
 def admin_of(cluster: Cluster) -> Admin:
@@ -66,6 +69,7 @@ def admin_of(cluster: Cluster) -> Admin:
     return _ADMINS.get(cluster)
 
 
-def range_reader_of(cluster: Cluster) -> RangeReader:
-    """The range reader of this process for this cluster. Any thread may call it."""
-    return _RANGE_READERS.get(cluster)
+def range_reader_of(cluster: Cluster, fetch_max_bytes: int = FETCH_BYTES) -> RangeReader:
+    """The range reader of this process for this cluster, whose fetches have this size. Any thread may call
+    it."""
+    return _RANGE_READERS.get((cluster, fetch_max_bytes))

@@ -38,7 +38,7 @@ class GroupProgress:
         if offsets == self._published or is_too_early:
             return
         if self._admin is None:
-            self._admin = Admin(**self._cluster.arguments(), timeout_ms=_TIMEOUT_MS, client_id="spark")
+            self._admin = Admin(**self._cluster.arguments(), timeout_ms=_TIMEOUT_MS)
         try:
             self._admin.commit_group_offsets(self._group, positions(offsets))
         except HightideError as error:

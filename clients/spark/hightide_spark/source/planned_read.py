@@ -21,7 +21,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from hightide_spark.core.cluster_options import Cluster
 from hightide_spark.core.ranges import LogRange
 from hightide_spark.core.schema import columns_of, default_ddl
-from hightide_spark.core.source_options import ReadOptions, includes_headers
+from hightide_spark.core.source_options import FETCH_BYTES, ReadOptions, includes_headers
 from hightide_spark.errors import (
     CorruptBatchReadError,
     DataLossError,
@@ -65,10 +65,14 @@ class PlannedRead:
     arrow_schema: Any
     fail_on_data_loss: bool
     ignore_corrupt_batches: bool = False
+    fetch_max_bytes: int = FETCH_BYTES
 
     @classmethod
     def of(cls, options: ReadOptions, schema: "StructType") -> "PlannedRead":
-        """Make it from the options and the schema of a read, on the driver. Raises UnsupportedSchemaError."""
+        """Make it from the options and the schema of a read, on the driver. The log has a warning for each
+        reason to ignore options. Raises UnsupportedSchemaError."""
+        for warning in options.warnings:
+            _LOG.warning("%s", warning)
         arrow_schema = to_arrow_schema(schema, timezone="UTC")
         return cls(
             options.cluster,
@@ -76,6 +80,7 @@ class PlannedRead:
             arrow_schema,
             options.fail_on_data_loss,
             options.ignore_corrupt_batches,
+            options.fetch_max_bytes,
         )
 
     def rows(self, partition: InputPartition) -> Iterator[Any]:
@@ -91,7 +96,7 @@ class PlannedRead:
         """The batches of a range. Records that retention deleted are skipped, any other loss ends the range,
         if the read tolerates losses."""
         start = wanted.start
-        reader = range_reader_of(self.cluster)
+        reader = range_reader_of(self.cluster, self.fetch_max_bytes)
         topic_id = bytes.fromhex(wanted.topic_id)
         while start < wanted.end:
             try:
