@@ -95,6 +95,8 @@ def write_ended(state: LeadersState, event: WriteEnded) -> Effects:
     hosted = state.hosted.get(about)
     if hosted is not None and hosted.writing == event.write_id:
         hosted.writing = None
+        if event.ending is not Ending.COMMITTED:
+            hosted.started_for = None  # Whatever it was to send may have to be sent again.
     return (state.read(about, written=True),)
 
 

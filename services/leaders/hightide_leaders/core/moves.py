@@ -19,7 +19,9 @@ from hightide_leaders.core.queues import FollowerStateChangeQueueFull, send_stat
 from hightide_leaders.core.state import Hosted, LeadersState, Request, RequestKind, Role, Step
 from hightide_leaders.core.values import ChangeKind, Lives, QueuedChange, StateChange
 from hightide_leaders.core.writes import (
+    CheckIncarnation,
     CheckIsr,
+    CreateLeader,
     DeleteLeader,
     DeleteReassigned,
     Operation,
@@ -61,17 +63,22 @@ def lead_on(state: LeadersState, hosted: Hosted, lives: Lives, now_ms: int) -> E
         if hosted.started_for != rar:
             return send(state, hosted, tuple(each for each in rar if each not in nodes.replicas))
         return ()
-    return check_load_balancing(state, hosted, lives)
+    return check_load_balancing(state, hosted, lives, now_ms)
 
 
-def check_load_balancing(state: LeadersState, hosted: Hosted, lives: Lives) -> Effects:
+def check_load_balancing(state: LeadersState, hosted: Hosted, lives: Lives, now_ms: int) -> Effects:
     """Give way to the preferred replica if it is in sync, and alive: a dead one would leave the partition
     without a leader for PreferredReplicaTime, again and again."""
     nodes = hosted.nodes
     assert nodes.isr is not None
     preferred = nodes.replicas[0] if nodes.replicas else state.me
-    is_ready = preferred in nodes.isr.isr and preferred not in nodes.isr.doubted and preferred in lives.live
+    is_ready = preferred in nodes.isr.isr and preferred not in nodes.isr.doubted
     if preferred == state.me or not is_ready:
+        return ()
+    if preferred not in lives.live:
+        hosted.due_ms = (
+            now_ms + state.settings.leader_election_wait_time_ms
+        )  # It may be between two sessions.
         return ()
     return (state.write(hosted.name, resignation(hosted.name, nodes)),)
 
@@ -128,18 +135,33 @@ def step_of_move(
     closes = send_state_changes(changes_to(old, ChangeKind.CLOSE_REPLICA, hosted), queues, limit)
     moved = replace(
         isr,
+        epoch=isr.epoch + 1 if stays_leader(state, rar) and ends_epoch(old) else isr.epoch,
         isr=tuple(sorted(each for each in isr.isr if each in rar)),
         eligible=tuple(each for each in isr.eligible if each in rar),
         recovered=tuple(log for log in isr.recovered if log.broker_id in rar),
     )
     operations: list[Operation] = [
+        CheckIncarnation(state.me, state.incarnation),
         PutIsr(hosted.name, moved, fenced_by(nodes)),
         PutReplicas(hosted.name, rar),
         DeleteReassigned(hosted.name),
     ]
-    if state.me not in rar:
+    if moved.epoch != isr.epoch or not stays_leader(state, rar):
         operations.append(DeleteLeader(hosted.name))
+    if moved.epoch != isr.epoch:
+        operations.append(CreateLeader(hosted.name, state.me, moved.epoch))
     return (state.write(hosted.name, (*operations, *closes)),)
+
+
+def stays_leader(state: LeadersState, rar: tuple[int, ...]) -> bool:
+    """Whether this leader has a replica when the move is done."""
+    return state.me in rar
+
+
+def ends_epoch(leaving: tuple[int, ...]) -> bool:
+    """Whether a new leader epoch begins with the end of a move: if a replica leaves. It may come back
+    empty, and a late fetch of the epoch before must not speak for it."""
+    return bool(leaving)
 
 
 def changes_to(

@@ -50,7 +50,7 @@ def look(
     if leader is None or is_void(leader, state.me, state.session):
         return (*effects, *leader_election(state, hosted, lives, now_ms))
     hosted.races_at_ms = None
-    if leader.broker_id == state.me:
+    if (leader.broker_id, leader.session) == (state.me, state.session):
         return (*effects, *become_leader(state, hosted, leader, lives, now_ms))
     return (*effects, *become_follower(hosted, leader))
 
