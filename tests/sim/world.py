@@ -9,6 +9,7 @@ world. After each order the checkers look at it.
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hightide_broker.core.isr_state import IsrState, PendingExpand
@@ -55,7 +56,7 @@ class World(Network):
     def __init__(self, settings: Settings | None = None) -> None:
         super().__init__((*BROKERS, *CONTROLLERS))
         self.settings = settings or Settings()
-        self.zookeeper = ZooKeeper(self._notify)
+        self.zookeeper = self.zookeeper_of_world()
         self.acked: dict[int, Record] = {}
         self.contradictions: list[tuple[int, Record]] = []
         """Records acknowledged at an offset where another one was before."""
@@ -81,11 +82,8 @@ class World(Network):
             self.settings.flush_on_disk,
         )
         replicas = self.settings.replicas
-        self.brokers = {
-            n: SimBroker(self, replace(base, broker_id=n), replicas) for n in BROKERS if n in replicas
-        }
-        known = self.settings.min_insync_known or self.settings.min_insync_replicas
-        self.controllers = {n: SimController(self, n, replicas, known) for n in CONTROLLERS}
+        self.brokers = self.brokers_of_world(base, replicas)
+        self.controllers = self.controllers_of_world(replicas)
         self.nodes: dict[int, SimBroker | SimController] = {**self.brokers, **self.controllers}
         self.next_value = 1
         self._seen: list[Replica] = []
@@ -94,7 +92,29 @@ class World(Network):
         """The zxid of that view."""
         self._electable: tuple[int, ...] = ()
         self._electable_by: Stored | None = None
-        self.checkers: list[Checker] = [checker(self) for checker in ALL_CHECKERS]
+        self.checkers: list[Checker] = [checker(self) for checker in self.judged_by]
+
+    # --- what another kind of cluster consists of ------------------------------------------------
+
+    judged_by: Sequence[type[Checker]] = ALL_CHECKERS
+
+    def zookeeper_of_world(self) -> ZooKeeper:
+        """Its ZooKeeper."""
+        return ZooKeeper(self._notify)
+
+    def brokers_of_world(self, base: ReplicaSettings, replicas: tuple[int, ...]) -> dict[int, SimBroker]:
+        """Its brokers: those that have a replica."""
+        return {n: SimBroker(self, replace(base, broker_id=n), replicas) for n in BROKERS if n in replicas}
+
+    def controllers_of_world(self, replicas: tuple[int, ...]) -> dict[int, SimController]:
+        """Its controllers."""
+        known = self.settings.min_insync_known or self.settings.min_insync_replicas
+        return {n: SimController(self, n, replicas, known) for n in CONTROLLERS}
+
+    @property
+    def assigned(self) -> tuple[int, ...]:
+        """AR."""
+        return tuple(self.brokers)
 
     # --- what nodes may do (sim.surroundings, sim.controller.Surroundings) -----------------------
 

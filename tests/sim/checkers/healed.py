@@ -18,12 +18,12 @@ class Healed(Checker):
         leader = world.leader
         if leader == -1:
             self.violated(f"no leader: {world.zookeeper.state()}")
-        if set(world.isr) != set(world.brokers):
+        if set(world.isr) != set(world.assigned):
             self.violated(f"the ISR is {world.isr}")
         first = world.brokers[leader]
         if not first.state.is_leader:
             self.violated(f"{leader} does not lead, it is {first.state.role}")
-        for broker in world.brokers.values():
+        for broker in (world.brokers[broker_id] for broker_id in world.assigned):
             state = broker.state
             if state.leader_epoch != first.state.leader_epoch:
                 self.violated(f"{broker.broker_id} is in epoch {state.leader_epoch}")

@@ -10,18 +10,29 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Final
 
-from sim.known_wrong import broker, controller, coordinator
+from sim.known_wrong import broker, controller, coordinator, leaders
 from sim.known_wrong.replacing import replaced
 
-__all__ = ["BROKER_RULES", "CONTROLLER_RULES", "COORDINATOR_RULES", "V3_TO_THE_LETTER", "without"]
+__all__ = [
+    "BROKER_RULES",
+    "CONTROLLER_RULES",
+    "COORDINATOR_RULES",
+    "LEADERS_RULES",
+    "V2_TO_THE_LETTER",
+    "V3_TO_THE_LETTER",
+    "without",
+]
 
 BROKER_RULES: Final = tuple(broker.WITHOUT)
 CONTROLLER_RULES: Final = tuple(controller.WITHOUT)
 COORDINATOR_RULES: Final = tuple(coordinator.WITHOUT)
+LEADERS_RULES: Final = tuple(leaders.WITHOUT)
 V3_TO_THE_LETTER: Final = (*BROKER_RULES, *CONTROLLER_RULES)
 """All that Hightide adds to V3. Without them committed records are lost."""
+V2_TO_THE_LETTER: Final = (*BROKER_RULES, *LEADERS_RULES)
+"""All that Hightide adds to V2."""
 
-_WITHOUT: Final = {**broker.WITHOUT, **controller.WITHOUT, **coordinator.WITHOUT}
+_WITHOUT: Final = {**broker.WITHOUT, **controller.WITHOUT, **coordinator.WITHOUT, **leaders.WITHOUT}
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any
 __all__ = ["Replacement", "always", "replaced"]
 
 Function = Callable[..., Any]
-PACKAGES = ("hightide_broker", "hightide_controller", "hightide_coordinator", "sim.")
+PACKAGES = ("hightide_broker", "hightide_controller", "hightide_coordinator", "hightide_leaders", "sim.")
 
 
 @dataclass(frozen=True)

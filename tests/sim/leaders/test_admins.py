@@ -1,0 +1,119 @@
+"""Admins that die in each step of what they do, and two at once: what comes of it is whole, and the next
+admin gets on."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from hightide_leaders.core import events as ev
+from hightide_leaders.core.effects import Outcome
+from sim.leaders.broker import KEEP_IN_SYNC_TIME_MS
+from sim.leaders.world import LeadersWorld, heal
+from sim.leaders.zookeeper import NAME
+
+AR = (1, 2, 3)
+STEPS = 40
+"""The messages of a creation, or of a deletion, and a few more."""
+LATER_ID = "e" * 32
+
+
+def without_topic() -> LeadersWorld:
+    """A cluster whose topic was deleted."""
+    world = LeadersWorld()
+    world.start()
+    assert world.delete_topic(1) is Outcome.DONE
+    assert all(world.broker(n).topic_id == "" for n in AR)
+    return world
+
+
+def deliver(world: LeadersWorld, count: int) -> None:
+    """So many messages arrive, as far as there are any."""
+    for _ in range(count):
+        envelope = next((e for e in world.pending if world.is_open(e)), None)
+        if envelope is None:
+            return
+        world.deliver(envelope)
+
+
+def die(world: LeadersWorld, admin: int) -> None:
+    """The admin's process dies, and its session ends."""
+    world.crash(admin)
+    world.expire(admin)
+    world.settle()
+
+
+def let_time_pass(world: LeadersWorld) -> None:
+    """Longer than KeepInSyncTime."""
+    for _ in range(4):
+        world.settle()
+        world.advance(KEEP_IN_SYNC_TIME_MS // 2)
+    world.settle()
+
+
+@pytest.mark.parametrize("step", range(STEPS))
+def test_an_admin_dies_while_it_creates_a_topic(step: int) -> None:
+    world = without_topic()
+    world.broker(3).hear(ev.CreateTopicRequested(-90, NAME.topic, LATER_ID, (AR,)))
+    deliver(world, step)
+    die(world, 3)
+    world.forget_topic()
+    outcome = world.create_topic(1, (1, 2))
+    let_time_pass(world)
+    known = world.zookeeper.topic_znode(NAME.topic)
+    assert known is not None
+    assert outcome is (Outcome.TOPIC_ALREADY_EXISTS if known[0] == LATER_ID else Outcome.DONE)
+    heal(world)
+
+
+@pytest.mark.parametrize("step", range(STEPS))
+def test_an_admin_dies_while_it_deletes_a_topic(step: int) -> None:
+    world = LeadersWorld()
+    world.start()
+    world.forget_topic()
+    world.broker(3).hear(ev.DeleteTopicRequested(-90, NAME.topic))
+    deliver(world, step)
+    die(world, 3)
+    assert world.delete_topic(1) in (Outcome.DONE, Outcome.UNKNOWN_TOPIC)
+    let_time_pass(world)
+    assert world.zookeeper.topic_znode(NAME.topic) is None
+    assert world.create_topic(1, (2, 1)) is Outcome.DONE
+    heal(world)
+    assert world.assigned == (2, 1)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_two_admins_create_one_topic(seed: int) -> None:
+    """One of them wins; the other one is told, and undoes nothing."""
+    world, rng = without_topic(), Random(seed)
+    world.broker(1).hear(ev.CreateTopicRequested(-91, NAME.topic, "1" * 32, (AR,)))
+    world.broker(2).hear(ev.CreateTopicRequested(-92, NAME.topic, "2" * 32, ((3, 2, 1),)))
+    for _ in range(200):
+        ready = [e for e in world.pending if world.is_open(e)]
+        if not ready:
+            break
+        world.deliver(world.first_in_line(rng.choice(ready)))
+    let_time_pass(world)
+    outcomes = {world.broker(1).answers[-91], world.broker(2).answers[-92]}
+    assert Outcome.DONE in outcomes
+    assert outcomes & {Outcome.TOPIC_ALREADY_EXISTS, Outcome.TOPIC_BEING_CREATED}
+    heal(world)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_two_admins_delete_one_topic(seed: int) -> None:
+    world, rng = LeadersWorld(), Random(seed)
+    world.start()
+    world.forget_topic()
+    for admin in (1, 2):
+        world.broker(admin).hear(ev.DeleteTopicRequested(-91, NAME.topic))
+    for _ in range(300):
+        ready = [e for e in world.pending if world.is_open(e)]
+        if not ready:
+            break
+        world.deliver(world.first_in_line(rng.choice(ready)))
+    let_time_pass(world)
+    for admin in (1, 2):
+        assert world.broker(admin).answers[-91] in (Outcome.DONE, Outcome.UNKNOWN_TOPIC)
+    assert world.zookeeper.topic_znode(NAME.topic) is None
+    assert all(world.broker(n).topic_id == "" for n in AR)

@@ -1,0 +1,144 @@
+"""A whole cluster without controllers in memory: three brokers, ZooKeeper, the network between them, and
+the clock."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import cast
+
+from hightide_broker.core.replica import ReplicaSettings
+from hightide_leaders.core import events as ev
+from hightide_leaders.core.effects import Outcome
+from hightide_runtime.znodes.leaders_znodes import ReassignedZnode, ReplicasZnode
+from sim.broker import SimBroker
+from sim.controller import SimController
+from sim.leaders.broker import LeadersBroker
+from sim.leaders.checkers import LED_CHECKERS, LedHealed
+from sim.leaders.messages import Inquiry, Told
+from sim.leaders.zookeeper import NAME, LeadersZooKeeper
+from sim.messages import Envelope
+from sim.world import BROKERS, Settings, World
+from sim.zookeeper import ZooKeeper
+
+QUEUE_MAX = 3
+
+
+class LeadersWorld(World):
+    """The cluster. Public methods are the orders."""
+
+    judged_by = LED_CHECKERS
+    zookeeper: LeadersZooKeeper
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        super().__init__(settings)
+        self.zookeeper.min_insync_replicas = self.settings.min_insync_replicas
+        self.topics_made = 0
+        self.requests_made = 0
+
+    def zookeeper_of_world(self) -> ZooKeeper:
+        """V2's."""
+        return LeadersZooKeeper(self._notify)
+
+    def brokers_of_world(self, base: ReplicaSettings, replicas: tuple[int, ...]) -> dict[int, SimBroker]:
+        """All brokers, also those without a replica: the partition may be moved there."""
+        return {n: LeadersBroker(self, replace(base, broker_id=n), QUEUE_MAX) for n in BROKERS}
+
+    def controllers_of_world(self, replicas: tuple[int, ...]) -> dict[int, SimController]:
+        """None."""
+        return {}
+
+    def broker(self, broker_id: int) -> LeadersBroker:
+        """One of them."""
+        return cast(LeadersBroker, self.brokers[broker_id])
+
+    def is_request(self, envelope: Envelope) -> bool:
+        """Also what is asked of ZooKeeper."""
+        return isinstance(envelope.body, Inquiry) or super().is_request(envelope)
+
+    def at_zookeeper(self, envelope: Envelope) -> None:
+        """A read or a write of V2's znodes, or what all brokers ask."""
+        if isinstance(envelope.body, Inquiry):
+            self.answer(envelope, Told(envelope.body.run(self.zookeeper)))
+        else:
+            super().at_zookeeper(envelope)
+
+    @property
+    def assigned(self) -> tuple[int, ...]:
+        """AR."""
+        return self.zookeeper.replicas_of(ReplicasZnode.path(*NAME)) or ()
+
+    # --- orders ----------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Everything starts, an admin creates the topic, and its preferred replica leads."""
+        super().start()
+        assert self.create_topic(BROKERS[0], self.settings.replicas) is Outcome.DONE
+        self.settle()
+
+    def create_topic(self, admin: int, replicas: tuple[int, ...]) -> Outcome | None:
+        """A client asks a broker to create the topic; its answer, if it has one when nothing is under way."""
+        self.topics_made += 1
+        topic_id = f"{self.topics_made:032x}"
+        return self._ask(
+            admin, lambda number: ev.CreateTopicRequested(number, NAME.topic, topic_id, (replicas,))
+        )
+
+    def delete_topic(self, admin: int) -> Outcome | None:
+        """A client asks a broker to delete the topic. What it held is not asked for any more."""
+        self.forget_topic()
+        outcome = self._ask(admin, lambda number: ev.DeleteTopicRequested(number, NAME.topic))
+        self.forget_topic()
+        return outcome
+
+    def forget_topic(self) -> None:
+        """What comes now is another topic: nothing of before is held against it."""
+        self.acked.clear()
+        self.contradictions.clear()
+        self.zookeeper.state_writes.clear()
+        for broker in self.brokers.values():
+            broker.out_at = -1
+        self.checkers = [checker(self) for checker in self.judged_by]
+
+    def move(self, admin: int, replicas: tuple[int, ...]) -> Outcome | None:
+        """A client asks a broker to move the partition."""
+        return self._ask(admin, lambda number: ev.ReassignmentRequested(number, NAME, replicas))
+
+    def ask_to_move(self, admin: int, replicas: tuple[int, ...]) -> None:
+        """The same, and nobody waits for the answer."""
+        self.requests_made += 1
+        self.story.append(f"move to {replicas} at {admin}")
+        self.broker(admin).hear(ev.ReassignmentRequested(-self.requests_made, NAME, replicas))
+        self.check()
+
+    def _ask(self, admin: int, request: object) -> Outcome | None:
+        self.requests_made += 1
+        event = request(-self.requests_made)  # type: ignore[operator]
+        self.story.append(f"at {admin}: {event}")
+        broker = self.broker(admin)
+        broker.hear(event)
+        self.settle()
+        return broker.answers.get(-self.requests_made)
+
+    # --- what a schedule asks --------------------------------------------------------------------
+
+    def check_nothing_waits(self) -> None:
+        """After healing: no queue has anything, no move is under way, and nobody has a replica that is not
+        to be."""
+        judge = LedHealed(self)
+        if self.zookeeper.replicas_of(ReassignedZnode.path(*NAME)) is not None:
+            judge.violated("the partition is still being moved")
+        for broker_id in self.brokers:
+            if queue := self.zookeeper.queue(broker_id):
+                judge.violated(f"the queue of {broker_id} has {queue}")
+            if self.broker(broker_id).topic_id and broker_id not in self.assigned:
+                judge.violated(f"{broker_id} still has a replica")
+
+
+def heal(world: LeadersWorld) -> None:
+    """Faults end; all must be well after a while."""
+    world.settle()
+    world.heal()
+    world.converge()
+    healed = LedHealed(world)
+    healed.check()
+    healed.check_progress()

@@ -1,0 +1,224 @@
+"""ZooKeeper of a cluster that leaders coordinate: V2's paths, and the operations of its core on them.
+
+Rules of this file: what is stored is what the core reads, not bytes; the encoding has unit tests of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import assert_never
+
+from hightide_leaders.core import writes as wr
+from hightide_leaders.core.values import (
+    NO_VERSION,
+    Attempt,
+    IsrNode,
+    LeaderNode,
+    Lives,
+    PartitionNodes,
+    QueuedChange,
+    StateChange,
+    TopicNodes,
+    TopicPartition,
+)
+from hightide_runtime.znodes.leaders_znodes import (
+    IsrZnode,
+    LeaderZnode,
+    LedTopicZnode,
+    ReassignedZnode,
+    ReplicasZnode,
+    StateChangeZnode,
+    StateQueueZnode,
+)
+from sim.zookeeper import (
+    Check,
+    Create,
+    Delete,
+    Operation,
+    Put,
+    StateWrite,
+    Stored,
+    ZooKeeper,
+    incarnation,
+)
+
+NAME = TopicPartition("tide", 0)
+
+
+class LeadersZooKeeper(ZooKeeper):
+    """The store. It tells the checkers of the one partition as a store of leaderAndISR does."""
+
+    min_insync_replicas = 1
+    _next_change = 0
+
+    # --- what the checkers see -------------------------------------------------------------------
+
+    def state(self) -> tuple[Stored, int, int] | None:
+        """Leader and ISR as one; None as long as the partition never had a leader."""
+        node = self.nodes.get(IsrZnode.path(*NAME))
+        if node is None:
+            return None
+        isr, leader = node.data, self.leader_of(NAME)
+        assert isinstance(isr, IsrNode)
+        who = -1 if leader is None else leader.broker_id
+        recovered = tuple(tuple(log) for log in isr.recovered)
+        stored = Stored(who, isr.epoch, isr.isr, 0, isr.eligible, recovered, isr.unclean_epoch)  # type: ignore[arg-type]
+        return stored, node.version, node.mzxid
+
+    def multi(self, operations: tuple[Operation, ...], writer: int) -> Operation | None:
+        """As ever, and what the partition became by it is one change."""
+        before = self.state()
+        refused = super().multi(operations, writer)
+        after = self.state()
+        if after is not None and (before is None or before[:2] != after[:2]):
+            self.state_writes.append(
+                StateWrite(writer, None if before is None else before[0], after[0], after[1], 0)
+            )
+        return refused
+
+    def _fire(self, path: str) -> None:
+        super()._fire(path)
+        parent, _, name = path.rpartition("/")
+        if name.startswith("change-"):
+            super()._fire(parent)
+
+    # --- what brokers write ----------------------------------------------------------------------
+
+    def write(self, operations: wr.Operations, session: int, writer: int) -> Operation | None:
+        """A multi of the core's operations; None where it committed, else what could not be done."""
+        return self.multi(tuple(each for one in operations for each in self._of(one, session)), writer)
+
+    def _of(self, operation: wr.Operation, session: int) -> Iterator[Operation]:
+        match operation:
+            case wr.CheckIncarnation(broker_id, life):
+                yield Check(incarnation(broker_id), life)
+            case wr.CheckIsr(name, version):
+                yield Check(IsrZnode.path(*name), version)
+            case wr.CreateLeader(name, broker_id, epoch):
+                yield Create(LeaderZnode.path(*name), LeaderNode(broker_id, epoch, session), session)
+            case wr.DeleteLeader(name):
+                yield Delete(LeaderZnode.path(*name))
+            case wr.CreateIsr(name, isr):
+                yield Create(IsrZnode.path(*name), isr)
+            case wr.PutIsr(name, isr, version):
+                yield Put(IsrZnode.path(*name), isr, version)
+            case wr.PutReplicas(name, replicas, create):
+                path = ReplicasZnode.path(*name)
+                yield Create(path, replicas) if create else Put(path, replicas, wr.ANY_VERSION)
+            case wr.PutReassigned(name, replicas, create):
+                path = ReassignedZnode.path(*name)
+                yield Create(path, replicas) if create else Put(path, replicas, wr.ANY_VERSION)
+            case wr.DeleteReassigned(name):
+                yield Delete(ReassignedZnode.path(*name))
+            case wr.CreateTopic() | wr.PutTopic() | wr.CheckTopic() | wr.DeleteTopic():
+                yield self._of_topic(operation)
+            case wr.DeletePartition():
+                yield from self._deleting(operation)
+            case wr.Enqueue(broker_id, change):
+                self._next_change += 1
+                yield Create(f"{StateChangeZnode.prefix(broker_id)}{self._next_change:010}", change)
+            case wr.Dequeue(broker_id, znode):
+                yield Delete(StateChangeZnode.path(broker_id, znode))
+            case _:
+                assert_never(operation)
+
+    def _of_topic(
+        self, operation: wr.CreateTopic | wr.PutTopic | wr.CheckTopic | wr.DeleteTopic
+    ) -> Operation:
+        path = LedTopicZnode.path(operation.topic)
+        match operation:
+            case wr.CreateTopic(_, topic_id, attempt, _):
+                return Create(path, (topic_id, attempt))
+            case wr.PutTopic(_, topic_id, version):
+                return Put(path, (topic_id, None), version)
+            case wr.CheckTopic(_, version):
+                return Check(path, version)
+            case wr.DeleteTopic():
+                return Delete(path)
+
+    def _deleting(self, operation: wr.DeletePartition) -> Iterator[Operation]:
+        name = operation.name
+        if operation.has_leader:
+            yield Delete(LeaderZnode.path(*name))
+        if operation.isr_version != NO_VERSION:
+            yield Check(IsrZnode.path(*name), operation.isr_version)
+            yield Delete(IsrZnode.path(*name))
+        if operation.has_replicas:
+            yield Delete(ReplicasZnode.path(*name))
+        if operation.has_reassigned:
+            yield Delete(ReassignedZnode.path(*name))
+
+    # --- what brokers read -----------------------------------------------------------------------
+
+    def lives(self) -> Lives:
+        """The registered brokers, each with its incarnation."""
+        incarnations = dict(self.incarnations())
+        return Lives(tuple((broker_id, incarnations[broker_id]) for broker_id, _ in self.brokers()))
+
+    def leader_of(self, name: TopicPartition) -> LeaderNode | None:
+        """The leader znode."""
+        found = self.nodes.get(LeaderZnode.path(*name))
+        if found is None:
+            return None
+        assert isinstance(found.data, LeaderNode)
+        return found.data
+
+    def replicas_of(self, path: str) -> tuple[int, ...] | None:
+        """AR or RAR."""
+        found = self.nodes.get(path)
+        if found is None:
+            return None
+        assert isinstance(found.data, tuple)
+        return found.data
+
+    def partition(self, name: TopicPartition) -> PartitionNodes | None:
+        """All about a partition; None where there is none."""
+        topic = self.topic_znode(name.topic)
+        replicas = self.replicas_of(ReplicasZnode.path(*name))
+        reassigned = self.replicas_of(ReassignedZnode.path(*name))
+        if topic is None or (replicas is None and reassigned is None):
+            return None
+        node = self.nodes.get(IsrZnode.path(*name))
+        isr = None
+        if node is not None:
+            assert isinstance(node.data, IsrNode)
+            isr = replace(node.data, version=node.version)
+        leader = self.leader_of(name)
+        return PartitionNodes(topic[0], replicas or (), leader, isr, reassigned, self.min_insync_replicas)
+
+    def topic_znode(self, topic: str) -> tuple[str, Attempt | None, int] | None:
+        """The topic's id, who creates it, and the version of its znode."""
+        node = self.nodes.get(LedTopicZnode.path(topic))
+        if node is None:
+            return None
+        assert isinstance(node.data, tuple)
+        topic_id, attempt = node.data
+        return topic_id, attempt, node.version
+
+    def topic(self, topic: str) -> TopicNodes | None:
+        """All about a topic of one partition."""
+        found = self.topic_znode(topic)
+        if found is None:
+            return None
+        topic_id, attempt, version = found
+        nodes = self.partition(TopicPartition(topic, 0))
+        return TopicNodes(topic_id, version, attempt, {} if nodes is None else {0: nodes})
+
+    def queue(self, broker_id: int) -> tuple[QueuedChange, ...]:
+        """The state changes for a broker, in order."""
+        prefix = StateQueueZnode.path(broker_id) + "/"
+        found = sorted((path, node.data) for path, node in self.nodes.items() if path.startswith(prefix))
+        changes = []
+        for path, change in found:
+            assert isinstance(change, StateChange)
+            changes.append(QueuedChange(path[len(prefix) :], change))
+        return tuple(changes)
+
+    def watch_partition(self, name: TopicPartition, node: int, as_leader: bool) -> None:
+        """Leave the watches of a read."""
+        self.watch(LeaderZnode.path(*name), node)
+        if ReplicasZnode.path(*name) not in self.nodes:
+            self.watch(ReplicasZnode.path(*name), node)
+        if as_leader:
+            self.watch(ReassignedZnode.path(*name), node)
