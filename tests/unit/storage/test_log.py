@@ -94,6 +94,27 @@ def test_a_read_keeps_to_the_limits_but_gives_one_batch(tmp_path: Path, in_memor
     rig.close()
 
 
+def test_a_first_batch_over_the_room_for_it_is_not_read_beyond_its_header(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rig = LogRig(tmp_path)
+    for _ in range(2):
+        rig.append(1, b"x" * 100_000)
+    size = len(make_batch(1, b"x" * 100_000))
+    read_at, sizes = rig.files.read_at, []
+
+    def counted(fd: int, size: int, position: int) -> bytes:
+        sizes.append(size)
+        return read_at(fd, size, position)
+
+    monkeypatch.setattr(rig.files, "read_at", counted)
+    assert rig.log.read_file(0, 100, 2, size - 1) == []
+    assert sum(sizes) < size // 2
+    assert len(b"".join(rig.log.read_file(0, 100, 2, size))) == size
+    assert len(b"".join(rig.log.read_file(0, size, 2, 1))) == size, "it is within max_bytes"
+    rig.close()
+
+
 def test_the_tail_in_memory_and_the_file_give_the_same_bytes(rig: LogRig) -> None:
     rig.fill(11)
     for offset in range(11):

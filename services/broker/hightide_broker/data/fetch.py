@@ -270,9 +270,12 @@ class FetchHandler:
             try:
                 found = replica.log.read_memory(asked.offset, max_bytes, allowed.end_offset)
                 if found is None:
+                    # What would be left out below is not read.
+                    first_bytes_max = room if must_fit else None
                     found = await asyncio.get_running_loop().run_in_executor(
-                        self._reads, replica.log.read_file, asked.offset, max_bytes, allowed.end_offset
-                    )
+                        self._reads, replica.log.read_file,
+                        asked.offset, max_bytes, allowed.end_offset, first_bytes_max,
+                    )  # fmt: skip
                     state = replica.state
                     if isinstance(again := _allowed(call, replica, asked), PartitionRefused):
                         return PartitionRead(

@@ -27,6 +27,7 @@ from hightide_broker.data.fetch import FetchHandler
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.shell import Payload, ReplicaShell
 from hightide_broker.storage import DataDirectory, DirectorySettings
+from hightide_broker.storage.files.files import OsFiles
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.quotas.throttle import Throttle, ThrottleCounts
 from hightide_runtime.serving.answer_budget import AnswerBudget
@@ -87,11 +88,16 @@ class OneBroker:
         return len(batch)
 
     async def fetch(
-        self, *partitions: int, min_bytes: int = 1, offset: int = 0, from_follower: bool = False
+        self,
+        *partitions: int,
+        min_bytes: int = 1,
+        max_bytes: int = 1_000_000,
+        offset: int = 0,
+        from_follower: bool = False,
     ) -> dict[int, int]:
         """Fetch from an offset on: the bytes of each partition, or minus its error."""
         asked = tuple(FetchFrom((TOPIC_ID, each), -1, offset, 1_000_000) for each in partitions)
-        read = await self.fetching.fetch(FetchCall(30_000, min_bytes, 1_000_000, asked, from_follower), PEER)
+        read = await self.fetching.fetch(FetchCall(30_000, min_bytes, max_bytes, asked, from_follower), PEER)
         return {each.key[1]: -each.refused.code if each.refused else each.size_bytes for each in read}
 
 
@@ -141,6 +147,33 @@ def test_what_is_appended_while_a_file_is_read_is_not_missed(tmp_path: Path) -> 
         assert len(broker.reads) == 1
         more = broker.produce(other, b"x")
         assert await answered(broker, waiting) == {1: more, 0: size}
+
+    serve(tmp_path, story)
+
+
+def test_a_partition_whose_batch_finds_no_room_is_not_read_for_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each answer of a long log cost one batch more of reading, for each other partition that was asked."""
+    read_at, read_bytes = OsFiles.read_at, []
+
+    def counted(files: OsFiles, fd: int, size: int, position: int) -> bytes:
+        found = read_at(files, fd, size, position)
+        read_bytes.append(len(found))
+        return found
+
+    async def story(broker: OneBroker) -> None:
+        cold, other = broker.leads(0), broker.leads(1)
+        size = broker.produce(cold, COLD)
+        broker.produce(other, COLD)
+        monkeypatch.setattr(OsFiles, "read_at", counted)
+        waiting = asyncio.create_task(broker.fetch(0, 1, max_bytes=size + 500))
+        assert await answered(broker, waiting) == {0: size, 1: 0}
+        assert read_bytes.count(size) == 1, "one batch is read whole"
+        assert await answered(broker, asyncio.create_task(broker.fetch(1, 0, max_bytes=size + 500))) == {
+            1: size,
+            0: 0,
+        }
 
     serve(tmp_path, story)
 

@@ -281,9 +281,11 @@ class Log:
             return []
         return in_memory
 
-    def read_file(self, offset: int, max_bytes: int, end_offset: int) -> list[Buffer]:
-        """As `read`, from the file. It waits for the disk without the log's lock, so that no append waits
-        with it. Also empty if the log was truncated meanwhile."""
+    def read_file(
+        self, offset: int, max_bytes: int, end_offset: int, first_bytes_max: int | None = None
+    ) -> list[Buffer]:
+        """As `read`, from the file; it waits for the disk without the log's lock. Also empty if the log was
+        truncated meanwhile, or the first batch, of which the header is read, is over `first_bytes_max`."""
         with self._lock:
             self._check_open()
             if not self.log_start_offset <= offset <= self._end_offset:
@@ -296,9 +298,8 @@ class Log:
             expected = BatchesAtRest(self.topic_id, self.partition, self.epochs.entries)
         try:
             with self._volume.disk:
-                batches, next_offset = segment.read(
-                    lease.fd, position, base_offset, max_bytes, end_offset, expected
-                )
+                sizes = (max_bytes, end_offset, expected, first_bytes_max)
+                batches, next_offset = segment.read(lease.fd, position, base_offset, *sizes)
         except BatchError as error:
             if forgotten == self._reads.forgotten:
                 raise self._files.damaged(error, segment.base_offset, offset) from error
@@ -306,11 +307,11 @@ class Log:
         finally:
             lease.release()
         with self._lock:
-            if truncations != self._truncations or not batches:
+            if truncations != self._truncations:
                 return []
             if forgotten == self._reads.forgotten and next_offset < segment.next_offset:
                 self._reads.note(next_offset, segment, position + len(batches))
-        return [batches]
+        return [batches] if batches else []
 
     def _find(self, offset: int) -> tuple[Segment, int, int, FileLease]:
         """The segment with an offset, position and base offset of the batch that holds it, and the file, kept

@@ -137,10 +137,17 @@ class Segment:
             return self._volume.files.read_at(fd, size, position)
 
     def read(
-        self, fd: int, position: int, offset: int, max_bytes: int, end_offset: int, expected: BatchesAtRest
+        self,
+        fd: int,
+        position: int,
+        offset: int,
+        max_bytes: int,
+        end_offset: int,
+        expected: BatchesAtRest,
+        first_bytes_max: int | None = None,
     ) -> tuple[memoryview, int]:
-        """Whole batches from the one at `position` on, which begins at `offset`, as `Log.read` says, and the
-        offset after them; `fd` is leased. Ends before a batch that is damaged.
+        """Whole batches from the one at `position` on, which begins at `offset`, as `Log.read_file` says, and
+        the offset after them; `fd` is leased. Ends before a batch that is damaged.
 
         May be called without the log's lock. A cut meanwhile can make nonsense of it. Raises BatchError where
         the first one is damaged, OSError.
@@ -149,6 +156,8 @@ class Segment:
         data = self._volume.files.read_at(fd, min(max(max_bytes, _LOCATE_PIECE_BYTES), left), position)
         header = parse(data)
         if header.size_bytes > len(data):
+            if first_bytes_max is not None and header.size_bytes > first_bytes_max:
+                return memoryview(b""), offset
             # More than there is would be read in vain, and may be any number.
             data = self._volume.files.read_at(fd, min(header.size_bytes, left), position)
         header = expected.check_next(data, 0, offset)
