@@ -34,6 +34,7 @@ PASSAGES = (
     ("hightide.aio.producer import", "hightide.producer import"),
     ("hightide.aio.driver", "hightide.transport.driver"),
     ("hightide.aio.group_consumer", "hightide.group_consumer"),
+    ("hightide.aio.record_stream", "hightide.record_stream"),
     ("hightide.aio.running", "hightide.transport.running"),
     ("hightide.aio.sender", "hightide.transport.sender"),
     ("hightide.aio.loop_condition", "hightide.transport.thread_condition"),
@@ -117,14 +118,25 @@ TWINS = (
             ("The asyncio consumer:", "The blocking consumer:"),
             ("of `GroupCore`, for one event loop.", "of `GroupCore`, for threads."),
             ("for one task at a time.", "for use by one thread at a time."),
+            ("a task of its own, and", "a thread of its own, and"),
             (" The\n    callbacks may be coroutines.", ""),
             ("await self.assignment()", "self.assignment"),
+        ),
+    ),
+    Twin(
+        "aio/record_stream.py",
+        "record_stream.py",
+        (
+            ("The streams of an asyncio consumer:", "The streams of a blocking consumer:"),
+            ("for one task at a time:", "for one thread at a time:"),
+            ("the fetching task failed", "the fetching thread failed"),
         ),
     ),
     Twin(
         "aio/serializing.py",
         "serializing.py",
         (
+            ("All tasks that read", "All threads that read"),
             ("An asyncio producer that", "A blocking producer that"),
             ("return await delivery", "return delivery.result()"),
         ),

@@ -32,8 +32,7 @@ __all__ = ["ClusterError", "FirstPorts", "LocalCluster"]
 BROKER_PROGRAM = (sys.executable, "-m", "hightide_broker.main")
 CONTROLLER_PROGRAM = (sys.executable, "-m", "hightide_controller.main")
 COORDINATOR_PROGRAM = (sys.executable, "-m", "hightide_coordinator.main")
-_POLL_S = 0.02
-_STOP_S = 10.0
+_POLL_S, _STOP_S = 0.02, 10.0
 
 
 class LocalCluster:
@@ -102,6 +101,7 @@ class LocalCluster:
         self._coordinator_command = (
             *(coordinator_program or COORDINATOR_PROGRAM),
             *common,
+            *(() if "--shards" in coordinator_arguments else ("--shards", "1")),
             *coordinator_arguments,
         )
         self._network = self._new_network() if partitionable else None

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from hightide.cluster.leaders_seen import LeadersSeen
 from hightide.cluster.offset_at import EARLIEST, LATEST, OffsetAt, offset_at_time
 from hightide.cluster.operations import Operation
+from hightide.consumer_group.hand import Hand
 from hightide.consumer_group.operations import GroupOperations
 from hightide.consumer_group.pending_commits import CommitCallback
 from hightide.consuming.consumer_core import ConsumerCore
@@ -22,6 +23,7 @@ from hightide.transport.driver import Driver, now_ms
 from hightide.transport.running import run
 from hightide.transport.thread_condition import ThreadCondition
 from hightide.transport.transport import Transport
+from hightide.v1.coordinator_service_pb2 import OffsetCommit
 
 T = TypeVar("T")
 
@@ -90,6 +92,7 @@ class ConsumerPositions:
         with self._changed:
             for partition, offset in offsets.items():
                 self._member.core.ownership.sought(partition, offset)
+            self._member.core.ownership.interrupt()
         if self._member.core.settings.auto_commit:
             self.commit(offsets)
 
@@ -204,6 +207,8 @@ class ConsumerPositions:
         chosen = partitions or self.assignment
         with self._changed:
             self._in_delivery.give_up()
+            if self._member is not None:
+                self._member.core.ownership.interrupt()
             for partition in chosen:
                 self._core.pause(partition)
 
@@ -231,6 +236,18 @@ class ConsumerPositions:
         with self._changed:
             self._check_open()
             commits = member.core.commits(offsets, metadata)
+        return self._write(member, commits)
+
+    def _commit_hand(self, hand: Hand, metadata: str) -> dict[TopicPartition, int]:
+        """Commit what one of the streams has returned."""
+        member = self._as_member("commit()")
+        with self._changed:
+            self._check_open()
+            commits = member.core.commits_of(hand, metadata)
+        return self._write(member, commits)
+
+    def _write(self, member: GroupConsumer, commits: list[OffsetCommit]) -> dict[TopicPartition, int]:
+        with self._changed:
             group, member_id = member.core.settings.group, member.core.membership.member_id
         failed = self._run(self._operations().commit_offsets(group, member_id, commits)) if commits else {}
         done = [each for each in commits if TopicPartition(each.topic, each.partition) not in failed]
@@ -277,7 +294,7 @@ class ConsumerPositions:
     @property
     def streams(self) -> Mapping[int, tuple[TopicPartition, ...]]:
         """The partitions that the group has assigned to each stream of this consumer: `topics={"flights": 4}`
-        makes four streams."""
+        makes four streams. `record_streams()` reads each of them by itself."""
         member = self._as_member("streams")
         with self._changed:
             return member.core.ownership.streams()

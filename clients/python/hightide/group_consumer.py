@@ -5,6 +5,7 @@ from random import Random
 
 from hightide.consumer_group.callbacks import GroupCallbacks
 from hightide.consumer_group.group_core import GOING_BACK_TIMEOUT_MS, GroupCore
+from hightide.consumer_group.hand import Hand
 from hightide.consumer_group.membership import LEAVE_TIMEOUT_MS
 from hightide.consumer_group.ownership import AssignmentEvent
 from hightide.consumer_group.pending_commits import CommitOutcome
@@ -32,6 +33,7 @@ class GroupConsumer:
     ) -> None:
         self._callbacks = callbacks
         self._changed = changed
+        self.is_ending = False
         self.core = GroupCore(
             settings, consumer, in_delivery, Random(), tells_revoked=callbacks.on_revoke is not None
         )
@@ -42,15 +44,15 @@ class GroupConsumer:
         self.core.ownership.tells_revoked = self._callbacks.on_revoke is not None
         self.core.subscribe(settings, now_ms())
 
-    def come_back(self, driver: Driver) -> None:
-        """Settle the records that the user had, and report commits that are done, and partitions that have
+    def come_back(self, driver: Driver, hand: Hand | None = None) -> None:
+        """Settle the records that a user had, and report commits that are done, and partitions that have
         come and gone. Called without the lock, when the user asks for records again, before any are returned.
         Raises what the user's callbacks raise, and the error of a commit without a callback."""
         while True:
             with self._changed:
-                self.core.came_back(now_ms())
+                self.core.came_back(now_ms(), hand)
                 outcome = self.core.pending_commits.next_outcome()
-                event = None if outcome is not None else self.core.ownership.next_event()
+                event = None if outcome is not None else self.core.ownership.next_event(hand)
                 if self.core.ownership.stops:
                     driver.poke()
             if outcome is not None:
@@ -76,16 +78,30 @@ class GroupConsumer:
         elif outcome.error is not None:
             raise outcome.error
 
-    def take(self, now: float) -> FetchedBatch | None:
+    def take(self, now: float, hand: Hand | None = None) -> FetchedBatch | None:
         """The next chunk, or None if no records may be returned now. Called with the lock."""
-        return self.core.take(now)
+        return self.core.take(now, hand)
+
+    def end_streams(self, driver: Driver) -> None:
+        """Let each stream's user finish the record that it has, and end its loop, for as long as a partition
+        that moves would wait. Called without the lock, before the consumer is closed."""
+        with self._changed:
+            self.is_ending = True
+            self.core.ownership.interrupt()
+            self._changed.notify_all()
+            end_ms = now_ms() + self.core.settings.session_timeout_ms / 3
+            hands = self.core.ownership.hands
+            while any(hand.loop_count for hand in hands) and driver.is_running and now_ms() < end_ms:
+                self._changed.wait(_CHECK_S)
 
     def leave(self, driver: Driver, *, is_settled: bool) -> None:
         """Report to the user that all partitions are given back, leave the group, and wait until the
         coordinator has written the final positions, or the time is up. Called without the lock. Raises what
         the callbacks raise, and the error of a commit without a callback."""
         with self._changed:
-            self.core.ownership.came_back(is_settled=is_settled)
+            if not self.core.ownership.is_divided:
+                # A stream's user who is not back by now has a record that is not done.
+                self.core.ownership.came_back(is_settled=is_settled)
             events = self.core.ownership.farewell()
         try:
             for event in events:

@@ -9,6 +9,7 @@ from hightide.consumer import Consumer
 from hightide.consumer_group.pending_commits import CommitCallback
 from hightide.producer import Producer
 from hightide.producing.delivery import Delivery
+from hightide.record_stream import RecordStream
 from hightide.records import DeserializedRecord, RecordMetadata, TopicPartition
 from hightide.serialization.serializers import (
     AnyDeserializer,
@@ -121,6 +122,11 @@ class DeserializingConsumer(Generic[KeyT, ValueT]):
         for record in self.consumer:
             found: object = record
             yield cast(DeserializedRecord[KeyT, ValueT], found)
+
+    def record_streams(self) -> tuple[RecordStream[DeserializedRecord[KeyT, ValueT]], ...]:
+        """As Consumer.record_streams(). All threads that read a stream call the deserializers then."""
+        found: object = self.consumer.record_streams()
+        return cast(tuple[RecordStream[DeserializedRecord[KeyT, ValueT]], ...], found)
 
     def read_to_end(self) -> Iterator[DeserializedRecord[KeyT, ValueT]]:
         """Yield every record up to the end offsets at the start of the iteration, as

@@ -36,7 +36,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 async def _serve(settings: CoordinatorSettings, process: ServiceProcess) -> None:
     session = process.session
     cluster_id = await session.ensure_cluster_id()
-    await fix_shard_count(session, settings.shards)
+    shard_count = await fix_shard_count(session, settings.shards)
     advertised = settings.advertised
     outside = settings.external_advertised
     identity = Endpoint(
@@ -47,7 +47,14 @@ async def _serve(settings: CoordinatorSettings, process: ServiceProcess) -> None
         0 if outside is None else outside.port,
     )
     shell = CoordinatorShell(
-        settings, cluster_id, identity, session, process.telemetry, SystemClock(), process.open_channel
+        settings,
+        shard_count,
+        cluster_id,
+        identity,
+        session,
+        process.telemetry,
+        SystemClock(),
+        process.open_channel,
     )
     process.metrics.report(METRICS, coordinator_readings(shell))
     quotas = LiveQuotas()

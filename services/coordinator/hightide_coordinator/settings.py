@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.process.settings import Address, ServiceSettings
-from hightide_runtime.znodes.group_znodes import SHARDS_MAX
+from hightide_runtime.znodes.group_znodes import SHARDS_DEFAULT, SHARDS_MAX
 from pydantic import Field
 
 from hightide_coordinator.core.values.limits import GroupLimits
@@ -25,12 +25,13 @@ class CoordinatorSettings(
         description="the id of this coordinator; no other coordinator of the cluster may have it",
     )
     listen: Address = Field(HostPort("127.0.0.1", 9292), description="the host:port to listen on")
-    shards: int = Field(
-        1,
+    shards: int | None = Field(
+        None,
         ge=1,
         le=SHARDS_MAX,
-        description="the number of shards among which groups are divided; the first coordinator of a cluster "
-        "sets it for good",
+        description="the number of shards among which groups are divided; the first coordinator of a "
+        f"cluster sets it for good, to {SHARDS_DEFAULT} if it is given none; without a value, a coordinator "
+        "takes any cluster as it is",
     )
     shard_balance_interval_ms: int = Field(
         10_000,

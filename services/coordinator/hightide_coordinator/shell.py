@@ -61,6 +61,7 @@ class CoordinatorShell:
     def __init__(
         self,
         settings: CoordinatorSettings,
+        shard_count: int,
         cluster_id: str,
         identity: ev.Endpoint,
         session: ZooKeeperSession,
@@ -75,7 +76,7 @@ class CoordinatorShell:
         self._start_offsets = StartOffsets(open_channel)
         self._watches = CoordinatorWatches(
             session,
-            settings.shards,
+            shard_count,
             identity,
             clock,
             open_channel,

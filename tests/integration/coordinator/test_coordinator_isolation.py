@@ -65,9 +65,10 @@ def test_a_coordinator_that_is_cut_off_goes_on_until_brokers_name_another(server
         async with connected(server.address) as session:
             znode = BrokerZnode(listening.address.host, listening.address.port, 0)
             await session.create(BrokerZnode.path(1), znode.encode(), ephemeral=True)
-            await fix_shard_count(session, 1)
+            shard_count = await fix_shard_count(session, 1)
             shell = CoordinatorShell(
                 settings,
+                shard_count,
                 "cluster",
                 ME,
                 session,

@@ -34,10 +34,12 @@ def test_a_coordinator_that_was_paused_resigns_at_once_and_resumes_if_it_still_h
             ["--coordinator-id", "1", "--zookeeper", zookeeper_hosts]
         )
         async with connected(zookeeper_hosts) as session:
-            await fix_shard_count(session, 1)
+            shard_count = await fix_shard_count(session, 1)
             clock = JumpingClock()
             telemetry = Telemetry.set_up("coordinator", "1")
-            shell = CoordinatorShell(settings, "cluster", me(), session, telemetry, clock, open_channel)
+            shell = CoordinatorShell(
+                settings, shard_count, "cluster", me(), session, telemetry, clock, open_channel
+            )
             (shard,) = shell.shards
 
             async def is_active() -> bool:

@@ -22,6 +22,7 @@ from hightide_runtime.errors import StartupError
 from hightide_runtime.znodes.cluster_znodes import TopicZnode
 from hightide_runtime.znodes.group_znodes import (
     GROUPS,
+    SHARDS_DEFAULT,
     CoordinatorEpochZnode,
     CoordinatorZnode,
     GroupZnode,
@@ -122,8 +123,26 @@ def test_the_number_of_shards_is_fixed_by_whoever_starts_first(zookeeper_hosts: 
         async with connected(zookeeper_hosts) as session:
             await fix_shard_count(session, 4)
             await fix_shard_count(session, 4)
-            with pytest.raises(StartupError, match="--shards 4"):
+            with pytest.raises(StartupError, match="--shards 4, or without --shards"):
                 await fix_shard_count(session, 1)
+
+    asyncio.run(run())
+
+
+def test_a_new_cluster_gets_as_many_shards_as_several_coordinators_need(zookeeper_hosts: str) -> None:
+    async def run() -> None:
+        async with connected(zookeeper_hosts) as session:
+            assert [await fix_shard_count(session, None) for _ in range(2)] == [SHARDS_DEFAULT] * 2
+            assert all(SHARDS_DEFAULT % coordinators == 0 for coordinators in (1, 2, 3, 4, 6))
+
+    asyncio.run(run())
+
+
+def test_a_cluster_that_was_begun_with_one_shard_keeps_it(zookeeper_hosts: str) -> None:
+    async def run() -> None:
+        async with connected(zookeeper_hosts) as session:
+            assert await fix_shard_count(session, 1) == 1
+            assert await fix_shard_count(session, None) == 1
 
     asyncio.run(run())
 

@@ -16,10 +16,10 @@ from hightide.producing import delivery as blocking_delivery
 AT_ONCE = {
     "Admin": set(),
     "Consumer": {
-        *("consumer_id", "deserialize_by", "generations", "lag", "paused", "skipped_batches"),
-        *("skipped_records", "streams", "throttled_ms"),
+        *("consumer_id", "deserialize_by", "generations", "lag", "paused", "record_streams"),
+        *("skipped_batches", "skipped_records", "streams", "throttled_ms"),
     },
-    "DeserializingConsumer": {"skipped_records"},
+    "DeserializingConsumer": {"record_streams", "skipped_records"},
     "SerializingProducer": set(),
     "Producer": {"throttled_ms", "undelivered_count"},
 }

@@ -11,6 +11,7 @@ from hightide.aio.consumer_positions import CHECK_S, ConsumerPositions
 from hightide.aio.driver import Driver
 from hightide.aio.group_consumer import GroupConsumer
 from hightide.aio.loop_condition import LoopCondition
+from hightide.aio.record_stream import RecordStream
 from hightide.calls.addresses import bootstrap_addresses
 from hightide.calls.credentials import Token, chosen_credentials
 from hightide.calls.tls_files import FilePath
@@ -43,11 +44,11 @@ class Consumer(ConsumerPositions):
     With `group`, the group's coordinator divides the partitions among the consumers of the group: those of
     `topics`, or of all topics that match the RE2 expression `pattern` and none of those in `exclude`;
     subscribe() changes them. `topics` may be a mapping, which gives the number of streams, and so of shares,
-    for each topic. With `auto_commit`, records that were returned
-    are committed when the user asks for more. The callbacks are called with partitions, inside of poll(), an
-    iteration or close(): `on_assign` before the first of their records, `on_revoke` before they are given
-    back, and `on_lost` if another consumer has got them meanwhile (without it, on_revoke is called).
-    `instance_id` keeps the partitions of a process that is restarted within its session timeout. The
+    for each topic; record_streams() gives an iterator for each. With `auto_commit`, records that were
+    returned are committed when the user asks for more. The callbacks are called with partitions, inside of
+    poll(), an iteration or close(): `on_assign` before the first of their records, `on_revoke` before they
+    are given back, and `on_lost` if another consumer has got them meanwhile (without it, on_revoke is
+    called). `instance_id` keeps the partitions of a process that is restarted within its session timeout. The
     callbacks may be coroutines.
     """
 
@@ -138,6 +139,7 @@ class Consumer(ConsumerPositions):
         reporter = tracing.Reporter("poll", client_id)
         self._driver = Driver(driven, self._transport, self._changed, "hightide-aio-consumer", reporter)
         self._alone, self._is_closing, self._closed = OneUser(self._changed.home.enter), False, False
+        self._streams: tuple[RecordStream[Record], ...] = ()
 
     async def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions from now on, and no others. Partitions that stay keep their position; new
@@ -199,12 +201,39 @@ class Consumer(ConsumerPositions):
         durable, or at the latest after 7.5 s. Raises ConcurrentUseError, and what the callbacks raise."""
         with self._alone:
             self._check_open()
+            if self._streams:
+                raise InvalidArgumentError(
+                    "this consumer is divided into streams; close it, and make another"
+                )
             if self._member is not None:
                 await self._member.leave(self._driver, is_settled=True)
                 return
             with self._changed:
                 self._in_delivery.give_up()
                 self._core.assign(())
+
+    def record_streams(self) -> tuple[RecordStream[Record], ...]:
+        """Divide this consumer into its streams, and return an iterator for each: as many as `topics` asks
+        for at most for one topic, or `pattern_streams`. Stream n reads share n of every topic. Each may be
+        read by a task of its own, and from then on all records come from them: poll() and the like raise
+        InvalidArgumentError. A stream is told of its own partitions: the callbacks are called inside of its
+        loop. Close the consumer outside of the loops: it ends them when their records are done, or after a
+        third of the session timeout. Calling it again returns the same streams. Raises InvalidArgumentError
+        outside of a group or without a subscription, ConcurrentUseError."""
+        member = self._as_member("record_streams()")
+        with self._alone, self._changed:
+            self._drive()
+            if self._streams:
+                return self._streams
+            if not member.core.settings.is_subscribed:
+                raise InvalidArgumentError("this consumer subscribes to nothing; call subscribe() first")
+            member.core.came_back(now_ms())
+            member.core.ownership.divide(member.core.settings.stream_count)
+            self._streams = tuple(
+                RecordStream(member, self._driver, self._changed, hand, self._commit_hand)
+                for hand in member.core.ownership.hands
+            )
+            return self._streams
 
     async def __aiter__(self) -> AsyncIterator[Record]:
         """Yield every record, for ever; at the end, wait for new ones. Errors as of poll()."""
@@ -342,6 +371,8 @@ class Consumer(ConsumerPositions):
     async def _come_back(self) -> None:
         if self._member is not None:
             self._check_open()
+            if self._streams:
+                raise InvalidArgumentError("this consumer is divided into streams; read its record_streams()")
             await self._member.come_back(self._driver)
 
     async def _next_chunk(self, timeout_s: float | None, *, is_more: bool = False) -> FetchedBatch | None:
@@ -352,7 +383,7 @@ class Consumer(ConsumerPositions):
             with self._changed:
                 self._drive()
                 self._in_delivery.settle()
-                has_news = self._member is not None and self._member.core.has_news
+                has_news = self._member is not None and self._member.core.has_news()
                 if is_more:
                     # Errors have to wait too, or the records would be lost.
                     return None if has_news else self._take()
@@ -376,7 +407,7 @@ class Consumer(ConsumerPositions):
                 return None, True
             left_s = CHECK_S if deadline_ms is None else (deadline_ms - now) / 1000
             await self._changed.wait(min(left_s, CHECK_S))
-            if self._member is not None and self._member.core.has_news:
+            if self._member is not None and self._member.core.has_news():
                 return None, False
 
     def _take(self) -> FetchedBatch | None:
@@ -416,6 +447,7 @@ class Consumer(ConsumerPositions):
             self._is_closing = True
         try:
             if self._member is not None:
+                await self._member.end_streams(self._driver)
                 await self._member.leave(self._driver, is_settled=is_settled)
         finally:
             with self._changed:

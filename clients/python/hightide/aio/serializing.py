@@ -7,6 +7,7 @@ from typing import Generic, Self, TypeVar, cast
 from hightide.aio.consumer import Consumer
 from hightide.aio.delivery import Delivery
 from hightide.aio.producer import Producer
+from hightide.aio.record_stream import RecordStream
 from hightide.consumer_group.pending_commits import CommitCallback
 from hightide.records import DeserializedRecord, RecordMetadata, TopicPartition
 from hightide.serialization.serializers import (
@@ -122,6 +123,11 @@ class DeserializingConsumer(Generic[KeyT, ValueT]):
         async for record in self.consumer:
             found: object = record
             yield cast(DeserializedRecord[KeyT, ValueT], found)
+
+    def record_streams(self) -> tuple[RecordStream[DeserializedRecord[KeyT, ValueT]], ...]:
+        """As Consumer.record_streams(). All tasks that read a stream call the deserializers then."""
+        found: object = self.consumer.record_streams()
+        return cast(tuple[RecordStream[DeserializedRecord[KeyT, ValueT]], ...], found)
 
     async def read_to_end(self) -> AsyncIterator[DeserializedRecord[KeyT, ValueT]]:
         """Yield every record up to the end offsets at the start of the iteration, as

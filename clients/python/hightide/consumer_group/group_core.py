@@ -8,6 +8,7 @@ from typing import Any, Final
 from hightide.calls.call import Call, MessageCall, Method
 from hightide.cluster.leader_waits import Fact
 from hightide.cluster.metadata import UNKNOWN_TOPIC_PATIENCE_MS
+from hightide.consumer_group.hand import Hand
 from hightide.consumer_group.membership import Membership
 from hightide.consumer_group.membership_state import MembershipState
 from hightide.consumer_group.ownership import Ownership
@@ -101,10 +102,12 @@ class GroupCore:
             self.consumer.seeker.forget(topic)
         self._unknown_since_ms.clear()
 
-    @property
-    def has_news(self) -> bool:
-        """Whether the user has to be told something before more records are returned."""
-        return self.ownership.has_event or self.pending_commits.has_outcome
+    def has_news(self, hand: Hand | None = None) -> bool:
+        """Whether a user, the only one unless it is named, has to be told something before more records are
+        returned. The outcome of a commit is for whoever comes first."""
+        return self.ownership.has_event_for(hand or self.ownership.hands[0]) or (
+            self.pending_commits.has_outcome
+        )
 
     def poll(self, now_ms: float) -> list[Call[Any]]:
         """The calls to make now."""
@@ -194,19 +197,19 @@ class GroupCore:
         """Whether the membership is over."""
         return self.membership.state in (MembershipState.OUTSIDE, MembershipState.REFUSED)
 
-    def came_back(self, now_ms: float) -> None:
-        """Note that the user is back in one of the consumer's methods."""
+    def came_back(self, now_ms: float, hand: Hand | None = None) -> None:
+        """Note that a user, the only one unless it is named, is back in one of the consumer's methods."""
         if self.membership.is_suspended(now_ms):
             self.ownership.interrupt()
-        self.ownership.came_back()
+        self.ownership.came_back(hand)
 
-    def take(self, now_ms: float) -> FetchedBatch | None:
-        """The next chunk for the user, or None if no records may be returned now."""
+    def take(self, now_ms: float, hand: Hand | None = None) -> FetchedBatch | None:
+        """The next chunk for a user, or None if no records may be returned now."""
         if self.membership.is_suspended(now_ms):
             return None
-        chunk = self.consumer.next_chunk()
+        chunk = self.consumer.next_chunk(None if hand is None else hand.number)
         if chunk is not None:
-            self.ownership.took(chunk.partition)
+            self.ownership.took(chunk.partition, hand)
         return chunk
 
     def commits(
@@ -215,10 +218,15 @@ class GroupCore:
         """The commits of the user: of these offsets, or of the one after this record, which say nothing about
         other records that the user has; or of all that the user has reached. Raises NotAssignedError,
         InvalidArgumentError."""
+        if offsets is None and self.ownership.is_divided:
+            raise InvalidArgumentError(
+                "other streams of this consumer have records in hand: call commit() of each stream, or "
+                "commit a record or offsets"
+            )
         if offsets is None:
-            self.ownership.came_back()
-            wanted: Mapping[TopicPartition, int] = self.ownership.uncommitted()
-        elif isinstance(offsets, Record | DeserializedRecord):
+            return self.commits_of(self.ownership.hands[0], metadata)
+        wanted: Mapping[TopicPartition, int]
+        if isinstance(offsets, Record | DeserializedRecord):
             wanted = {TopicPartition(offsets.topic, offsets.partition): offsets.offset + 1}
         elif isinstance(offsets, Mapping):
             wanted = offsets
@@ -230,6 +238,12 @@ class GroupCore:
             if offset < 0:
                 raise InvalidArgumentError(f"offset {offset} of {partition} is negative; offsets begin at 0")
         return [self.ownership.commit_of(each, offset, metadata) for each, offset in wanted.items()]
+
+    def commits_of(self, hand: Hand, metadata: str) -> list[OffsetCommit]:
+        """The commits of all that was returned to this user, who is back with the records."""
+        self.ownership.came_back(hand)
+        reached = self.ownership.uncommitted(hand).items()
+        return [self.ownership.commit_of(partition, offset, metadata) for partition, offset in reached]
 
     def commit_later(
         self, commits: list[OffsetCommit], callback: CommitCallback | None, now_ms: float

@@ -11,12 +11,17 @@ comes back. An order to stop holds its partitions at once. It is answered when n
 user's callback has run. If the user does not come back in time, it is answered with the settled positions,
 and the user is told afterwards that the partitions are lost. The user still has to be told of the difference
 between `_known` and the owned partitions, so changes that cancel each other are never reported.
+
+A consumer that is divided has a `Hand` for each of its streams. Each partition has one hand, which takes its
+batches and is told of its changes. A partition that goes to another stream of the same consumer is passed on
+when no record of it is in hand any more.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from hightide.consumer_group.hand import Hand
 from hightide.consuming.consumer_core import ConsumerCore
 from hightide.consuming.fetched_records import RecordsInDelivery
 from hightide.records import TopicPartition
@@ -84,13 +89,49 @@ class Ownership:
         self.owned: dict[TopicPartition, ConsumerPartition] = {}
         self.stops: list[StopOrder] = []
         self._core = core
-        self._in_delivery = in_delivery
+        self.hands = [Hand(0, in_delivery)]
+        self._is_divided = False
         self.tells_revoked = tells_revoked
-        self._in_hand: set[TopicPartition] = set()
         self._known: dict[TopicPartition, int] = {}
-        self._telling: tuple[TopicPartition, ...] = ()
-        self._is_changed = False
+        self._told_by: dict[TopicPartition, int] = {}
+        self._telling: set[TopicPartition] = set()
         self._topics: frozenset[str] | None = None
+
+    # -- users -----------------------------------------------------------------------------------------------
+
+    @property
+    def is_divided(self) -> bool:
+        """Whether each stream has a user of its own."""
+        return self._is_divided
+
+    def divide(self, count: int) -> None:
+        """Give each of so many streams a user of its own. Stream n belongs to user n modulo `count`, so that
+        a later subscription with more streams leaves nothing unread. The user so far has come back."""
+        undivided = self.hands[0].in_delivery
+        undivided.give_up()
+        self.hands = [Hand(number, undivided.beside()) for number in range(count)]
+        self._core.hand_count, self._is_divided = count, True
+        for partition in self.owned:
+            self._pass_on(partition)
+        self._changed()
+
+    def _user_of(self, stream: int) -> Hand:
+        return self.hands[stream % len(self.hands)]
+
+    def _pass_on(self, partition: TopicPartition) -> None:
+        """Let the user of the partition's stream take its batches, as soon as no other user has some."""
+        position, user = self._core.positions[partition], self._user_of(self.owned[partition].stream)
+        if position.hand == user.number:
+            return
+        holder = self.hands[position.hand]
+        if partition in holder.partitions:
+            holder.in_delivery.interrupt()
+        else:
+            self._core.give_to(partition, user.number)
+
+    def _changed(self) -> None:
+        for hand in self.hands:
+            hand.is_changed = True
 
     # -- what the coordinator orders -------------------------------------------------------------------------
 
@@ -104,6 +145,7 @@ class Ownership:
                 if known is not None and known.generation == start.generation:
                     known.stream = stream.stream
                     self._keep(partition)
+                    self._pass_on(partition)
                     continue
                 self._let_go(partition)
                 offset = None if start.offset < 0 else start.offset
@@ -116,6 +158,7 @@ class Ownership:
                     durable=start.offset,
                 )
                 self._core.start(partition, start.topic_id, offset, start.leader_epoch)
+                self._core.positions[partition].hand = self._user_of(stream.stream).number
 
     def _keep(self, partition: TopicPartition) -> None:
         """Drop the order to stop this partition."""
@@ -125,7 +168,7 @@ class Ownership:
         if position is not None and position.is_stopping and self._is_wanted(partition):
             position.is_stopping = False
             self._core.released(partition)
-        self._is_changed = True
+        self._changed()
 
     def stop(self, order: StopOrder, partitions: Iterable[OwnedPartition]) -> None:
         """Hold partitions at once, and give them back when the user is done with them."""
@@ -138,8 +181,8 @@ class Ownership:
                 if not self.tells_revoked:
                     self._known.pop(partition, None)
         self.stops.append(order)
-        self._is_changed = True
-        self._in_delivery.interrupt()
+        self._changed()
+        self.interrupt()
 
     def stopped(self, now_ms: float) -> list[tuple[StopOrder, list[ConsumedPosition]]]:
         """The orders to stop that can be answered now, with the final positions. Partitions for which the
@@ -153,7 +196,7 @@ class Ownership:
         return [(order, self._give_up(order.partitions)) for order in answered]
 
     def _is_busy(self, partition: TopicPartition) -> bool:
-        return partition in self._in_hand or partition in self._known
+        return partition in self._known or any(partition in hand.partitions for hand in self.hands)
 
     def _give_up(self, partitions: Iterable[TopicPartition]) -> list[ConsumedPosition]:
         positions = self.positions(partitions)
@@ -165,10 +208,11 @@ class Ownership:
         for order in self.stops:
             order.partitions.discard(partition)
         self.owned.pop(partition, None)
-        self._in_hand.discard(partition)
+        for hand in self.hands:
+            hand.partitions.discard(partition)
         self._core.stop(partition)
-        self._in_delivery.interrupt()
-        self._is_changed = True
+        self.interrupt()
+        self._changed()
 
     def connection_lost(self) -> None:
         """Drop the orders of a stream that broke: their partitions go on until the coordinator repeats its
@@ -204,29 +248,37 @@ class Ownership:
         ]
 
     def interrupt(self) -> None:
-        """Return no more records before the user has come back. Called when the membership is in doubt."""
-        self._in_delivery.interrupt()
+        """Return no more records before the users have come back. Called when the membership is in doubt, and
+        when the consumer is to be closed."""
+        for hand in self.hands:
+            hand.in_delivery.interrupt()
 
     # -- what the user does ----------------------------------------------------------------------------------
 
-    def took(self, partition: TopicPartition) -> None:
-        """Note that a batch of this partition leaves the queue for the user."""
-        self._in_hand.add(partition)
+    def took(self, partition: TopicPartition, hand: Hand | None = None) -> None:
+        """Note that a batch of this partition leaves the queue for a user: the only one unless it is
+        named."""
+        (hand or self.hands[0]).partitions.add(partition)
 
-    def came_back(self, *, is_settled: bool = True) -> None:
-        """Note that the user is in one of the consumer's methods: the records returned before are settled,
-        unless the user says that they are not."""
-        self._in_delivery.settle()
-        for partition in self._in_hand:
+    def came_back(self, hand: Hand | None = None, *, is_settled: bool = True) -> None:
+        """Note that a user is in one of the consumer's methods: the records that it got before are
+        settled, unless the user says that they are not."""
+        hand = hand or self.hands[0]
+        in_delivery, returned = hand.in_delivery, tuple(hand.partitions)
+        in_delivery.settle()
+        for partition in returned:
             owned, position = self.owned.get(partition), self._core.positions.get(partition)
             if owned is None or position is None or position.position is None:
                 continue
             owned.settled = position.position if is_settled else self.settled_offset(partition)
-        self._in_hand.clear()
-        if self._in_delivery.is_interrupted:
-            self._in_delivery.give_up()
-        elif self._in_delivery.has_records and self._in_delivery.partition is not None:
-            self._in_hand.add(self._in_delivery.partition)
+        hand.partitions.clear()
+        if in_delivery.is_interrupted:
+            in_delivery.give_up()
+        elif in_delivery.has_records and in_delivery.partition is not None:
+            hand.partitions.add(in_delivery.partition)
+        for partition in returned:
+            if partition in self.owned:
+                self._pass_on(partition)
 
     def narrow(self, topics: Iterable[str] | None) -> None:
         """Hold the partitions of topics that the user no longer subscribes to, until the coordinator takes
@@ -237,8 +289,8 @@ class Ownership:
             position = self._core.positions[partition]
             position.is_stopping = partition in stopping or not self._is_wanted(partition)
             self._core.released(partition)
-        self._in_delivery.interrupt()
-        self._is_changed = True
+        self.interrupt()
+        self._changed()
 
     def _is_wanted(self, partition: TopicPartition) -> bool:
         return self._topics is None or partition.topic in self._topics
@@ -250,12 +302,15 @@ class Ownership:
             owned.is_reset = True
             owned.settled = offset
 
-    def uncommitted(self) -> dict[TopicPartition, int]:
-        """The user's position in each partition, if it is not known to be committed: positions that were only
+    def uncommitted(self, hand: Hand | None = None) -> dict[TopicPartition, int]:
+        """A user's position in each partition, if it is not known to be committed: positions that were only
         told to the coordinator may be lost."""
+        number = (hand or self.hands[0]).number
         found = {}
         for partition, owned in self.owned.items():
             position = self._core.positions[partition].position
+            if self._core.positions[partition].hand != number:
+                continue
             if position is not None and (owned.is_reset or position > owned.durable):
                 found[partition] = position
         return found
@@ -303,33 +358,40 @@ class Ownership:
 
     @property
     def has_event(self) -> bool:
-        """Whether there is an event for the user."""
-        if self._is_changed and self._event() is None:
-            self._is_changed = False
-        return self._is_changed
+        """Whether there is an event for the only user."""
+        return self.has_event_for(self.hands[0])
 
-    def next_event(self) -> AssignmentEvent | None:
-        """The next event for the user. It counts as reported, whatever the callback raises; partitions that
+    def has_event_for(self, hand: Hand) -> bool:
+        """Whether there is an event for this user."""
+        if hand.is_changed and self._event(hand) is None:
+            hand.is_changed = False
+        return hand.is_changed
+
+    def next_event(self, hand: Hand | None = None) -> AssignmentEvent | None:
+        """The next event for a user. It counts as reported, whatever the callback raises; partitions that
         are taken away are given back only after `told`."""
-        event = self._event() if self.has_event else None
+        hand = hand or self.hands[0]
+        event = self._event(hand) if self.has_event_for(hand) else None
         if event is None:
             return None
-        self._telling = event.partitions
+        self._telling.update(event.partitions)
         for partition in event.partitions:
             if event.change is OwnershipChange.ASSIGNED:
                 self._known[partition] = self.owned[partition].generation
+                self._told_by[partition] = hand.number
             elif event.change is OwnershipChange.LOST:
                 del self._known[partition]
         return event
 
-    def _event(self) -> AssignmentEvent | None:
-        """The next event: losses first, then partitions that are taken away, then new ones."""
+    def _event(self, hand: Hand) -> AssignmentEvent | None:
+        """The next event of a user: losses first, then partitions that are taken away, then new ones."""
         lost = [each for each, since in self._known.items() if self._generation_of(each) != since]
-        lost = [each for each in lost if each not in self._telling]
+        lost = [each for each in lost if each not in self._telling and self._learns(hand, each)]
         if lost:
             return AssignmentEvent(OwnershipChange.LOST, tuple(sorted(lost)))
         stopping = {each for order in self.stops for each in order.partitions}
         revoked = stopping.intersection(self._known).difference(self._telling)
+        revoked = {each for each in revoked if self._learns(hand, each)}
         if revoked:
             return AssignmentEvent(OwnershipChange.REVOKED, tuple(sorted(revoked)))
         new = [
@@ -337,15 +399,23 @@ class Ownership:
             for each in self.owned
             if each not in self._known and each not in stopping and self._is_wanted(each)
         ]
+        new = [each for each in new if self._learns(hand, each)]
         return AssignmentEvent(OwnershipChange.ASSIGNED, tuple(sorted(new))) if new else None
+
+    def _learns(self, hand: Hand, partition: TopicPartition) -> bool:
+        """Whether it is this user who is told of the partition: who may take its batches or, where it is not
+        owned any more, who was told that it came."""
+        position = self._core.positions.get(partition)
+        number = position.hand if position is not None else self._told_by.get(partition, 0)
+        return hand is self.hands[number % len(self.hands)]
 
     def told(self, event: AssignmentEvent) -> None:
         """Note that the callback has run. Only now may the revoked partitions be given back."""
         if event.change is OwnershipChange.REVOKED:
             for partition in event.partitions:
                 self._known.pop(partition, None)
-        self._telling = ()
-        self._is_changed = True
+        self._telling.difference_update(event.partitions)
+        self._changed()
 
     def _generation_of(self, partition: TopicPartition) -> int:
         owned = self.owned.get(partition)
@@ -358,6 +428,10 @@ class Ownership:
         """The partitions that the user may use: owned, subscribed to, and not being taken away."""
         stopping = {each for order in self.stops for each in order.partitions}
         return tuple(sorted(each for each in self.owned if each not in stopping and self._is_wanted(each)))
+
+    def assignment_of(self, hand: Hand) -> tuple[TopicPartition, ...]:
+        """Those of the partitions whose batches this user may take."""
+        return tuple(each for each in self.assignment if self._core.positions[each].hand == hand.number)
 
     def streams(self) -> dict[int, tuple[TopicPartition, ...]]:
         """The partitions that each stream of the consumer was assigned."""
@@ -374,7 +448,8 @@ class Ownership:
     def settled_offset(self, partition: TopicPartition) -> int | None:
         """The offset up to which the user is done with a partition."""
         owned = self.owned[partition]
-        reached = self._in_delivery.settled_offset(partition) if partition in self._in_hand else None
+        hand = next((each for each in self.hands if partition in each.partitions), None)
+        reached = None if hand is None else hand.in_delivery.settled_offset(partition)
         return owned.settled if reached is None else max(reached, owned.settled or 0)
 
     def positions(self, partitions: Iterable[TopicPartition]) -> list[ConsumedPosition]:

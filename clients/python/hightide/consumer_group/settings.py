@@ -97,6 +97,11 @@ class GroupSettings:
         """Whether there is anything to read."""
         return bool(self.topics or self.pattern)
 
+    @property
+    def stream_count(self) -> int:
+        """Into how many streams this consumer divides what it reads: the most that one of its topics has."""
+        return max(self.topics.values(), default=self.pattern_streams)
+
     def subscribed_to(
         self,
         topics: Mapping[str, int] | Sequence[str] | str | None,

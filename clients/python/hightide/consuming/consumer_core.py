@@ -218,6 +218,7 @@ class ConsumerCore(ReadAhead, TracedCore):
         self._refresh_when_old(now_ms)
         fetches: dict[str, list[tuple[FetchPosition, Leader]]] = {}
         look_ups: dict[str, list[tuple[FetchPosition, Leader]]] = {}
+        full_hands = self.full_hands()
         for position in self.positions.values():
             if position.is_under_way or position.error is not None or self.is_full(position):
                 continue
@@ -227,17 +228,19 @@ class ConsumerCore(ReadAhead, TracedCore):
                 self._wake_by(position.blocked_until_ms)
                 continue
             leader = self._leader_for(position, now_ms)
-            if leader is not None:
-                kind = look_ups if position.fetch_offset is None else fetches
-                kind.setdefault(leader.address, []).append((position, leader))
+            if leader is None:
+                continue
+            if position.fetch_offset is None:
+                look_ups.setdefault(leader.address, []).append((position, leader))
+            elif position.hand not in full_hands:
+                fetches.setdefault(leader.address, []).append((position, leader))
         calls: list[Call[Any]] = [self._look_up(address, each) for address, each in look_ups.items()]
-        if self.buffered_bytes < self.settings.prefetch_bytes:
-            for address, each in fetches.items():
-                until_ms = self.throttles.until_ms(address, now_ms)
-                if until_ms is not None:
-                    self._wake_by(until_ms)
-                elif self._calls_to.get(address, 0) < CALLS_PER_LEADER_MAX:
-                    calls.append(self._fetch(address, each))
+        for address, each in fetches.items():
+            until_ms = self.throttles.until_ms(address, now_ms)
+            if until_ms is not None:
+                self._wake_by(until_ms)
+            elif self._calls_to.get(address, 0) < CALLS_PER_LEADER_MAX:
+                calls.append(self._fetch(address, each))
         for call in calls:
             call.started_ms = now_ms
         self._silent.poll(self._fetches, now_ms)

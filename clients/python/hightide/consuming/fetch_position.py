@@ -34,7 +34,8 @@ class FetchPosition:
     that left the queue to be returned. Seeking starts a new generation: answers for the old one are dropped.
     `parted_from` is the offset up to which records were read, while the client finds out where the log begins
     to differ from them. `fell_from` is the offset that was out of range, while the client looks up where to
-    go on. `loss` knows for how long it has been reported out of range."""
+    go on. `loss` knows for how long it has been reported out of range. `hand` is the user who may take its
+    batches, where a consumer has several (`hightide.consumer_group.hand`)."""
 
     __slots__ = (
         "absent_since_ms",
@@ -47,6 +48,7 @@ class FetchPosition:
         "fell_from",
         "fetch_offset",
         "generation",
+        "hand",
         "high_watermark",
         "is_paused",
         "is_stopping",
@@ -75,6 +77,7 @@ class FetchPosition:
         self.fell_from: int | None = None
         self.loss = LossPatience()
         self.generation = 0
+        self.hand = 0
         self.is_under_way = False
         self.is_paused = False
         self.is_stopping = False

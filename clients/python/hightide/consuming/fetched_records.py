@@ -40,6 +40,7 @@ class RecordsInDelivery:
 
     def __init__(self, core: ReadAhead, report: Callable[[Notice], None]) -> None:
         self._core = core
+        self._report = report
         self.corrupt = CorruptBatches(core.settings.on_corrupt_batch, report)
         self.poison = PoisonRecords(core.settings.on_corrupt_batch, report)
         self._chunk: FetchedBatch | None = None
@@ -48,6 +49,12 @@ class RecordsInDelivery:
         self._settled_at = 0
         self._is_iterated = False
         self._is_interrupted = False
+
+    def beside(self) -> "RecordsInDelivery":
+        """Another one of the same consumer, for another user. What is left out is counted together."""
+        other = RecordsInDelivery(self._core, self._report)
+        other.corrupt, other.poison = self.corrupt, self.poison
+        return other
 
     @property
     def partition(self) -> TopicPartition | None:

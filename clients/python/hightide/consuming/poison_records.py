@@ -3,6 +3,7 @@
 Rules of this file: no clock, no I/O; the deserializer is the user's.
 """
 
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,8 @@ from hightide.records import Record, TopicPartition
 
 class PoisonRecords:
     """The deserializer of one consumer, if it has one, and the records that it could not read. Only what a
-    DeserializationError blames is left out, and only if the policy says so. Used by one thread at a time."""
+    DeserializationError blames is left out, and only if the policy says so.
+    Thread-safe, if the deserializer is."""
 
     def __init__(self, policy: OnCorruptBatch, report: Callable[[Notice], None]) -> None:
         """`report` is told of each record that is left out."""
@@ -22,11 +24,13 @@ class PoisonRecords:
         self._policy = policy
         self._report = report
         self._skipped: dict[TopicPartition, int] = {}
+        self._lock = threading.Lock()
 
     @property
     def skipped(self) -> Mapping[TopicPartition, int]:
         """The number of records that were left out, by partition; partitions without any are absent."""
-        return dict(self._skipped)
+        with self._lock:
+            return dict(self._skipped)
 
     def opened(self, record: Record) -> Any:
         """The record as the user wants it, or None if it is left out, which is counted and reported. Raises
@@ -39,7 +43,8 @@ class PoisonRecords:
             if self._policy == "fail":
                 raise
             place = TopicPartition(record.topic, record.partition)
-            self._skipped[place] = self._skipped.get(place, 0) + 1
+            with self._lock:
+                self._skipped[place] = self._skipped.get(place, 0) + 1
             text = f"{error.message}: left out, as on_corrupt_batch says"
             self._report(Notice("hightide.consumer", Level.WARNING, text))
         return None

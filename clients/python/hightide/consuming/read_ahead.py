@@ -4,8 +4,9 @@ Rules of this file: no clock, no I/O, no threads.
 
 Theory of operation. Each partition has a `FetchPosition`. Fetched batches wait in `chunks`, those of all
 partitions in one queue, until the user takes them. If the turn of a batch comes while its partition is held,
-it waits aside, and goes first when the partition is released. Seeking begins another generation of the
-position: chunks of an older one are dropped when their turn comes.
+it waits aside, and goes first when the partition is released. Where several users share a consumer, a batch
+of another user waits in that one's queue, so that no user looks through the batches of a slow one. Seeking
+begins another generation of the position: chunks of an older one are dropped when their turn comes.
 """
 
 from collections import deque
@@ -26,6 +27,8 @@ class ReadAhead:
         self.chunks: deque[FetchedBatch] = deque()
         self.wants_poll = False
         self._held: dict[TopicPartition, list[FetchedBatch]] = {}
+        self.hand_count = 1
+        self._sorted_out: dict[int, deque[FetchedBatch]] = {}
 
     # -- the user's position ---------------------------------------------------------------------------------
 
@@ -77,17 +80,23 @@ class ReadAhead:
         """Put the waiting batches of a partition that may no longer be held first."""
         position = self.positions.get(partition)
         if position is not None and not position.is_held:
+            self._unsort()
             self.chunks.extendleft(reversed(self._held.pop(partition, [])))
             self.wants_poll = True
 
     # -- returning batches -----------------------------------------------------------------------------------
 
-    def next_chunk(self) -> FetchedBatch | None:
-        """The next batch to return, or None. It counts as returned only after `handed_out`."""
-        while self.chunks:
-            chunk = self.chunks.popleft()
+    def next_chunk(self, hand: int | None = None) -> FetchedBatch | None:
+        """The next batch to return, or None; with `hand`, of the partitions of that user. It counts as
+        returned only after `handed_out`."""
+        own = self._sorted_out.get(hand) if hand is not None else None
+        while own or self.chunks:
+            chunk = own.popleft() if own else self.chunks.popleft()
             position = self.positions.get(chunk.partition)
             if position is None or position.generation != chunk.generation:
+                continue
+            if hand is not None and position.hand != hand:
+                self._sorted_out.setdefault(position.hand, deque()).append(chunk)
                 continue
             if position.is_held:
                 self._held.setdefault(chunk.partition, []).append(chunk)
@@ -100,12 +109,24 @@ class ReadAhead:
             return chunk
         return None
 
+    def give_to(self, partition: TopicPartition, hand: int) -> None:
+        """Let another user take the batches of a partition from now on. The one before has none of them."""
+        self._unsort()
+        self.position_of(partition).hand = hand
+
+    def _unsort(self) -> None:
+        """Put the batches of all users into one queue again, those that came earlier first."""
+        for waiting in self._sorted_out.values():
+            self.chunks.extendleft(reversed(waiting))
+        self._sorted_out.clear()
+
     def put_back(self, chunk: FetchedBatch) -> None:
         """Put the rest of a chunk that was not returned first in the queue."""
         position = self.positions.get(chunk.partition)
         if position is not None and position.generation == chunk.generation:
             position.buffered_bytes += len(chunk.batch)
             position.taken_offset = chunk.header.base_offset + chunk.skip
+            self._unsort()
             self.chunks.appendleft(chunk)
 
     def handed_out(self, chunk: FetchedBatch, next_offset: int) -> None:
@@ -128,6 +149,7 @@ class ReadAhead:
 
     def drop(self, partition: TopicPartition) -> None:
         """Drop the waiting batches of a partition; the position stays."""
+        self._unsort()
         self.chunks = deque(chunk for chunk in self.chunks if chunk.partition != partition)
         self._held.pop(partition, None)
 
@@ -137,7 +159,20 @@ class ReadAhead:
     def buffered_bytes(self) -> int:
         """The size of the batches that wait to be returned. Those of held partitions do not count, so that
         the others keep their room."""
-        return sum(each.buffered_bytes for each in self.positions.values() if not each.is_held)
+        return sum(self._buffered_by_hand().values())
+
+    def _buffered_by_hand(self) -> dict[int, int]:
+        waiting: dict[int, int] = {}
+        for each in self.positions.values():
+            if not each.is_held:
+                waiting[each.hand] = waiting.get(each.hand, 0) + each.buffered_bytes
+        return waiting
+
+    def full_hands(self) -> set[int]:
+        """The users for whom enough waits: each has the same share of the room, so that a slow one does not
+        stop the others."""
+        share = self.settings.prefetch_bytes // self.hand_count
+        return {hand for hand, size_bytes in self._buffered_by_hand().items() if size_bytes >= share}
 
     def is_full(self, position: FetchPosition) -> bool:
         """Whether enough of a partition waits, so that no more of it should be fetched."""

@@ -25,6 +25,7 @@ __all__ = [
     "GROUPS",
     "GROUP_PARENTS",
     "METADATA_MAX_CHARACTERS",
+    "SHARDS_DEFAULT",
     "SHARDS_MAX",
     "CoordinatorEpochZnode",
     "CoordinatorZnode",
@@ -42,6 +43,9 @@ COORDINATOR_EPOCHS: Final = "/consumers/coordinator_epochs"
 #: The parents that a coordinator creates when it starts.
 GROUP_PARENTS: Final = (GROUPS, COORDINATORS, COORDINATOR_EPOCHS)
 SHARDS_MAX: Final = 1024
+#: Of a new cluster. One, two, three, four or six coordinators get the same number of them. Too few can never
+#: be mended, and one costs little: two znodes, an election, an empty core.
+SHARDS_DEFAULT: Final = 12
 METADATA_MAX_CHARACTERS: Final = 4096
 
 

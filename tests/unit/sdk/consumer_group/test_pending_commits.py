@@ -92,9 +92,9 @@ def test_who_commits_and_goes_on_is_told_when_it_is_durable() -> None:
     bench.user_polls(4)
     commit_later(bench, outcomes=outcomes)
     assert committed(bench) == [{0: 4}]
-    news = [bench.core.has_news]
+    news = [bench.core.has_news()]
     answer(bench)
-    assert [*news, bench.core.has_news] == [False, True], "a poll() that waits comes back to tell it"
+    assert [*news, bench.core.has_news()] == [False, True], "a poll() that waits comes back to tell it"
     come_back(bench)
     assert outcomes == [({P0: 4}, None)]
     assert bench.core.commits(None, "") == [], "it is known to be durable"
@@ -172,7 +172,7 @@ def test_a_success_without_a_callback_is_no_news() -> None:
     bench = reading()
     commit_later(bench, {P0: 3})
     answer(bench)
-    assert not bench.core.has_news
+    assert not bench.core.has_news()
 
 
 def test_a_commit_of_nothing_is_done_at_once() -> None:
