@@ -21,7 +21,7 @@ from hightide.consuming.consumer_core import ConsumerCore
 from hightide.consuming.consumer_settings import ConsumerSettings, OffsetReset
 from hightide.consuming.corrupt_batches import OnCorruptBatch
 from hightide.consuming.fetch_position import FetchedBatch
-from hightide.consuming.fetched_records import RecordsInDelivery, gather
+from hightide.consuming.fetched_records import FEW_RECORDS, RecordsInDelivery, gather
 from hightide.consuming.one_user import OneUser
 from hightide.errors import CorruptBatchError, HightideError, InvalidArgumentError
 from hightide.group_consumer import GroupConsumer
@@ -304,7 +304,7 @@ class Consumer(ConsumerPositions):
                         break
                     raise
             try:
-                records = self._in_delivery.take(wanted)
+                records = self._in_delivery.take(wanted, is_few=max_records <= FEW_RECORDS)
             except HightideError:
                 if taken:
                     break
@@ -320,7 +320,7 @@ class Consumer(ConsumerPositions):
             self._come_back()
             while True:
                 self._begin_next()
-                if self._in_delivery.has_records and (taken := self._in_delivery.take(1)):
+                if self._in_delivery.has_records and (taken := self._in_delivery.take(1, is_few=True)):
                     return taken[0]
 
     def poll_arrow(self, timeout_s: float = 1.0) -> "pa.RecordBatch":

@@ -30,6 +30,11 @@ def test_records_load_nothing_else() -> None:
     assert not modules_after("from hightide import Record") & {"grpc", "pyarrow", "google.protobuf"}
 
 
+def test_clients_do_not_load_pandas() -> None:
+    """Arrow looks for it when it makes its first array of Python's objects, which takes half a second."""
+    assert "pandas" not in modules_after("from hightide import Consumer, Producer, Admin")
+
+
 @pytest.mark.parametrize("name", hightide.__all__)
 def test_every_name_is_there(name: str) -> None:
     assert getattr(hightide, name).__name__ == name

@@ -90,12 +90,18 @@ class ColumnarRecords(Sequence[Record]):
         at = index if index >= 0 else self._count + index
         if not 0 <= at < self._count:
             raise IndexError(f"record {index} of {self._count}")
+        first, ready = self.around(at)
+        return ready[at - first]
+
+    def around(self, index: int) -> tuple[int, list[Record]]:
+        """Some records, of which one has this index, and the index of the first. They are made once for all
+        indexes among them, so this is for who takes a few at a time."""
         first, ready = self._ready
-        if not first <= at < first + len(ready):
-            first = at - at % _PIECE_ROWS
+        if not first <= index < first + len(ready):
+            first = index - index % _PIECE_ROWS
             ready = [each for part in self._between(first, first + _PIECE_ROWS) for each in part.records()]
             self._ready = (first, ready)
-        return ready[at - first]
+        return first, ready
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ColumnarRecords | list):

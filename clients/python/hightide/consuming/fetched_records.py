@@ -7,6 +7,7 @@ that poll(), iteration and poll_arrow() can be mixed and each goes on where the 
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import pyarrow as pa
@@ -25,6 +26,8 @@ from hightide.records import Record, TopicPartition
 # Small batches are put together up to this size, so that a poll_arrow() is worth its call.
 ARROW_GATHER_BYTES: Final = 1 << 20
 ARROW_GATHER_CHUNKS: Final = 1024
+#: A poll() for at most so many records gets them as a list.
+FEW_RECORDS: Final = 64
 
 _LEADING: Final = (("topic", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()))
 ARROW_SCHEMA: Final = pa.schema(
@@ -128,15 +131,21 @@ class RecordsInDelivery:
         """Whether records of the current chunk are left."""
         return self._at < len(self._records)
 
-    def take(self, count_max: int) -> Sequence[Record]:
-        """The next records of the current chunk; perhaps none, if all of them are left out. Raises
-        DeserializationError and other errors of a deserializer, if it is the first that cannot be read."""
+    def take(self, count_max: int, *, is_few: bool = False) -> Sequence[Record]:
+        """The next records of the current chunk; perhaps none, if all of them are left out. With `is_few`,
+        more takes follow before the chunk is gone. Raises DeserializationError and other errors of a
+        deserializer, if it is the first that cannot be read."""
         assert count_max > 0, "nobody asks for nothing"
         if self.poison.deserialize is not None:
             opened, passed = self.poison.opened_all(self._records[self._at : self._at + count_max])
             self._at += passed
             return opened
-        taken = self._records[self._at : self._at + count_max]
+        taken: Sequence[Record]
+        if is_few and self._at < len(self._records):
+            first, ready = self._records.around(self._at)
+            taken = ready[self._at - first : self._at - first + count_max]
+        else:
+            taken = self._records[self._at : self._at + count_max]
         self._at += len(taken)
         return taken
 
@@ -144,11 +153,15 @@ class RecordsInDelivery:
         """Yield the rest of the current chunk, one by one; a caller that stops in the middle loses no
         record. Raises as take()."""
         records = self._records
+        first, ready = 0, list[Record]()
         self._settled_at, self._is_iterated = self._at, True
         while self._at < len(records) and not self._is_interrupted:
-            record: Record | None = records[self._at]
+            if not first <= self._at < first + len(ready):
+                first, ready = records.around(self._at)
+            record: Record | None = ready[self._at - first]
             if self.poison.deserialize is not None:
-                record = self.poison.opened(records[self._at])
+                assert record is not None, "it is one of the chunk's"
+                record = self.poison.opened(record)
             self._at += 1
             if record is not None:
                 yield record
@@ -202,12 +215,23 @@ class _Counting:
 _counting = _Counting()
 
 
+@lru_cache(maxsize=16)
+def _place(partition: TopicPartition, count: int) -> tuple[Any, Any]:
+    """The columns topic and partition of so many rows."""
+    return (
+        pa.repeat(partition.topic, count),
+        pa.repeat(pa.scalar(partition.partition, pa.int32()), count),
+    )
+
+
 def _arrow(chunk: FetchedBatch, columns: Any) -> Any:
     count = columns.num_rows
     offsets = pc.add(_counting.up_to(count), chunk.header.base_offset + chunk.skip)
+    # Of few different sizes, so that most batches share what is there already.
+    topics, partitions = _place(chunk.partition, 1 << count.bit_length())
     arrays = [
-        pa.repeat(chunk.partition.topic, count),
-        pa.repeat(pa.scalar(chunk.partition.partition, pa.int32()), count),
+        topics.slice(0, count),
+        partitions.slice(0, count),
         offsets,
         columns.column(2),
         columns.column(0),

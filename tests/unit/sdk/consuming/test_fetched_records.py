@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 
 import pyarrow as pa
+import pytest
 from hightide.batch.header import parse
 from hightide.consuming.fetched_records import ARROW_SCHEMA, RecordsInDelivery, gather
 from hightide.records import Record
@@ -42,6 +43,39 @@ def test_polling_in_parts_and_iterating_go_on_where_the_other_stopped() -> None:
     assert [record.offset for record in rest] == [6, 7, 8, 9]
     in_delivery.settle()
     assert bench.core.positions[P0].position == 10
+
+
+def test_few_at_a_time_and_many_and_iterating_go_on_where_the_other_stopped() -> None:
+    """Over the places at which records are made: 512 rows at a time."""
+    bench, in_delivery = fetched(batch(0, 1_300))
+    begin(bench, in_delivery)
+    found: list[Record] = []
+    while in_delivery.has_records:
+        found += in_delivery.take(60, is_few=True)
+        found += in_delivery.take(101) if in_delivery.has_records else []
+        found += [record for _, record in zip(range(70), in_delivery.iterate(), strict=False)]
+    assert [record.offset for record in found] == list(range(1_300))
+    assert {type(record) for record in found} == {Record}
+
+
+@pytest.mark.parametrize("is_few", [True, False])
+def test_a_take_never_gives_more_than_was_asked_for(is_few: bool) -> None:
+    bench, in_delivery = fetched(batch(0, 1_300))
+    begin(bench, in_delivery)
+    sizes = []
+    while in_delivery.has_records:
+        sizes.append(len(in_delivery.take(50, is_few=is_few)))
+    assert max(sizes) == 50
+    assert sum(sizes) == 1_300
+
+
+def test_batches_of_a_partition_have_its_name_and_number_whatever_their_sizes() -> None:
+    sizes = (5, 1, 1_000, 3)
+    starts = [sum(sizes[:at]) for at in range(len(sizes))]
+    bench, in_delivery = fetched(*(batch(start, size) for start, size in zip(starts, sizes, strict=True)))
+    rows, _ = in_delivery.as_arrow(gather(bench.core))
+    assert rows.column("topic").to_pylist() == ["flights"] * sum(sizes)
+    assert rows.column("partition").to_pylist() == [0] * sum(sizes)
 
 
 def test_arrow_goes_on_after_records() -> None:
