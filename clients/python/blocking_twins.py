@@ -120,6 +120,7 @@ TWINS = (
             ("for one task at a time.", "for use by one thread at a time."),
             ("a task of its own, and", "a thread of its own, and"),
             (" The\n    callbacks may be coroutines.", ""),
+            ("on the event loop, in the task that fetches", "on the client's thread that fetches"),
             ("await self.assignment()", "self.assignment"),
         ),
     ),
@@ -159,6 +160,7 @@ TWINS = (
             ("The asyncio producer:", "The blocking producer:"),
             ("of `ProducerCore` for one event loop.", "of `ProducerCore` for threads."),
             ("Sends records; for one event loop.", "Sends records; thread-safe."),
+            ("on the event loop, in the task that sends", "on the client's thread that sends"),
             (
                 "self._lock = self._changed = LoopCondition()",
                 "self._changed = ThreadCondition()\n        self._lock = self._changed.lock",

@@ -34,8 +34,15 @@ _EVERYWHERE = {
     "client_id": "Names this client to the servers: it is in the user agent of its calls.",
     "request_timeout_ms": "How long one request may take.",
 }
+_REPORTS = {
+    "on_error": "Called with a `CallFailure` when a call failed that the client tries again; for those that "
+    "are alike, once a second at most.",
+    "on_statistics": "Called with `ProducerStatistics` or `ConsumerStatistics`.",
+    "statistics_interval_ms": "How often; 100 to 86,400,000.",
+}
 _PRODUCER = {
     **_EVERYWHERE,
+    **_REPORTS,
     "acks": '`"all"`: every in-sync replica has the record; 1: the leader has it; 0: the producer '
     "waits for no answer.",
     "linger_ms": "How long a batch that is not full waits for more records when nothing is in flight.",
@@ -52,6 +59,7 @@ _PRODUCER = {
 }
 _CONSUMER = {
     **_EVERYWHERE,
+    **_REPORTS,
     "topics": "What to read: one name, several, or in a group a mapping of name to number of streams.",
     "group": "The consumer group to be a member of.",
     "pattern": "In a group, instead of `topics`: an RE2 expression for whole topic names.",

@@ -2,13 +2,14 @@
 """The blocking consumer: the shell of `ConsumerCore`, and in a group of `GroupCore`, for threads."""
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from hightide import tracing
 from hightide.calls.addresses import bootstrap_addresses
+from hightide.calls.call_reports import ClientCallbacks
 from hightide.calls.credentials import Token, chosen_credentials
 from hightide.calls.tls_files import FilePath
 from hightide.cluster.leaders_seen import LeadersSeen
@@ -27,6 +28,7 @@ from hightide.errors import CorruptBatchError, HightideError, InvalidArgumentErr
 from hightide.group_consumer import GroupConsumer
 from hightide.record_stream import RecordStream
 from hightide.records import Record, TopicPartition
+from hightide.statistics import ConsumerStatistics, ErrorCallback
 from hightide.transport.driver import Driver, now_ms
 from hightide.transport.notices import log_notice
 from hightide.transport.thread_condition import ThreadCondition
@@ -49,6 +51,11 @@ class Consumer(ConsumerPositions):
     poll(), an iteration or close(): `on_assign` before the first of their records, `on_revoke` before they
     are given back, and `on_lost` if another consumer has got them meanwhile (without it, on_revoke is
     called). `instance_id` keeps the partitions of a process that is restarted within its session timeout.
+
+    `on_error` is called with each CallFailure, of those that are alike once a second at most, and
+    `on_statistics` with ConsumerStatistics every `statistics_interval_ms`.
+    Both are called on the client's thread that fetches. They are plain functions, must be quick,
+    and may not wait for this consumer. One that raises is logged.
     """
 
     def __init__(
@@ -84,6 +91,9 @@ class Consumer(ConsumerPositions):
         tls_key: FilePath | None = None,
         token: Token | None = None,
         token_file: FilePath | None = None,
+        on_error: ErrorCallback | None = None,
+        on_statistics: Callable[[ConsumerStatistics], object] | None = None,
+        statistics_interval_ms: int = 60_000,
     ) -> None:
         self._settings = settings = ConsumerSettings(
             offset_reset=offset_reset,
@@ -96,6 +106,7 @@ class Consumer(ConsumerPositions):
             request_timeout_ms=request_timeout_ms,
             unavailable_timeout_ms=unavailable_timeout_ms,
         )
+        self._client_callbacks = ClientCallbacks(on_error, on_statistics, statistics_interval_ms)
         self._bootstrap = bootstrap_addresses(bootstrap)
         group_settings = group_settings_of(
             group=group,
@@ -136,7 +147,9 @@ class Consumer(ConsumerPositions):
             )
         driven = self._core if self._member is None else self._member.core
         reporter = tracing.Reporter("poll", client_id)
-        self._driver = Driver(driven, self._transport, self._changed, "hightide-consumer", reporter)
+        reports = self._client_callbacks.reports(driven.statistics)
+        name = "hightide-consumer"
+        self._driver = Driver(driven, self._transport, self._changed, name, reporter, reports=reports)
         self._alone, self._is_closing, self._closed = OneUser(self._changed.home.enter), False, False
         self._streams: tuple[RecordStream[Record], ...] = ()
 

@@ -1,13 +1,24 @@
 """The SDK against a real cluster: what is sent is read, in order, by every way of reading."""
 
 import asyncio
+import queue
 import subprocess
 import sys
 import uuid
 
 import pyarrow as pa
 import pytest
-from hightide import Admin, Consumer, Producer, Record, RecordMetadata, TopicPartition, aio
+from hightide import (
+    Admin,
+    Consumer,
+    ConsumerStatistics,
+    Producer,
+    ProducerStatistics,
+    Record,
+    RecordMetadata,
+    TopicPartition,
+    aio,
+)
 from hightide.errors import (
     DeliveryPendingError,
     InvalidConfigError,
@@ -53,6 +64,31 @@ def test_records_come_back_in_order_per_key(hightide_cluster: LocalCluster, topi
     with Consumer(hightide_cluster.bootstrap, topics=topic) as consumer:
         found = values_by_key(list(consumer.read_to_end()))
     assert found == {b"k%d" % key: list(range(key, 5_000, 7)) for key in range(7)}
+
+
+def test_clients_tell_figures_of_what_they_did(hightide_cluster: LocalCluster, topic: str) -> None:
+    sent, read = queue.SimpleQueue[ProducerStatistics](), queue.SimpleQueue[ConsumerStatistics]()
+    with Producer(hightide_cluster.bootstrap, on_statistics=sent.put, statistics_interval_ms=100) as producer:
+        for number in range(30):
+            producer.send(topic, b"x", partition=number % 3)
+        producer.flush()
+        while (told := sent.get(timeout=UNTIL_S)).acknowledged_records < 30:
+            pass
+    assert (told.failed_records, told.undelivered_records, told.buffered_bytes) == (0, 0, 0)
+    assert sum(each.calls for each in told.brokers.values()) >= 3
+    every = {"on_statistics": read.put, "statistics_interval_ms": 100}
+    with Consumer(hightide_cluster.bootstrap, topics=topic, group=topic, **every) as consumer:  # type: ignore[arg-type]
+        records: list[Record] = []
+        while len(records) < 30:
+            records += consumer.poll()
+        consumer.commit()
+        figures = read.get(timeout=UNTIL_S)
+        while [each.position for each in figures.partitions.values()] != [10] * 3:
+            figures = read.get(timeout=UNTIL_S)
+    assert (figures.fetched_records, figures.buffered_bytes) == (30, 0)
+    assert [(each.position, each.lag) for each in figures.partitions.values()] == [(10, 0)] * 3
+    assert figures.group is not None
+    assert (figures.group.group, figures.group.state) == (topic, "member")
 
 
 @pytest.mark.parametrize("compression", [None, "lz4", "zstd"])

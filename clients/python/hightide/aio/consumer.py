@@ -1,7 +1,7 @@
 """The asyncio consumer: the shell of `ConsumerCore`, and in a group of `GroupCore`, for one event loop."""
 
 import warnings
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from random import Random
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
@@ -13,6 +13,7 @@ from hightide.aio.group_consumer import GroupConsumer
 from hightide.aio.loop_condition import LoopCondition
 from hightide.aio.record_stream import RecordStream
 from hightide.calls.addresses import bootstrap_addresses
+from hightide.calls.call_reports import ClientCallbacks
 from hightide.calls.credentials import Token, chosen_credentials
 from hightide.calls.tls_files import FilePath
 from hightide.cluster.leaders_seen import LeadersSeen
@@ -28,6 +29,7 @@ from hightide.consuming.fetched_records import FEW_RECORDS, RecordsInDelivery, g
 from hightide.consuming.one_user import OneUser
 from hightide.errors import CorruptBatchError, HightideError, InvalidArgumentError
 from hightide.records import Record, TopicPartition
+from hightide.statistics import ConsumerStatistics, ErrorCallback
 from hightide.transport.driver import now_ms
 from hightide.transport.notices import log_notice
 from hightide.transport.transport import AioTransport
@@ -50,6 +52,11 @@ class Consumer(ConsumerPositions):
     are given back, and `on_lost` if another consumer has got them meanwhile (without it, on_revoke is
     called). `instance_id` keeps the partitions of a process that is restarted within its session timeout. The
     callbacks may be coroutines.
+
+    `on_error` is called with each CallFailure, of those that are alike once a second at most, and
+    `on_statistics` with ConsumerStatistics every `statistics_interval_ms`.
+    Both are called on the event loop, in the task that fetches. They are plain functions, must be quick,
+    and may not wait for this consumer. One that raises is logged.
     """
 
     def __init__(
@@ -85,6 +92,9 @@ class Consumer(ConsumerPositions):
         tls_key: FilePath | None = None,
         token: Token | None = None,
         token_file: FilePath | None = None,
+        on_error: ErrorCallback | None = None,
+        on_statistics: Callable[[ConsumerStatistics], object] | None = None,
+        statistics_interval_ms: int = 60_000,
     ) -> None:
         self._settings = settings = ConsumerSettings(
             offset_reset=offset_reset,
@@ -97,6 +107,7 @@ class Consumer(ConsumerPositions):
             request_timeout_ms=request_timeout_ms,
             unavailable_timeout_ms=unavailable_timeout_ms,
         )
+        self._client_callbacks = ClientCallbacks(on_error, on_statistics, statistics_interval_ms)
         self._bootstrap = bootstrap_addresses(bootstrap)
         group_settings = group_settings_of(
             group=group,
@@ -137,7 +148,9 @@ class Consumer(ConsumerPositions):
             )
         driven = self._core if self._member is None else self._member.core
         reporter = tracing.Reporter("poll", client_id)
-        self._driver = Driver(driven, self._transport, self._changed, "hightide-aio-consumer", reporter)
+        reports = self._client_callbacks.reports(driven.statistics)
+        name = "hightide-aio-consumer"
+        self._driver = Driver(driven, self._transport, self._changed, name, reporter, reports=reports)
         self._alone, self._is_closing, self._closed = OneUser(self._changed.home.enter), False, False
         self._streams: tuple[RecordStream[Record], ...] = ()
 

@@ -6,13 +6,22 @@ of its own.
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any, Final
 
 from hightide import tracing
 from hightide.aio.loop_condition import LoopCondition
 from hightide.calls.call import STREAM_ENDED, Call, StreamCall, StreamEnded
+from hightide.calls.call_reports import CallReports
 from hightide.errors import AddressUnreachableError, HightideError
-from hightide.transport.driver import DrivenCore, DriverOwner, now_ms, run_callbacks
+from hightide.transport.driver import (
+    REPORT_RAISED,
+    DrivenCore,
+    DriverOwner,
+    earlier,
+    now_ms,
+    run_callbacks,
+)
 from hightide.transport.notices import log_notice
 from hightide.transport.streams import AioStream
 from hightide.transport.transport import AioTransport
@@ -33,8 +42,10 @@ class Driver:
         name: str,
         reporter: tracing.Reporter,
         owner: DriverOwner | None = None,
+        reports: CallReports | None = None,
     ) -> None:
         self._core = core
+        self._reports = reports
         self._reporter = reporter
         self._is_traced = False
         self._transport = transport
@@ -141,6 +152,7 @@ class Driver:
         self._report()
         cancelled, self._core.cancelled = self._core.cancelled, []
         callbacks, self._core.callbacks = self._core.callbacks, []
+        reports = self._due(calls, cancelled)
         for call in cancelled:
             if call in self._calls:
                 self._calls[call].cancel()
@@ -150,10 +162,13 @@ class Driver:
             while stream_call.outbox:
                 stream.send(stream_call.outbox.popleft())
         run_callbacks(callbacks)
+        run_callbacks(reports, report=REPORT_RAISED)
         self._notify()
         if self._is_over:
             return
         wake_at = self._core.wake_at_ms
+        if self._reports is not None:
+            wake_at = earlier(wake_at, self._reports.wake_at_ms)
         try:
             async with asyncio.timeout(None if wake_at is None else max(0.0, (wake_at - now_ms()) / 1000)):
                 await self._poked.wait()
@@ -162,6 +177,16 @@ class Driver:
             return
         finally:
             self._poked.clear()
+
+    def _due(self, calls: list[Call[Any]], cancelled: list[Call[Any]]) -> list[Callable[[], object]]:
+        """What the program's callbacks are told now."""
+        if self._reports is None:
+            return []
+        for call in cancelled:
+            self._reports.given_up(call)
+        for call in calls:
+            self._reports.began(call, now_ms())
+        return self._reports.due(now_ms())
 
     async def _make(self, call: Call[Any]) -> None:
         outcome: Any
@@ -184,6 +209,8 @@ class Driver:
             self._fail(error)
             return
         self._calls.pop(call, None)
+        if self._reports is not None:
+            self._reports.ended(call, outcome, now_ms())
         self._core.completed(call, outcome, now_ms())
         self._poked.set()
 

@@ -14,6 +14,7 @@ from hightide.aio.loop_condition import LoopCondition
 from hightide.aio.sender import Sender
 from hightide.argument_checks import checked_name
 from hightide.calls.addresses import bootstrap_addresses
+from hightide.calls.call_reports import ClientCallbacks
 from hightide.calls.credentials import Token, chosen_credentials
 from hightide.calls.tls_files import FilePath
 from hightide.cluster.metadata import UNKNOWN_TOPIC_PATIENCE_MS, ClusterMetadata
@@ -34,6 +35,7 @@ from hightide.producing.producer_core import ProducerCore
 from hightide.producing.producer_settings import Acks, CompressionName, ProducerSettings
 from hightide.producing.record_checks import as_bytes, checked_headers, checked_timestamp
 from hightide.records import RecordMetadata
+from hightide.statistics import ErrorCallback, ProducerStatistics
 from hightide.transport import at_exit
 from hightide.transport.driver import now_ms, run_callbacks
 from hightide.transport.transport import AioTransport
@@ -53,6 +55,11 @@ class Producer:
     `partitioner` chooses the partition of each record with a key: a hash ("crc32c"; "murmur2" as Kafka's Java
     client, "crc32" as librdkafka), or a function of topic, key and number of partitions, which is called
     inside of send().
+
+    `on_error` is called with each CallFailure, of those that are alike once a second at most, and
+    `on_statistics` with ProducerStatistics every `statistics_interval_ms`.
+    Both are called on the event loop, in the task that sends. They are plain functions, must be quick,
+    and may not wait for this producer. One that raises is logged.
 
     Raises InvalidArgumentError for settings that cannot be used. Nothing connects before the first send().
     """
@@ -78,6 +85,9 @@ class Producer:
         token_file: FilePath | None = None,
         key: ProducerKey | None = None,
         partitioner: PartitionerName | Partitioner = "crc32c",
+        on_error: ErrorCallback | None = None,
+        on_statistics: Callable[[ProducerStatistics], object] | None = None,
+        statistics_interval_ms: int = 60_000,
     ) -> None:
         self._settings = ProducerSettings(
             acks=acks,
@@ -92,6 +102,7 @@ class Producer:
             key=key,
             partitioning=KeyPartitioning(partitioner),
         )
+        callbacks = ClientCallbacks(on_error, on_statistics, statistics_interval_ms)
         self._lock = self._changed = LoopCondition()
         self._sender = Sender(self._changed)
         cluster = ClusterMetadata(bootstrap_addresses(bootstrap))
@@ -104,7 +115,13 @@ class Producer:
         self._transport = AioTransport(client_id, credentials)
         reporter = tracing.Reporter("send", client_id)
         self._driver = Driver(
-            self._core, self._transport, self._changed, "hightide-aio-producer", reporter, self._sender
+            self._core,
+            self._transport,
+            self._changed,
+            "hightide-aio-producer",
+            reporter,
+            self._sender,
+            callbacks.reports(self._core.statistics),
         )
         self._sender.core, self._sender.driver = self._core, self._driver
         self._closed = False

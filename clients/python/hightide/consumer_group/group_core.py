@@ -2,6 +2,7 @@
 commits that positions need between two Pings."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from hightide.consuming.fetch_position import FetchedBatch
 from hightide.consuming.fetched_records import RecordsInDelivery
 from hightide.errors import HightideError, InvalidArgumentError, UnknownMemberError, UnknownTopicError
 from hightide.records import AnyRecord, DeserializedRecord, Record, TopicPartition
+from hightide.statistics import ConsumerStatistics, GroupStatistics
 from hightide.v1.coordinator_service_pb2 import (
     CommitOffsetsRequest,
     CommitOffsetsResponse,
@@ -92,6 +94,19 @@ class GroupCore:
         seeker.want(settings.topics)
         self.membership.subscribe(settings, now_ms)
         self.ownership.narrow(settings.topics or None)
+
+    def statistics(self) -> ConsumerStatistics:
+        """The state, for on_statistics; the driver adds the brokers."""
+        membership = self.membership
+        group = GroupStatistics(
+            group=self.settings.group,
+            state=membership.state.name.lower(),
+            member_id=membership.member_id,
+            consumer_id=membership.consumer_id,
+            generation=membership.generation,
+            coordinator=membership.coordinator_address,
+        )
+        return replace(self.consumer.statistics(), group=group)
 
     def left(self) -> None:
         """Own nothing any more. Called after `leave`, once the goodbye is said or the time is up."""

@@ -48,6 +48,7 @@ from hightide.errors import (
     from_code,
 )
 from hightide.records import TopicPartition
+from hightide.statistics import ConsumerStatistics
 from hightide.v1 import errors_pb2
 from hightide.v1.broker_service_pb2 import ListOffsetsRequest
 
@@ -208,6 +209,10 @@ class ConsumerCore(ReadAhead, TracedCore):
             failing, budget_ms = position.failing_since_ms, self.settings.unavailable_timeout_ms
             if position.last_error is not None and failing is not None and now_ms - failing >= budget_ms:
                 raise position.last_error
+
+    def statistics(self) -> ConsumerStatistics:
+        """The state, for on_statistics; the driver adds the brokers."""
+        return self.read_so_far(self.throttles.total_ms)
 
     # -- what to do now --------------------------------------------------------------------------------------
 
@@ -441,7 +446,7 @@ class ConsumerCore(ReadAhead, TracedCore):
         position.worked()
         position.high_watermark = fetched.high_watermark
         position.log_start_offset = fetched.log_start_offset
-        self.chunks.extend(position.take_over(fetched.batches))
+        self.queue(position.take_over(fetched.batches))
 
     def _diverged(self, position: FetchPosition, fetched: FetchedPartition, error: DivergingLogError) -> None:
         """Ask again from where both logs may agree: the leader's log lacks records that were fetched

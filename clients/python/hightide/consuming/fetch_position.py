@@ -9,6 +9,7 @@ from hightide.consuming.epochs_read import EpochsRead
 from hightide.consuming.loss_patience import LossPatience
 from hightide.errors import HightideError
 from hightide.records import TopicDescription, TopicPartition
+from hightide.statistics import PartitionStatistics
 
 
 @dataclass(slots=True)
@@ -97,6 +98,19 @@ class FetchPosition:
         """Whether no records may be fetched or returned: the user paused the partition, or its group takes it
         away."""
         return self.is_paused or self.is_stopping
+
+    def statistics(self) -> PartitionStatistics:
+        """The state, for on_statistics."""
+        high_watermark, lag = self.high_watermark if self.high_watermark >= 0 else None, None
+        if high_watermark is not None and self.position is not None:
+            lag = max(0, high_watermark - self.position)
+        return PartitionStatistics(
+            position=self.position,
+            high_watermark=high_watermark,
+            lag=lag,
+            buffered_bytes=self.buffered_bytes,
+            is_paused=self.is_paused,
+        )
 
     def is_in(self, described: TopicDescription) -> bool:
         """Whether this partition is one of the topic that a broker has described."""

@@ -10,12 +10,14 @@ begins another generation of the position: chunks of an older one are dropped wh
 """
 
 from collections import deque
+from collections.abc import Iterable
 
 from hightide.cluster.offset_at import OffsetAt
 from hightide.consuming.consumer_settings import ConsumerSettings
 from hightide.consuming.fetch_position import FetchedBatch, FetchPosition
 from hightide.errors import NotAssignedError
 from hightide.records import TopicPartition
+from hightide.statistics import ConsumerStatistics
 
 
 class ReadAhead:
@@ -26,6 +28,7 @@ class ReadAhead:
         self.positions: dict[TopicPartition, FetchPosition] = {}
         self.chunks: deque[FetchedBatch] = deque()
         self.wants_poll = False
+        self._fetched_records = self._fetched_bytes = 0
         self._held: dict[TopicPartition, list[FetchedBatch]] = {}
         self.hand_count = 1
         self._sorted_out: dict[int, deque[FetchedBatch]] = {}
@@ -85,6 +88,13 @@ class ReadAhead:
             self.wants_poll = True
 
     # -- returning batches -----------------------------------------------------------------------------------
+
+    def queue(self, chunks: Iterable[FetchedBatch]) -> None:
+        """Let fetched batches wait for the user."""
+        for chunk in chunks:
+            self.chunks.append(chunk)
+            self._fetched_records += chunk.header.record_count - chunk.skip
+            self._fetched_bytes += len(chunk.batch)
 
     def next_chunk(self, hand: int | None = None) -> FetchedBatch | None:
         """The next batch to return, or None; with `hand`, of the partitions of that user. It counts as
@@ -152,6 +162,18 @@ class ReadAhead:
         self._unsort()
         self.chunks = deque(chunk for chunk in self.chunks if chunk.partition != partition)
         self._held.pop(partition, None)
+
+    # -- figures ---------------------------------------------------------------------------------------------
+
+    def read_so_far(self, throttled_ms: float) -> ConsumerStatistics:
+        """What was fetched, and the state of each partition."""
+        return ConsumerStatistics(
+            fetched_records=self._fetched_records,
+            fetched_bytes=self._fetched_bytes,
+            buffered_bytes=sum(each.buffered_bytes for each in self.positions.values()),
+            throttled_ms=throttled_ms,
+            partitions={each: position.statistics() for each, position in sorted(self.positions.items())},
+        )
 
     # -- room ------------------------------------------------------------------------------------------------
 

@@ -68,6 +68,8 @@ class Accumulator:
         self.wants_poll = False
         self.fatal: FencedProducerEpochError | None = None
         self.callbacks: list[Callable[[], object]] = []
+        self.acknowledged_records = self.acknowledged_bytes = self.failed_records = 0
+        self.batch_count = self.retry_count = 0
         self._delivery = delivery
         self._first_turn = first_turn
 
@@ -259,6 +261,13 @@ class Accumulator:
         batch.granted_bytes = 0
         if self.pressed and self.free_bytes * 4 >= self.settings.buffer_memory_bytes:
             self.pressed = False
+        self.batch_count += 1
+        self.retry_count += max(0, batch.attempts - 1)
+        if error is None:
+            self.acknowledged_records += batch.record_count
+            self.acknowledged_bytes += batch.size_bytes
+        else:
+            self.failed_records += batch.record_count
         self.callbacks.extend(batch.finish(base_offset, error))
 
     def split(self, queue: PartitionQueue, batch: PendingBatch) -> None:

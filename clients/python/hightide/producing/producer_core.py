@@ -45,6 +45,7 @@ from hightide.producing.producer_identity import IdentitySeeker
 from hightide.producing.producer_settings import ProducerSettings
 from hightide.producing.refused_batches import REFUSALS, RefusedBatchAction, verdict_on
 from hightide.records import TopicPartition
+from hightide.statistics import ProducerStatistics
 from hightide.v1 import errors_pb2
 from hightide.v1.broker_service_pb2 import (
     ProducePartitionResult,
@@ -103,6 +104,19 @@ class ProducerCore(Accumulator, TracedCore):
         self._identity = IdentitySeeker(self.seeker, _given_identity(settings))
         self._waits = LeaderWaits()
         self.throttles = Throttles()
+
+    def statistics(self) -> ProducerStatistics:
+        """The state, for on_statistics; the driver adds the brokers."""
+        return ProducerStatistics(
+            acknowledged_records=self.acknowledged_records,
+            acknowledged_bytes=self.acknowledged_bytes,
+            failed_records=self.failed_records,
+            batches=self.batch_count,
+            retries=self.retry_count,
+            undelivered_records=self.undelivered_count,
+            buffered_bytes=self.settings.buffer_memory_bytes - self.free_bytes,
+            throttled_ms=self.throttles.total_ms,
+        )
 
     # -- sending ---------------------------------------------------------------------------------------------
 

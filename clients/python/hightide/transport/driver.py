@@ -11,10 +11,11 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from hightide import tracing
 from hightide.calls.call import Call, StreamCall, StreamEnded
+from hightide.calls.call_reports import CallReports
 from hightide.calls.notice import Notice
 from hightide.cluster.leader_waits import Fact
 from hightide.errors import HightideError
@@ -25,6 +26,7 @@ from hightide.transport.transport import Transport
 
 log = logging.getLogger("hightide")
 
+REPORT_RAISED: Final = "on_error or on_statistics raised"
 
 # The outcome of a call, before it is decoded.
 Outcome = bytes | StreamEnded | HightideError
@@ -83,8 +85,10 @@ class Driver:
         name: str,
         reporter: tracing.Reporter,
         owner: DriverOwner | None = None,
+        reports: CallReports | None = None,
     ) -> None:
         self._core = core
+        self._reports = reports
         self._reporter = reporter
         self._is_traced = False
         self._transport = transport
@@ -195,6 +199,7 @@ class Driver:
             cancelled, self._core.cancelled = self._core.cancelled, []
             callbacks, self._core.callbacks = self._core.callbacks, []
             facts = self._core.facts() if self._is_traced else []
+            reports = self._due(outcomes, calls, cancelled, now)
             if outcomes:
                 self._changed.notify_all()
         while self._core.notices:
@@ -208,6 +213,26 @@ class Driver:
         if facts:
             self._reporter.report(facts, now_ms())
         run_callbacks(callbacks, BaseException)
+        run_callbacks(reports, BaseException, REPORT_RAISED)
+
+    def _due(
+        self,
+        outcomes: list[tuple[Call[Any], Any]],
+        calls: list[Call[Any]],
+        cancelled: list[Call[Any]],
+        now: float,
+    ) -> list[Callable[[], object]]:
+        """What the program's callbacks are told now. Called with the lock."""
+        if self._reports is None:
+            return []
+        for call, outcome in outcomes:
+            if not isinstance(call, StreamCall) or isinstance(outcome, StreamEnded | HightideError):
+                self._reports.ended(call, outcome, now)
+        for call in cancelled:
+            self._reports.given_up(call)
+        for call in calls:
+            self._reports.began(call, now)
+        return self._reports.due(now)
 
     def _forget(self, call: Call[Any], outcome: Any) -> None:
         """Drop a call that has ended; a message on a stream does not end it."""
@@ -223,6 +248,8 @@ class Driver:
 
     def _wait(self) -> list[tuple[Call[Any], Any]]:
         wake_at = self._core.wake_at_ms
+        if self._reports is not None:
+            wake_at = earlier(wake_at, self._reports.wake_at_ms)
         timeout_s = None if wake_at is None else max(0.0, (wake_at - now_ms()) / 1000.0)
         outcomes: list[tuple[Call[Any], Any]] = []
         try:
@@ -258,11 +285,21 @@ def decoded(call: Call[Any], outcome: Outcome) -> Any:
         return error
 
 
-def run_callbacks(callbacks: list[Callable[[], object]], caught: type[BaseException] = Exception) -> None:
-    """Call the callbacks of deliveries. A callback that raises affects only itself. On a thread of the SDK
-    not even SystemExit may end more than the callback: `caught` is BaseException there."""
+def earlier(one: float | None, other: float | None) -> float | None:
+    """The earlier of two times, either of which may be never."""
+    return min((each for each in (one, other) if each is not None), default=None)
+
+
+def run_callbacks(
+    callbacks: list[Callable[[], object]],
+    caught: type[BaseException] = Exception,
+    report: str = "a delivery callback raised",
+) -> None:
+    """Call callbacks of the program: of deliveries, unless `report` says otherwise. One that raises is
+    logged, and affects only itself. On a thread of the SDK not even SystemExit may end more than the
+    callback: `caught` is BaseException there."""
     for callback in callbacks:
         try:
             callback()
         except caught:
-            log.exception("a delivery callback raised")
+            log.exception(report)
