@@ -10,7 +10,7 @@ STUBS := clients/python/hightide/v1
 # that none shall be.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test lint types layers proto proto-check proto-released blocking blocking-check docs docs-test unit sim clusters integration spark e2e soak fuzz lock sbom audit slow mutants clean
+.PHONY: setup demo test lint types layers proto proto-check proto-released blocking blocking-check docs docs-test unit sim clusters integration spark spark-versions e2e soak fuzz lock sbom audit slow mutants clean
 
 # First a new pip, which is quicker, and all packages, held to the hashes of requirements.lock. Then this project, which
 # has no hash, with what only another platform or Python needs.
@@ -97,6 +97,20 @@ spark: setup
 	$(BIN)/pytest -q --durations 10 tests/spark
 e2e: setup
 	$(WITH_CLUSTERS) tests/e2e
+
+# Each Spark that Hightide works with, in an environment of its own below SPARK_VENVS: 450 MB each, so not in `make test`.
+# make spark-versions SPARK_VERSIONS=4.1.4 SPARK_VENVS=/tmp/sparks
+SPARK_VERSIONS ?= 4.0.5 4.1.4 4.2.1
+SPARK_VENVS ?= $(or $(TMPDIR),/tmp)/hightide-sparks
+SPARK_ENVIRONMENTS = $(SPARK_VERSIONS:%=$(SPARK_VENVS)/%/.ready)
+$(SPARK_VENVS)/%/.ready: constraints.txt
+	mkdir -p $(@D) && grep -v '^pyspark==' constraints.txt > $(@D)/constraints.txt
+	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -c $(@D)/constraints.txt pyspark==$* '.[connect]'
+	touch $@
+.PRECIOUS: $(SPARK_VENVS)/%/.ready
+spark-versions: setup $(SPARK_ENVIRONMENTS)
+	SPARK_VENVS=$(SPARK_VENVS) $(BIN)/pytest -q --durations 10 tests/spark_versions
 
 # What looks for bugs that nobody knows of: schedules and faults that are others each time. make soak FIRST_SEED=7 does
 # the same again, and the first that fails says its seed.

@@ -10,7 +10,7 @@ from hightide import Admin, Consumer, Producer, TopicPartition
 from hightide_local.cluster import LocalCluster
 from hightide_local.histories.waiting import wait_until
 from hightide_spark.errors import DataLossError, PartitionsRemovedLossError, RecordsLostError
-from hightide_spark.source import group_progress, stream_reader
+from hightide_spark.source import group_progress, micro_batches
 from hightide_spark.source.stream_reader import StreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
 from pyspark.sql.types import LongType, StructField, StructType
@@ -171,7 +171,7 @@ def test_a_batch_waits_for_a_number_of_records_unless_all_are_asked_for(
 def test_a_shorter_log_and_fewer_partitions_are_told_apart(
     cluster: LocalCluster, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream_reader, "_STALE_ENDS_S", 0.0)
+    monkeypatch.setattr(micro_batches, "_STALE_ENDS_S", 0.0)
     reader, tolerant = (driver_side(cluster, topic, failOnDataLoss=fails) for fails in ("true", "false"))
     write(cluster, topic, range(5))
     start = reader.initialOffset()

@@ -42,9 +42,15 @@ class HightideDataSource(DataSource):
 
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """The reader of a stream. Raises OptionError and UnsupportedSchemaError."""
-        from hightide_spark.source.stream_reader import StreamReader
+        from hightide_spark.spark_versions import HAS_ADMISSION_CONTROL
 
-        return StreamReader(self.options, schema)
+        if HAS_ADMISSION_CONTROL:
+            from hightide_spark.source.stream_reader import StreamReader
+
+            return StreamReader(self.options, schema)
+        from hightide_spark.source.unlimited_stream_reader import UnlimitedStreamReader
+
+        return UnlimitedStreamReader(self.options, schema)
 
     def writer(self, schema: "StructType", overwrite: bool) -> DataSourceWriter:
         """The writer of a batch. Raises OptionError and UnsupportedSchemaError."""

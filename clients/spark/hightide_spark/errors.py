@@ -35,6 +35,10 @@ class ContradictingOptionsError(OptionError):
     """Two options contradict each other, or one has no meaning for this kind of query."""
 
 
+class NewerSparkNeededError(OptionError):
+    """An option needs something that the installed Spark does not have."""
+
+
 class NoRecordSoLateError(OptionError):
     """A read is to start at a time after which a partition has no record."""
 

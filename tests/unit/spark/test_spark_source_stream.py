@@ -1,59 +1,12 @@
 """The driver's side of a stream, against logs that move between its questions; the test answers for them."""
 
-from collections.abc import Iterable, Sequence
-from typing import Any
-
 import pytest
-from hightide.errors import GroupNotEmptyError, UnknownPartitionError
-from hightide.records import PartitionDescription, TopicDescription, TopicPartition
+from hightide.records import TopicPartition
 from hightide_spark.source import cluster_questions, group_progress
 from hightide_spark.source.stream_reader import StreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import LongType, StructField, StructType
-
-TOPIC_ID = bytes(16)
-
-
-class MovingLogs:
-    """Topic t. Each time its ends are asked for, the next ones are told; the last ones again and again."""
-
-    def __init__(self, *ends: Sequence[int]) -> None:
-        self._ends = list(ends)
-
-    def describe_topics(self, names: Iterable[str] | None) -> list[TopicDescription]:
-        partitions = tuple(PartitionDescription(at, 1, 1, (1,), (1,), 1) for at in range(len(self._ends[0])))
-        return [TopicDescription("t", TOPIC_ID, partitions, {})]
-
-    def list_offsets(self, partitions: Iterable[TopicPartition], when: Any) -> dict[TopicPartition, int]:
-        assert when == "latest"
-        ends = self._ends.pop(0) if len(self._ends) > 1 else self._ends[0]
-        return {each: ends[each.partition] for each in partitions}
-
-
-class HardOfHearing(MovingLogs):
-    """The first broker that is asked has not heard of the partitions."""
-
-    def list_offsets(self, partitions: Iterable[TopicPartition], when: Any) -> dict[TopicPartition, int]:
-        if self._heard:
-            return super().list_offsets(partitions, when)
-        self._heard = True
-        raise UnknownPartitionError("topic t has the partitions 0 to 0, not 1")
-
-    _heard = False
-
-
-class BusyGroup:
-    """A group that refuses the first positions, and remembers the others."""
-
-    def __init__(self) -> None:
-        self.refused: list[dict[TopicPartition, int]] = []
-        self.told: list[dict[TopicPartition, int]] = []
-
-    def commit_group_offsets(self, group: str, offsets: dict[TopicPartition, int]) -> None:
-        if not self.refused:
-            self.refused.append(offsets)
-            raise GroupNotEmptyError(f"group {group} has members")
-        self.told.append(offsets)
+from unit.spark.moving_logs import BusyGroup, HardOfHearing, MovingLogs, at
 
 
 def stream(
@@ -62,10 +15,6 @@ def stream(
     monkeypatch.setattr(cluster_questions, "admin_of", lambda bootstrap: logs)
     given = {"bootstrap.servers": "broker:9092", "subscribe": "t", "failOnDataLoss": fail_on_data_loss}
     return StreamReader(given | options, StructType([StructField("offset", LongType())]))
-
-
-def at(*ends: int) -> dict[str, Any]:
-    return {"t": {"id": TOPIC_ID.hex(), "offsets": {str(number): end for number, end in enumerate(ends)}}}
 
 
 @pytest.mark.parametrize("fail_on_data_loss", ["true", "false"])

@@ -187,7 +187,8 @@ _BOTH: Final = (
     MIN_PARTITIONS, MAX_RECORDS_PER_PARTITION, FETCH_MAX_BYTES, PARTITION_FETCH_BYTES,
 )  # fmt: skip
 _BATCH_ONLY: Final = (*ENDS, PUSHDOWN)
-_STREAM_ONLY: Final = (MAX_OFFSETS_PER_TRIGGER, MIN_OFFSETS_PER_TRIGGER, MAX_TRIGGER_DELAY, GROUP_ID)
+LIMITS: Final = (MAX_OFFSETS_PER_TRIGGER, MIN_OFFSETS_PER_TRIGGER, MAX_TRIGGER_DELAY)
+_STREAM_ONLY: Final = (*LIMITS, GROUP_ID)
 
 _INSTEAD: Final = {
     "topic": "a read names its topics in subscribe, subscribePattern or assign",
@@ -272,13 +273,14 @@ class BatchOptions:
 
 @dataclass(frozen=True, slots=True)
 class StreamOptions:
-    """The options of a stream."""
+    """The options of a stream. `limits` are the names of those that were given to limit its micro-batches."""
 
     read: ReadOptions
     max_offsets_per_trigger: int | None
     min_offsets_per_trigger: int | None
     max_trigger_delay_ms: int
     group_id: str | None
+    limits: tuple[str, ...] = ()
 
 
 def includes_headers(given: Mapping[str, str]) -> bool:
@@ -316,6 +318,7 @@ def stream_options(given: Mapping[str, str]) -> StreamOptions:
         least,
         values[MAX_TRIGGER_DELAY],
         values[GROUP_ID],
+        tuple(option.name for option in LIMITS if values.is_given(option)),
     )
 
 

@@ -10,7 +10,6 @@ from hightide.producer_key import ProducerKey
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
-    DataSourceStreamArrowWriter,
     DataSourceStreamWriter,
     DataSourceWriter,
     WriterCommitMessage,
@@ -19,6 +18,7 @@ from pyspark.sql.datasource import (
 from hightide_spark.core.sink_columns import SinkColumns, sink_columns
 from hightide_spark.core.sink_options import WriteOptions, write_options
 from hightide_spark.sink.task import SinkTask
+from hightide_spark.spark_versions import stream_arrow_writer
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -57,7 +57,7 @@ class BatchWriter(DataSourceArrowWriter):
         return TaskWritten(SinkTask(self._options, self._columns, who, key).write(iterator))
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
+class StreamWriter(stream_arrow_writer()):  # type: ignore[misc]
     """A streaming write. The producer of a task is named by the query's id, which is in its checkpoint, and
     by the Spark partition; its epoch is the micro-batch's number."""
 

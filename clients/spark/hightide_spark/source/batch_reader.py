@@ -1,47 +1,34 @@
 """A batch read. The driver chooses its ranges of offsets once."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from hightide import TopicPartition
 from hightide.records import TopicDescription
-from pyspark.sql.datasource import (
-    DataSourceReader,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    InputPartition,
-    LessThan,
-    LessThanOrEqual,
-)
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from hightide_spark.core.filters import Comparison, Condition, Narrowing, narrowing
+from hightide_spark.core.filters import Narrowing
 from hightide_spark.core.ranges import LogRange, split
-from hightide_spark.core.source_options import BatchOptions, batch_options
+from hightide_spark.core.source_options import PUSHDOWN, BatchOptions, batch_options
 from hightide_spark.core.start_and_end import questions, resolve
 from hightide_spark.source.cluster_questions import ClusterQuestions
 from hightide_spark.source.planned_read import PlannedRead, report_losses
+from hightide_spark.spark_versions import need_filter_pushdown
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
-
-_COMPARISONS: Mapping[type[Filter], Comparison] = {
-    EqualTo: "=",
-    In: "in",
-    LessThan: "<",
-    LessThanOrEqual: "<=",
-    GreaterThan: ">",
-    GreaterThanOrEqual: ">=",
-}
 
 
 def batch_reader(given: Mapping[str, str], schema: "StructType") -> "BatchReader":
     """Make the reader for these options, with or without pushdown. `HightideDataSource.reader` calls it on
     the driver. Raises OptionError and UnsupportedSchemaError."""
     options = batch_options(given)
-    return (PushdownBatchReader if options.pushdown else BatchReader)(options, schema)
+    if not options.pushdown:
+        return BatchReader(options, schema)
+    need_filter_pushdown(PUSHDOWN.name)
+    from hightide_spark.source.pushdown import PushdownBatchReader
+
+    return PushdownBatchReader(options, schema)
 
 
 class BatchReader(DataSourceReader):
@@ -82,22 +69,6 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """The rows of one task, as Arrow batches. Raises the errors of `PlannedRead.rows`."""
         return self._read.rows(partition)
-
-
-class PushdownBatchReader(BatchReader):
-    """Reads only offsets that the filters can match. Option pushdown chooses this reader, because it is not
-    safe for every program: Spark 4 also applies the last filters to later queries on the same DataFrame."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Narrow the ranges, before Spark calls `partitions`. All filters are returned, so that Spark still
-        checks every row."""
-        self._narrowing = narrowing(
-            Condition(each.attribute[0], _COMPARISONS[type(each)], each.value)
-            for each in filters
-            if isinstance(each, EqualTo | In | LessThan | LessThanOrEqual | GreaterThan | GreaterThanOrEqual)
-            and len(each.attribute) == 1
-        )
-        return filters
 
 
 def _range(topic: TopicDescription, partition: TopicPartition, start: int, end: int) -> LogRange:

@@ -16,7 +16,6 @@ from hightide.errors import (
 )
 from hightide.range_reader import RangeBatch
 from pyspark.sql.datasource import InputPartition
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from hightide_spark.core.cluster_options import Cluster
 from hightide_spark.core.ranges import LogRange
@@ -34,6 +33,7 @@ from hightide_spark.errors import (
 )
 from hightide_spark.source.connections import range_reader_of
 from hightide_spark.source.spark_rows import SparkRows
+from hightide_spark.spark_versions import arrow_schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -73,7 +73,7 @@ class PlannedRead:
         reason to ignore options. Raises UnsupportedSchemaError."""
         for warning in options.warnings:
             _LOG.warning("%s", warning)
-        arrow_schema = to_arrow_schema(schema, timezone="UTC")
+        arrow_schema = arrow_schema_of(schema)
         return cls(
             options.cluster,
             columns_of(arrow_schema),
