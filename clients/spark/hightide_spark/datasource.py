@@ -1,7 +1,8 @@
 """The data source `hightide`: `spark.read.format("hightide")`, `readStream`, `write` and `writeStream`.
 
 Spark makes the data source in a Python process of the driver, pickles it, and asks it for a reader or writer.
-So it holds only the options, and imports readers and writers on demand.
+So it holds only the options, and imports readers and writers on demand. Each question of the driver is a new
+process, so that what it does not need is not imported: the clients of the SDK, and for the schema Arrow too.
 """
 
 from typing import TYPE_CHECKING
@@ -30,9 +31,10 @@ class HightideDataSource(DataSource):
 
     def schema(self) -> str:
         """The columns if the user names none; called by `load()`, which also refuses wrong options."""
-        from hightide_spark.source.planned_read import default_schema
+        from hightide_spark.core.schema import default_ddl
+        from hightide_spark.core.source_options import includes_headers
 
-        return default_schema(self.options)
+        return default_ddl(includes_headers(self.options))
 
     def reader(self, schema: "StructType") -> DataSourceReader:
         """The reader of a batch. Raises OptionError and UnsupportedSchemaError."""

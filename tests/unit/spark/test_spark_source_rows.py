@@ -7,7 +7,8 @@ import pytest
 from hightide.batch.body import HEADERS_TYPE, SCHEMA, SCHEMA_WITH_HEADERS
 from hightide.batch.header import BatchHeader
 from hightide.range_reader import RangeBatch
-from hightide_spark.core.schema import columns_of, default_ddl
+from hightide_spark.core.arrow_columns import columns_of
+from hightide_spark.core.schema import default_ddl
 from hightide_spark.errors import UnsupportedSchemaError
 from hightide_spark.source.spark_rows import BATCH_BYTES_MAX, SparkRows
 

@@ -2,7 +2,7 @@
 
 import pytest
 from hightide.records import TopicPartition
-from hightide_spark.source import cluster_questions, group_progress
+from hightide_spark.source import cluster_questions
 from hightide_spark.source.stream_reader import StreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import LongType, StructField, StructType
@@ -56,7 +56,7 @@ def test_available_now_tells_its_group_the_end_although_it_was_refused_a_moment_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     group = BusyGroup()
-    monkeypatch.setattr(group_progress, "Admin", lambda *_, **__: group)
+    monkeypatch.setattr("hightide.Admin", lambda *_, **__: group)
     reader = stream(monkeypatch, MovingLogs([100]), "true", groupId="g")
     reader.prepareForTriggerAvailableNow()
     for start in (0, 40, 100):

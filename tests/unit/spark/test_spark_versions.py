@@ -8,7 +8,7 @@ import pytest
 from hightide.records import TopicPartition
 from hightide_spark import spark_versions
 from hightide_spark.errors import NewerSparkNeededError, RecordsLostError
-from hightide_spark.source import cluster_questions, group_progress, micro_batches
+from hightide_spark.source import cluster_questions, micro_batches
 from hightide_spark.source.batch_reader import batch_reader
 from hightide_spark.source.unlimited_stream_reader import UnlimitedStreamReader
 from pyspark.sql import datasource
@@ -64,7 +64,7 @@ def test_a_group_learns_the_end_of_a_micro_batch_when_spark_asks_for_the_next_on
 ) -> None:
     group = BusyGroup()
     group.refused.append({})
-    monkeypatch.setattr(group_progress, "Admin", lambda *_, **__: group)
+    monkeypatch.setattr("hightide.Admin", lambda *_, **__: group)
     reader = stream(monkeypatch, (10,), (20,), (30,), groupId="g")
     start = reader.initialOffset()
     end = reader.latestOffset()

@@ -8,9 +8,6 @@ them. It has no look-ahead, no look-behind and no back-references, which Java an
 from functools import lru_cache
 from typing import Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 CHARACTERS_MAX: Final = 1_000
 _BEYOND_RE2: Final = ("(?=", "(?!", "(?<=", "(?<!")
 # A trigger asks about all partitions of the cluster again and again.
@@ -23,6 +20,10 @@ def checked_pattern(pattern: str) -> str:
         raise ValueError("it may not be empty")
     if len(pattern) > CHARACTERS_MAX:
         raise ValueError(f"it has {len(pattern)} characters, and may have {CHARACTERS_MAX}")
+    # Here, because few reads have a pattern, and Arrow is slow to import.
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     try:
         # As it stands: within the brackets of `matches`, `a)(b` would be an expression.
         pc.match_substring_regex(pa.array([""]), pattern=pattern)
@@ -43,5 +44,8 @@ def _instead(pattern: str) -> str:
 @lru_cache(_REMEMBERED_MAX)
 def matches(pattern: str, topic: str) -> bool:
     """Whether a checked pattern matches the whole name."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     found: bool = pc.match_substring_regex(pa.array([topic]), pattern=rf"\A(?:{pattern})\z")[0].as_py()
     return found

@@ -17,7 +17,6 @@ from pyspark.sql.datasource import (
 
 from hightide_spark.core.sink_columns import SinkColumns, sink_columns
 from hightide_spark.core.sink_options import WriteOptions, write_options
-from hightide_spark.sink.task import SinkTask
 from hightide_spark.spark_versions import stream_arrow_writer
 
 if TYPE_CHECKING:
@@ -54,7 +53,7 @@ class BatchWriter(DataSourceArrowWriter):
         part = task.partitionId()
         key = ProducerKey(self._name, part, self._version) if self._options.is_exactly_once else None
         who = f"{self._who}, Spark partition {part}"
-        return TaskWritten(SinkTask(self._options, self._columns, who, key).write(iterator))
+        return _written(self._options, self._columns, who, key, iterator)
 
 
 class StreamWriter(stream_arrow_writer()):  # type: ignore[misc]
@@ -77,7 +76,16 @@ class StreamWriter(stream_arrow_writer()):  # type: ignore[misc]
         name = f"spark/{query_id}"
         key = ProducerKey(name, part, int(batch_id)) if self._options.is_exactly_once else None
         who = f"query {query_id}, micro-batch {batch_id}, Spark partition {part}"
-        return TaskWritten(SinkTask(self._options, self._columns, who, key).write(iterator))
+        return _written(self._options, self._columns, who, key, iterator)
+
+
+def _written(
+    options: WriteOptions, columns: SinkColumns, who: str, key: ProducerKey | None, batches: Iterator[Any]
+) -> TaskWritten:
+    # Here, because the driver makes and pickles writers in a process that sends nothing.
+    from hightide_spark.sink.task import SinkTask
+
+    return TaskWritten(SinkTask(options, columns, who, key).write(batches))
 
 
 def _task_context() -> TaskContext:

@@ -3,8 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from hightide import TopicPartition
-from hightide.records import TopicDescription
+from hightide.records import TopicDescription, TopicPartition
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from hightide_spark.core.filters import Narrowing

@@ -4,18 +4,20 @@ number of partitions."""
 import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
-from hightide import Admin, TopicPartition
 from hightide.cluster.offset_at import moment_at
 from hightide.errors import UnknownPartitionError, UnknownTopicError
-from hightide.records import TopicDescription
+from hightide.records import TopicDescription, TopicPartition
 
 from hightide_spark.core.cluster_options import Cluster
 from hightide_spark.core.source_options import Subscription
 from hightide_spark.core.start_and_end import Answers, When
 from hightide_spark.core.stream_offsets import StreamOffsets, TopicOffsets
 from hightide_spark.source.connections import admin_of
+
+if TYPE_CHECKING:
+    from hightide import Admin
 
 # Brokers learn of new and removed partitions a moment after clients do.
 _KNOWN_WITHIN_S: Final = 10.0
@@ -33,7 +35,7 @@ class ClusterQuestions:
         self._subscription = subscription
 
     @property
-    def _admin(self) -> Admin:
+    def _admin(self) -> "Admin":
         return admin_of(self._cluster)
 
     def topics(self) -> dict[str, TopicDescription]:

@@ -2,20 +2,21 @@
 reader for each cluster and size of fetches.
 
 Spark makes data sources on the driver, pickles them, and reads in forked workers that also serve later
-batches. So a connection belongs to the process and is opened when it is first needed. No reader or writer has
-one as an attribute, since a connection cannot be pickled.
+batches. So a connection belongs to the process and is opened when it is first needed. Clients are imported
+then, too: the process in which the driver makes a reader often ends without one. No reader or writer has one
+as an attribute, since a connection cannot be pickled.
 """
 
 import threading
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Final, Generic, Protocol, TypeVar
-
-from hightide import Admin
-from hightide.range_reader import RangeReader
+from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from hightide_spark.core.cluster_options import Cluster
 from hightide_spark.core.source_options import FETCH_BYTES
+
+if TYPE_CHECKING:
+    from hightide import Admin, RangeReader
 
 _CLUSTERS_MAX: Final = 4
 
@@ -51,11 +52,15 @@ class _Kept(Generic[K, T]):
         return client
 
 
-def _admin(cluster: Cluster) -> Admin:
+def _admin(cluster: Cluster) -> "Admin":
+    from hightide import Admin
+
     return Admin(**cluster.arguments())
 
 
-def _range_reader(wanted: tuple[Cluster, int]) -> RangeReader:
+def _range_reader(wanted: tuple[Cluster, int]) -> "RangeReader":
+    from hightide import RangeReader
+
     cluster, fetch_max_bytes = wanted
     return RangeReader(**cluster.arguments(), fetch_max_bytes=fetch_max_bytes)
 
@@ -64,12 +69,12 @@ _ADMINS: Final = _Kept(_admin)
 _RANGE_READERS: Final = _Kept(_range_reader)
 
 
-def admin_of(cluster: Cluster) -> Admin:
+def admin_of(cluster: Cluster) -> "Admin":
     """The admin client of this process for this cluster. Any thread may call it."""
     return _ADMINS.get(cluster)
 
 
-def range_reader_of(cluster: Cluster, fetch_max_bytes: int = FETCH_BYTES) -> RangeReader:
+def range_reader_of(cluster: Cluster, fetch_max_bytes: int = FETCH_BYTES) -> "RangeReader":
     """The range reader of this process for this cluster, whose fetches have this size. Any thread may call
     it."""
     return _RANGE_READERS.get((cluster, fetch_max_bytes))

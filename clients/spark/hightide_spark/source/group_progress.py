@@ -3,13 +3,15 @@ member of the group."""
 
 import logging
 import time
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from hightide import Admin
 from hightide.errors import HightideError
 
 from hightide_spark.core.cluster_options import Cluster
 from hightide_spark.core.stream_offsets import StreamOffsets, positions
+
+if TYPE_CHECKING:
+    from hightide import Admin
 
 _LOG = logging.getLogger(__name__)
 # A trigger waits no longer than this for a commit.
@@ -38,6 +40,8 @@ class GroupProgress:
         if offsets == self._published or is_too_early:
             return
         if self._admin is None:
+            from hightide import Admin
+
             self._admin = Admin(**self._cluster.arguments(), timeout_ms=_TIMEOUT_MS)
         try:
             self._admin.commit_group_offsets(self._group, positions(offsets))

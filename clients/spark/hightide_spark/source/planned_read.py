@@ -1,7 +1,7 @@
 """The part of a read that the driver settles and pickles for its tasks, and the reading of one task."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +14,12 @@ from hightide.errors import (
     UnknownTopicError,
     UnreadableBatchError,
 )
-from hightide.range_reader import RangeBatch
 from pyspark.sql.datasource import InputPartition
 
+from hightide_spark.core.arrow_columns import columns_of
 from hightide_spark.core.cluster_options import Cluster
 from hightide_spark.core.ranges import LogRange
-from hightide_spark.core.schema import columns_of, default_ddl
-from hightide_spark.core.source_options import FETCH_BYTES, ReadOptions, includes_headers
+from hightide_spark.core.source_options import FETCH_BYTES, ReadOptions
 from hightide_spark.errors import (
     CorruptBatchReadError,
     DataLossError,
@@ -36,15 +35,10 @@ from hightide_spark.source.spark_rows import SparkRows
 from hightide_spark.spark_versions import arrow_schema_of
 
 if TYPE_CHECKING:
+    from hightide.range_reader import RangeBatch
     from pyspark.sql.types import StructType
 
 _LOG = logging.getLogger(__name__)
-
-
-def default_schema(given: Mapping[str, str]) -> str:
-    """The columns of a read if the user names none, as DDL. `HightideDataSource.schema` calls it. Raises
-    OptionError if no read takes these options."""
-    return default_ddl(includes_headers(given))
 
 
 def report_losses(losses: Sequence[SparkConnectorError], fail: bool) -> None:
@@ -92,7 +86,7 @@ class PlannedRead:
         rows = SparkRows(wanted.topic, wanted.partition, self.columns, self.arrow_schema)
         return rows.batches(self._read(wanted))
 
-    def _read(self, wanted: LogRange) -> Iterator[RangeBatch]:
+    def _read(self, wanted: LogRange) -> "Iterator[RangeBatch]":
         """The batches of a range. Records that retention deleted are skipped, any other loss ends the range,
         if the read tolerates losses."""
         start = wanted.start

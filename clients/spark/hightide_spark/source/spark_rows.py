@@ -5,15 +5,17 @@ enough. Small batches are joined and very large ones are cut, since Spark is fas
 """
 
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from hightide.range_reader import RangeBatch
 
+from hightide_spark.core.arrow_columns import HEADERS_ARROW_TYPE
 from hightide_spark.core.batch_pieces import pieces
-from hightide_spark.core.schema import HEADERS_ARROW_TYPE
+
+if TYPE_CHECKING:
+    from hightide.range_reader import RangeBatch
 
 BATCH_BYTES_MIN: Final = 1 << 20
 BATCH_BYTES_MAX: Final = 8 << 20
@@ -48,7 +50,7 @@ class SparkRows:
             "timestampType": _Repeated(_CREATE_TIME, pa.int32()),
         }
 
-    def batches(self, read: Iterable[RangeBatch]) -> Iterator[Any]:
+    def batches(self, read: "Iterable[RangeBatch]") -> Iterator[Any]:
         """`pyarrow.RecordBatch`es for Spark, in the order of the log, with contiguous offsets each."""
         waiting: list[Any] = []
         first = end = size_bytes = 0
