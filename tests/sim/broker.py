@@ -289,6 +289,8 @@ class SimBroker:
                     self.fetcher = FollowerSession()
                     self.fetch_call = 0
                 self.refused = False
+                if self.state.fetch_offset is None:
+                    self.fetcher.forget(KEY)
                 self._place()
             case fx.TruncateAndStartAt(offset, _):
                 disk.begin_at(offset)

@@ -436,6 +436,7 @@ def _methods(parts: Assembly) -> dict[str, _Method]:
         "Produce": _Method(
             wire.parse_produce_request, client.Produce, broker_pb2.ProduceResponse.SerializeToString
         ),
+        "Fetch": _Method(broker_pb2.FetchRequest.FromString, client.Fetch, wire.serialise_fetch_response),
         "GetMetadata": _Method(
             broker_pb2.GetMetadataRequest.FromString,
             client.GetMetadata,

@@ -11,7 +11,7 @@ from hightide_controller.core import effects as ef
 from hightide_controller.core.values import requests as rq
 from sim.topics.damage import DAMAGES, Damage, segments
 from sim.topics.files import Directory, MemoryDisk
-from sim.topics.schedules import FIRST_ID, TOPIC, begin, heal
+from sim.topics.schedules import FIRST_ID, FLUSHED_AFTER_MS, TOPIC, begin, heal
 from sim.topics.world import BROKERS, CONTROLLERS, Cluster
 
 SEEDS = range(3)
@@ -83,6 +83,30 @@ def test_who_was_in_sync_alone_and_lost_its_oldest_records_has_all_again() -> No
         heal(world)
         log = world.hosts[1].logs.log(KEY)
         assert (log.log_start, len(log.log)) == (0, RECORDS + 1), "one was produced since"
+
+
+def test_who_lacks_a_segment_in_the_middle_is_in_sync_once_it_has_all_again() -> None:
+    with world_with_records() as world:
+        assert world.produce_to(TOPIC) is not None, "the first record of a third segment"
+        world.settle()
+        world.advance(FLUSHED_AFTER_MS)  # A start reads no segment but the last.
+        world.settle()
+        world.crash(3)
+        world.expire(3)
+        world.damage(3, 0, (without_the_second_segment,))
+        world.restart(3)
+        world.converge(2)
+        heal(world)
+        log = world.hosts[3].logs.log(KEY)
+        assert (log.log_start, len(log.log)) == (0, RECORDS + 2), "one was produced since"
+
+
+def without_the_second_segment(_disk: MemoryDisk, path: str, log: Directory, _random: Random) -> str:
+    """Others are before and behind it."""
+    _first, second, *others = segments(log)
+    assert others
+    del log.entries[second]
+    return f"{path} lacks {second}"
 
 
 def without_the_first_segment(_disk: MemoryDisk, path: str, log: Directory, _random: Random) -> str:

@@ -116,6 +116,13 @@ def test_a_log_that_begins_anew_further_down_hides_nothing_of_what_comes(rig: Lo
     assert offsets(rig.log) == [10]
 
 
+def test_nothing_of_a_log_that_begins_anew_is_durable_before_its_start(rig: LogRig) -> None:
+    rig.log.flush()
+    rig.log.truncate_and_start_at(25)
+    assert rig.log.durable_end_offset == 0
+    assert rig.log.flush() == 25
+
+
 @pytest.mark.parametrize(
     "end", [lambda _: None, LogRig.restart, LogRig.crash], ids=["runs on", "stopped", "killed"]
 )

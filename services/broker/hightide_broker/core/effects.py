@@ -18,7 +18,8 @@ would not do, the truncation is synced: of committed records, since this replica
 and would show them as committed again; below the recovery point, which recovery trusts without reading; and
 before records of an older epoch than was cut off are appended, since with that epoch at its end again the
 log would seem newer than those that have the records. While a truncation may come undone, the storage syncs
-the log before it writes down a log start beyond what is on disk. TruncateAndStartAt is always synced.
+the log before it writes down a log start beyond what is on disk. What TruncateAndStartAt deletes never comes
+back; where the log begins then is on disk after the next flush.
 
 If an effect of the first kind fails, the step has not happened: the shell keeps the replica that it had
 before, drops the effects that follow, and answers the caller with the storage's error (and sends
@@ -97,7 +98,8 @@ class TruncateAndStartAt(Matchable):
     """Delete the whole log and begin again, empty, at `offset`: the leader has nothing older, or nothing of
     this log.
 
-    `lost_committed` as in TruncateTo. It is always synced.
+    `lost_committed` as in TruncateTo. That the records are gone is always synced; the new start is not, so
+    nothing of the log is durable before the next FsyncDone.
     """
 
     offset: int

@@ -181,7 +181,7 @@ def _begin_inside(replica: Replica, event: BatchesReceived) -> Step:
     and serve no record before the start."""
     start, base = replica.log_start_offset, event.spans[0].base_offset
     empty = replica.with_log(
-        epochs=EpochLineage(), log_start_offset=base, log_end_offset=base, durable_end_offset=base
+        epochs=EpochLineage(), log_start_offset=base, log_end_offset=base, durable_end_offset=0
     )
     began, effects = batches_received(
         empty, replace(event, log_start_offset=max(start, event.log_start_offset))
@@ -227,7 +227,7 @@ def begin_anew(replica: Replica, offset: int) -> Step:
     from there on is the same here.
 
     The leader deletes only below its high watermark, so everything below `offset` was committed: that is the
-    new HW.
+    new HW. Nothing of the new log is on disk yet, its start neither: a power cut could take it.
     """
     if is_unexplained(replica, offset):
         return diverge(replica, offset)
@@ -237,7 +237,7 @@ def begin_anew(replica: Replica, offset: int) -> Step:
         epochs=EpochLineage(),
         log_start_offset=offset,
         log_end_offset=offset,
-        durable_end_offset=offset,
+        durable_end_offset=0,
         high_watermark=offset,
     )
     fetching, effects = fetch_on(restarted)
@@ -255,7 +255,7 @@ def _truncate(replica: Replica, offset: int) -> Step:
             epochs=EpochLineage(),
             log_start_offset=offset,
             log_end_offset=offset,
-            durable_end_offset=offset,
+            durable_end_offset=0,
             high_watermark=offset,
         )
         return restarted, (TruncateAndStartAt(offset, lost_committed=True),)

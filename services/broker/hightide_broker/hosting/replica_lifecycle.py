@@ -107,6 +107,8 @@ class ReplicaLifecycle:
         )  # fmt: skip
         replica = HostedReplica(key, order.topic, settings, state, opened)
         self._replicas.add(replica)
+        # It is reported in the next turn of the loop, and fetches nothing before.
+        replica.is_damaged = opened.at_rest.report_gaps()
         return replica
 
     async def _open(self, order: ReplicaOrder, *, is_first: bool) -> Log:

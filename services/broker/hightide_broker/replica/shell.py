@@ -293,9 +293,6 @@ class ReplicaShell:
         else:
             log.warning("%s: the leader has nothing before %d: starting again there", replica, effect.offset)
         replica.log.truncate_and_start_at(effect.offset)
-        if replica.state.settings.flush_on_disk:
-            # Its leader counts it as on disk up to here, though nothing may come for long.
-            self.ports.group_commit.cover((replica,))
 
     def _append(self, replica: HostedReplica, effect: fx.Append, payload: Payload | None) -> None:
         assert payload is not None

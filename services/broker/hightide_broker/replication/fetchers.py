@@ -107,8 +107,12 @@ class Fetchers:
 
     def start(self, replica: HostedReplica, effect: StartFetching) -> None:
         """Fetch the partition from its leader."""
-        if not self._retired:
-            self._move(replica, effect.leader).place(replica)
+        if self._retired:
+            return
+        fetcher = self._move(replica, effect.leader)
+        if replica.state.fetch_offset is None:
+            fetcher.forget(replica.key)  # What it asked for last may lie outside of its log.
+        fetcher.place(replica)
 
     def failed(self) -> dict[PartitionKey, FailedPartition]:
         """The partitions that are not being copied, for reports about this broker."""

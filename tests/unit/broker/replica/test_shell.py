@@ -180,7 +180,7 @@ def test_batches_that_are_here_already_are_skipped(data: DataDirectory) -> None:
 
 
 @pytest.mark.parametrize(("flush", "syncs"), [(Flush.FSYNC, 1), (Flush.REPLICATED, 0)])
-def test_where_a_log_begins_anew_is_synced_if_its_records_are(
+def test_a_follower_names_where_its_log_begins_anew_once_that_is_synced_if_its_records_are(
     data: DataDirectory, flush: Flush, syncs: int
 ) -> None:
     """Also if nothing comes above it: its leader counts it as in sync up to there."""
@@ -199,7 +199,11 @@ def test_where_a_log_begins_anew_is_synced_if_its_records_are(
         shell.feed(replica, FetchRefused(1, 1, Refusal.OFFSET_OUT_OF_RANGE, 5))
         assert replica.log.log_start_offset == 5
         assert len(disk) == syncs
+        assert replica.state.fetch_offset == (None if syncs else 5)
         disk.go_on()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert replica.state.fetch_offset == 5
         shell.close()
 
     asyncio.run(story())

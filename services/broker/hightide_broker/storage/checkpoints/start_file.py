@@ -78,7 +78,7 @@ class StartFile:
         its front."""
         self.wanted = offset
         try:
-            if offset > 0:
+            if offset > 0 and offset != self.offset:
                 self._write(offset, durable=False)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hightide.batch.header import BatchHeader
@@ -52,3 +53,6 @@ class OpenedLog:
     mark: MarkOfLog
     may_hold_cuts: bool = False
     """Whether the last process did not end in order, and may have truncated what is not synced."""
+    gaps: Sequence[tuple[int, int]] = ()
+    """Of each segment that does not end where the next one begins, its base offset and an offset that it
+    lacks."""

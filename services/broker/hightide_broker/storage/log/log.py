@@ -65,6 +65,7 @@ class Log:
         self.high_watermark_checkpoint = opened.high_watermark  # of the start; 0 where there was none
         self.recovery_point_checkpoint = opened.recovery_point  # kept up to date by the data directory
         self.lost_data = opened.lost_data  # it has less than it had
+        self._gaps = opened.gaps
         self.lacks_front = opened.segments[0].base_offset > opened.start_offset  # its oldest are missing
         self.epochs = opened.epochs
         self.deleted = DeletedRecords()  # by retention
@@ -152,7 +153,7 @@ class Log:
         about = (self.topic_name, self.topic_id, self.partition)
         return LogAtRest(
             self._volume, self._directory, self._files, self._row, self.epochs, self._reads,
-            (self._lock, self._flush_lock), about, lambda: self._start_offset,
+            (self._lock, self._flush_lock), about, lambda: self._start_offset, self._gaps,
         )  # fmt: skip
 
     # --- appending -----------------------------------------------------------------------------------------
@@ -392,10 +393,8 @@ class Log:
         self._snapshots.prune(self._row.base_offsets(), self._end_offset)
 
     def truncate_and_start_at(self, offset: int) -> None:
-        """Drop everything and go on at `offset`; called by a follower that ends below its leader's start.
-
-        No power cut brings the records back: the epochs' file is replaced durably after they are gone.
-        """
+        """Drop everything and go on at `offset`; called by a follower that ends below its leader's start. No
+        power cut brings the records back. The start is durable, as anything, after the next `flush`."""
         assert offset >= 0
         with self._lock, self._start_file.lock:
             self._check_writable()
@@ -406,7 +405,8 @@ class Log:
                 self.cuts.note()
                 self._start_file.begin_at(offset)
                 self._row.begin_anew(offset)
-                self._start_offset = self._end_offset = self._durable_end_offset = offset
+                self._start_offset = self._end_offset = offset
+                self._durable_end_offset = offset if self._start_file.is_durable else 0
                 self._tail.clear()
                 self.epochs.rebuild(())
                 self._snapshots.prune((), -1)

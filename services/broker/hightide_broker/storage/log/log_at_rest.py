@@ -12,7 +12,7 @@ to meanwhile.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
@@ -55,6 +55,7 @@ class LogAtRest:
         "_directory",
         "_epochs",
         "_files",
+        "_gaps",
         "_locks",
         "_reads",
         "_row",
@@ -73,9 +74,11 @@ class LogAtRest:
         locks: tuple[threading.RLock, threading.Lock],
         about: tuple[str, bytes, int],
         start_offset: Callable[[], int],
+        gaps: Sequence[tuple[int, int]],
     ) -> None:
         """`locks` are the log's own and that of its flushes; `about` is topic, topic id and partition.
-        `start_offset` is below which nobody may read, so that what is there need not be whole."""
+        `start_offset` is below which nobody may read, so that what is there need not be whole. `gaps` as in
+        `OpenedLog`."""
         self._volume = volume
         self._directory = directory
         self._files = files
@@ -85,6 +88,14 @@ class LogAtRest:
         self._locks = locks
         self._about = about
         self._start_offset = start_offset
+        self._gaps = gaps
+
+    def report_gaps(self) -> bool:
+        """Report as damage what the log was found to lack in the middle when it was opened, and say whether
+        that is anything. Called once a replica uses the log, which was opened before to look at it."""
+        for segment, offset in self._gaps:
+            self._files.damaged("it does not end where the next segment begins", segment, offset)
+        return bool(self._gaps)
 
     @property
     def expected(self) -> BatchesAtRest:

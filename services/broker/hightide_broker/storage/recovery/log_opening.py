@@ -73,7 +73,8 @@ class _Opening:
     mark: MarkOfLog
     may_have_directory: bool
     may_hold_cuts: bool = False
-    """See OpenedLog."""
+    gaps: Sequence[tuple[int, int]] = ()
+    """Both: see OpenedLog."""
 
     def open(self, checkpoint: PartitionCheckpoint) -> Log:
         """Raises StorageFailed, DiskFull, DamagedLog."""
@@ -116,6 +117,7 @@ class _Opening:
                 start_offset=start_file.offset,
                 mark=self.mark,
                 may_hold_cuts=self.may_hold_cuts,
+                gaps=self.gaps,
             )  # fmt: skip
             made = Log(
                 volume, self.directory, self.topic_id, self.partition, self.topic_name, self.settings, opened
@@ -124,6 +126,7 @@ class _Opening:
                 # The power failed, and records are lost that durably were not wanted any more.
                 log.warning("%r has lost its end at %d: it begins anew, empty", made, end_offset)
                 made.truncate_and_start_at(made.log_start_offset)
+                made.flush()
             if is_recovered:
                 # Now, on a thread that may wait, and not at the first append.
                 assert made.producers is not None
@@ -149,6 +152,7 @@ class _Opening:
             self.settings.index_interval_bytes,
             self.kept_at(),
         )
+        self.gaps = recovered.gaps
         for segment in recovered.segments:
             # Unsynced files may have a time of a wall clock that was wrong.
             if segment.exists and (recovered.cut_because or segment.next_offset > checkpoint.recovery_point):

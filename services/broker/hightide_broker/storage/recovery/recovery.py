@@ -54,6 +54,8 @@ class RecoveryFindings:
     # Why the log was cut, and whether more than a torn write was lost.
     cut_because: str = ""
     lost_data: bool = False
+    # The base offset of each segment that does not end where the next one begins, and an offset it lacks.
+    gaps: list[tuple[int, int]] = field(default_factory=list)
     # The names of the indexes that were there.
     indexes: set[str] = field(default_factory=set)
 
@@ -159,6 +161,7 @@ def _trust(
             # replicas have what is missing (`log_at_rest`).
             log.error("%s does not end where the next segment begins: %s", segment.log_path, error)
             recovered.lost_data = True
+            recovered.gaps.append((segment.base_offset, segment.next_offset - 1))
         recovered.segments.append(segment)
     return first
 
