@@ -44,6 +44,8 @@ from sim.topics.tree import Client
 
 PORT: Final = 9092
 LAG_TIME_MAX_MS: Final = 1_000
+RETENTION_MS: Final = 700
+"""How often segments are looked for whose records are all deleted."""
 PATIENCE_S: Final = 15.0
 WALL_US_AT_START: Final = 1_700_000_000_000_000
 LIFE_US: Final = 1_000_000
@@ -154,6 +156,7 @@ class SimHost:
                 "data_dir": tuple(map(Path, self.paths)),
                 "replica_lag_time_max_ms": LAG_TIME_MAX_MS,
                 "min_insync_replicas": min_insync_replicas,
+                "retention_check_interval_ms": RETENTION_MS,
             }
         )
         self.disk = MemoryDisk(self.paths)
@@ -419,6 +422,29 @@ class SimHost:
             self.loop.create_task(produced())
             self.loop.settle()
 
+    def delete_records(self, key: Key, before_offset: int) -> None:
+        """An operator who stands beside the broker deletes records; nobody waits for the answer."""
+        asked = broker_pb2.DeleteRecordsRequest(
+            partitions=[
+                broker_pb2.DeleteRecordsPartition(
+                    topic_id=key[0], partition=key[1], before_offset=before_offset
+                )
+            ]
+        )
+
+        async def deleted() -> None:
+            try:
+                await self._methods["DeleteRecords"].handler(asked, _Call(str(self.client)))
+            except ServiceError:
+                return
+            except Exception as error:
+                self.loop.faults.append(error)
+                raise
+
+        if "DeleteRecords" in self._methods:
+            self.loop.create_task(deleted())
+            self.loop.settle()
+
 
 class _Call:
     """What a servicer may ask of a call: whose connection it came on. No interceptor counts its answer."""
@@ -446,6 +472,11 @@ def _methods(parts: Assembly) -> dict[str, _Method]:
             broker_pb2.InitProducerIdRequest.FromString,
             client.InitProducerId,
             broker_pb2.InitProducerIdResponse.SerializeToString,
+        ),
+        "DeleteRecords": _Method(
+            broker_pb2.DeleteRecordsRequest.FromString,
+            client.DeleteRecords,
+            broker_pb2.DeleteRecordsResponse.SerializeToString,
         ),
         "ReplicaFetch": _Method(
             replica_pb2.ReplicaFetchRequest.FromString,

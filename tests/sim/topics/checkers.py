@@ -84,7 +84,7 @@ class PartitionView:
         self._is_fsynced = False
         self.logs_changed = True
         self.deleted_before = 0
-        """Nobody deletes records in these schedules."""
+        """As far as any leader was told to delete records."""
         self.unclean_epoch = 0
         """The last epoch whose leader was elected unclean, since an operator asked for it."""
         self.kept: tuple[Record, ...] = ()
@@ -184,6 +184,8 @@ class Checkers:
         """
         log = host.logs.log(key).log
         at, record = self._let_go.get((host.broker_id, key), {}).get(value, (offset, GONE))
+        if log[offset : offset + 1] == [GONE] and self._is_deleted(host, key, offset):
+            return
         if offset < len(log) and log[offset][1] == value:
             record = log[offset]
         elif (at, record[1]) != (offset, value):
@@ -196,11 +198,26 @@ class Checkers:
         if view is not None and view.acked.setdefault(offset, record) != record:
             view.contradictions.append((offset, record))
 
+    def _is_deleted(self, host: SimHost, key: Key, offset: int) -> bool:
+        """Whether a record was deleted before its producer heard that it was committed."""
+        replica = host.replica(key)
+        view = None if replica is None else self._view_at(key, replica.state.leader_epoch)
+        return view is not None and offset < view.deleted_before
+
     @staticmethod
     def _is_of_lost_epoch(host: SimHost, key: Key, view: PartitionView) -> bool:
         """Whether a leader acknowledges that has not heard of the unclean election since."""
         replica = host.replica(key)
         return replica is not None and replica.state.leader_epoch < view.unclean_epoch
+
+    def deleting(self, host: SimHost, key: Key, before_offset: int) -> None:
+        """An operator asks a replica to delete records."""
+        replica = host.replica(key)
+        view = None if replica is None else self._view_at(key, replica.state.leader_epoch)
+        if replica is not None and view is not None:
+            before = replica.state.high_watermark if before_offset < 0 else before_offset
+            view.deleted_before = max(view.deleted_before, before)
+            view.logs_changed = True
 
     def committed(self, replica: SimReplica) -> None:
         """A replica's high watermark moved."""
@@ -241,7 +258,8 @@ class Checkers:
     def _holds(host: SimHost, generation: Generation, replica: HostedReplica | None) -> bool:
         """Whether it is this partition that a broker gives up, and not the one before or an empty log."""
         found = host.logs.log(generation.key)
-        return is_of(generation, replica, found) and (replica is not None or bool(found.log))
+        is_empty = all(record == GONE for record in found.log)
+        return is_of(generation, replica, found) and (replica is not None or not is_empty)
 
     def gave_its_word(self, broker_id: int) -> None:
         """A broker is registered: what it left it has left by now."""
@@ -451,6 +469,13 @@ class Checkers:
             if isinstance(replica, _OnDisk) or isinstance(first, _OnDisk):
                 self._violated("Healed", f"{broker_id} does not run {view.topic} {generation}")
             start = max(view.kept_from.get(each, 0) for each in (broker_id, state.leader))
+            start = max(start, replica.disk.log_start, first.disk.log_start)
+            if replica.state.log_start_offset < first.state.log_start_offset:
+                self._violated(
+                    "Healed",
+                    f"{broker_id} begins at {replica.state.log_start_offset}, its leader at "
+                    f"{first.state.log_start_offset}: {view.topic} {generation}",
+                )
             if not (
                 replica.state.high_watermark == replica.state.log_end_offset == first.state.log_end_offset
                 and replica.disk.log[start:] == first.disk.log[start:]

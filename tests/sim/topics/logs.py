@@ -16,6 +16,7 @@ from sim.topics.files import Directory, File, MemoryDisk
 from sim.topics.messages import Key
 
 _HEADER: Final = struct.Struct("<qiiB3xI")
+_START: Final = struct.Struct("<q")
 _HEADER_SIZE_BYTES: Final = 80
 _UNCOUNTED_BYTES: Final = 12
 
@@ -75,7 +76,7 @@ class LogsOnDisk:
 
     def _parse(self, directory: Directory) -> LogOnDisk:
         segments = sorted(name for name in directory.entries if name.endswith(".log"))
-        start = int(segments[0].partition(".")[0]) if segments else 0
+        start = int(segments[0].partition(".")[0]) if segments else _start_alone(directory)
         log: list[Record] = [GONE] * start
         for name in segments:
             file = directory.entries[name]
@@ -90,3 +91,11 @@ class LogsOnDisk:
                 log += [(epoch, value) for value in values]
                 at += size_bytes
         return LogOnDisk(log, start)
+
+
+def _start_alone(directory: Directory) -> int:
+    """Where a log without a segment goes on: all of its records are deleted."""
+    file = directory.entries.get("log_start")
+    return (
+        int(_START.unpack_from(file.data, len(file.data) - _START.size)[0]) if isinstance(file, File) else 0
+    )

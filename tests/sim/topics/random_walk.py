@@ -84,6 +84,7 @@ REQUESTS: Final = {
     "cancel": 0.8,
     "elect": 1.0,
     "unclean": 0.5,
+    "delete_records": 4.0,
     "alter": 0.8,
 }
 
@@ -97,7 +98,7 @@ class RandomWalk:
         self.world = Cluster()
         drawn = {name: odds * self.rng.choice(LEVELS) for name, odds in {**FAULTS, **REQUESTS}.items()}
         self.odds = {**OFTEN, **drawn}
-        self.configs = {"flush": self.rng.choice(("replicated", "fsync")), "segment.bytes": "2000"}
+        self.configs = {"flush": self.rng.choice(("replicated", "fsync")), "segment.bytes": "1024"}
         """Of every topic. What flush=replicated promises where machines go down is asked of others."""
         self._deaths: list[tuple[int, int]] = []
 
@@ -304,6 +305,20 @@ class RandomWalk:
         ]
         if leaders:
             self.world.produce(*self.rng.choice(leaders), acks_all=self.rng.random() < 0.9)
+
+    def _delete_records(self) -> None:
+        # Also of whoever only believes to lead, and more than is committed.
+        replicas = [
+            (host.broker_id, key, replica.state.high_watermark)
+            for host in self.world.hosts.values()
+            if host.alive and not host.paused
+            for key, replica in host.replicas.items()
+            if replica.state.is_leader
+        ]
+        if replicas:
+            broker_id, key, high_watermark = self.rng.choice(replicas)
+            before = self.rng.choice((-1, high_watermark, self.rng.randint(0, high_watermark + 2)))
+            self.world.delete_records(broker_id, key, before)
 
     def _send(self) -> None:
         if (name := self._partition()) is not None:

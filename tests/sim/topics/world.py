@@ -426,6 +426,15 @@ class Cluster(Network):
         is_there = host.alive and any(each == value for _, each in host.logs.log(key).log)
         return value if is_there else None
 
+    def delete_records(self, broker_id: int, key: Key, before_offset: int) -> None:
+        """An operator asks a replica to delete all records before an offset; -1: all that are committed."""
+        self.story.append(f"delete before {before_offset} at {broker_id} of {key[0][:2].hex()}-{key[1]}")
+        host = self.hosts[broker_id]
+        self.checkers.deleting(host, key, before_offset)
+        host.delete_records(key, before_offset)
+        self.touched(broker_id)
+        self.check()
+
     def produce_to(self, topic: str, partition: int = 0, acks_all: bool = True) -> int | None:
         """A producer sends one record to the leader that ZooKeeper names."""
         state = self.state(topic, partition)
