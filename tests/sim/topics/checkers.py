@@ -215,7 +215,8 @@ class Checkers:
         replica = host.replica(key)
         view = None if replica is None else self._view_at(key, replica.state.leader_epoch)
         if replica is not None and view is not None:
-            before = replica.state.high_watermark if before_offset < 0 else before_offset
+            # The leader may wait until it knows its high watermark, which may be its end by then.
+            before = replica.state.log_end_offset if before_offset < 0 else before_offset
             view.deleted_before = max(view.deleted_before, before)
             view.logs_changed = True
 
@@ -361,11 +362,12 @@ class Checkers:
             self._check_sequence(view, replica.disk)
 
     def _check_sequence(self, view: PartitionView, found: LogOnDisk) -> None:
-        """What idempotent producers sent is there once, each producer's in its order."""
+        """What idempotent producers sent is there once, each producer's in its order, but for what failed: an
+        attempt that is late may still append it, under the producer id of before."""
         last: dict[int, int] = {}
         for _, value in found.log:
             producer = self._world.sent.get(value)
-            if producer is None:
+            if producer is None or value in self._world.failed:
                 continue
             if value <= last.get(producer, 0):
                 self._violated(

@@ -33,6 +33,7 @@ class Surroundings(Protocol):
     """What a producer may do to the world."""
 
     values: dict[int, tuple[int, ...]]
+    failed: set[int]
 
     @property
     def now_ms(self) -> int: ...
@@ -57,6 +58,8 @@ class SimProducer:
         self._bootstrap = bootstrap
         self._calls: dict[Call[Any], float] = {}
         """Under way, each with the time at which it is given up."""
+        self._deliveries: dict[int, Any] = {}
+        """Of the values whose outcome is not known yet."""
         self._begin()
 
     @property
@@ -111,9 +114,13 @@ class SimProducer:
             return False
         core.seeker.topics.add(topic)
         try:
-            core.append(home, home.queues[partition], None, str(value).encode(), 1_000, None, self._now_ms)
+            delivery = core.append(
+                home, home.queues[partition], None, str(value).encode(), 1_000, None, self._now_ms
+            )
         except HightideError:
             return False
+        if delivery is not None:
+            self._deliveries[value] = delivery
         self._has_news = True
         self.settle()
         return True
@@ -133,7 +140,16 @@ class SimProducer:
             for call in calls:
                 self._make(call)
             self._has_news = self._has_news or bool(calls or cancelled)
+        if was_asked:
+            self._note_failures()
         return was_asked
+
+    def _note_failures(self) -> None:
+        for value, delivery in tuple(self._deliveries.items()):
+            if delivery.done():
+                del self._deliveries[value]
+                if delivery.exception() is not None:
+                    self._world.failed.add(value)
 
     def _is_woken(self) -> bool:
         wake_at_ms = self._core.wake_at_ms

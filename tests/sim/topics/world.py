@@ -77,6 +77,8 @@ class Cluster(Network):
         self.tree.by_hand(Create(ClusterIdZnode.path(), ClusterIdZnode(self.cluster_id).encode()))
         self.values: dict[int, tuple[int, ...]] = {}
         """The values of each batch that was ever made, by its CRC."""
+        self.failed: set[int] = set()
+        """The values whose producer was told that they failed, and may have been appended."""
         self.sent: dict[int, int] = {}
         """The values that idempotent producers sent, and which of them."""
         self.hosts = {n: SimHost(self, n, self.settings.min_insync_replicas) for n in BROKERS}
