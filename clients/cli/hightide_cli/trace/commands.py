@@ -173,10 +173,10 @@ def _traces(
 ) -> "list[Trace]":
     from hightide_cli.trace.search import all_traces
 
-    return all_traces(directories or _known_directories(ctx), kinds)
+    return all_traces(directories or known_directories(ctx), kinds)
 
 
-def _known_directories(ctx: click.Context) -> tuple[Path, ...]:
+def known_directories(ctx: click.Context) -> tuple[Path, ...]:
     """Where traces are: of the cluster that the command line names, or of all that this machine has. Raises
     ClickException if those of the named one are not known."""
     import os

@@ -54,7 +54,7 @@ def page_of(picture: Picture) -> str:
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
         f"<title>{escape(picture.title)}</title><style>{_STYLE}{_colours()}</style></head><body>"
         f'<h1>{escape(picture.title)}</h1>{sentence}<p class="f">{escape(picture.facts)}</p>'
-        f'<ul class="k">{keys}</ul>{_svg(picture)}{more}{_table(picture)}</body></html>\n'
+        f'<ul class="k">{keys}</ul>{svg_of(picture)}{more}{_table(picture)}</body></html>\n'
     )
 
 
@@ -65,7 +65,8 @@ def _colours() -> str:
     return f":root{{{light}}}@media(prefers-color-scheme:dark){{:root{{{dark}}}}}{fills}\n"
 
 
-def _svg(picture: Picture) -> str:
+def svg_of(picture: Picture) -> str:
+    """Return the picture alone, as SVG without styles of its own. Called for the page, and by the console."""
     height = _HEAD + len(picture.rows) * _ROW + 8
     label = escape(f"{picture.title}. {picture.sentence}", quote=True)
     parts = [f'<svg viewBox="0 0 {_WIDTH} {height}" role="img" aria-label="{label}">']
