@@ -61,6 +61,9 @@ COMMANDS = {
     ),
     "trace": LazyCommand("hightide_cli.trace.commands", "trace", "Show a failover as a waterfall."),
     "top": LazyCommand("hightide_cli.top.commands", "top", "Show traffic, lag and moves, and update them."),
+    "console": LazyCommand(
+        "hightide_console.command", "console", "Show the cluster in a browser, on this machine."
+    ),
     "doctor": LazyCommand(
         "hightide_cli.doctor.commands", "doctor", "Find what is wrong, and what to do about it."
     ),

@@ -25,6 +25,7 @@ DOCUMENTS: Final[Mapping[str, tuple[Document, ...]]] = {
 
 #: Commands that have no document of their own, and why.
 WITHOUT_DOCUMENT: Final[Mapping[str, str]] = {
+    "console": "it serves pages, and prints only their address",
     "completion": "it prints a program for the shell",
     "rpc call": "it prints the answer of the method, in the form of JSON that protobuf gives it",
     "pipeline archive": "a program of Spark, which prints what it has done as lines of text",

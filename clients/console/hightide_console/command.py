@@ -1,0 +1,86 @@
+"""`hightide console`: the cluster in a browser."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from hightide_cli.command_line.choices import choices
+from hightide_cli.command_line.options import common_options
+
+if TYPE_CHECKING:
+    from hightide_cli.context.target import Target
+
+DEFAULT_PORT = 9980
+
+
+@common_options
+@click.command()
+@click.option(
+    "--port",
+    type=click.IntRange(min=0, max=65535),
+    default=DEFAULT_PORT,
+    show_default=True,
+    help="The port on 127.0.0.1; 0 takes a free one.",
+)
+@click.option(
+    "--traces",
+    "trace_directories",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    multiple=True,
+    help="The directory of the trace files, for failovers; repeatable. The default is that of `trace show`.",
+)
+@click.option("--open", "opens", is_flag=True, help="Open it in the browser of this machine.")
+@click.pass_context
+def console(ctx: click.Context, port: int, trace_directories: tuple[Path, ...], opens: bool) -> None:
+    """Show the cluster in a browser. It serves pages on 127.0.0.1 alone, until Ctrl-C.
+
+    It prints the address to open, with a token that other users of this machine do not know. The pages ask
+    the cluster with the credentials of this command line: whoever has the address sees what you may see.
+
+    \b
+    hightide console
+    hightide console --context production --port 0
+    """
+    from hightide_console.server import serve
+
+    chosen = choices(ctx)
+    target = chosen.target()
+    try:
+        serve(
+            chosen.client_arguments(),
+            cluster=target.bootstrap,
+            origin=target.origin,
+            target_arguments=target_arguments(target),
+            port=port,
+            trace_directories=trace_directories or _known_traces(ctx),
+            announce=lambda address: _announce(address, opens),
+        )
+    except KeyboardInterrupt:
+        # Ctrl-C is the only way to end it, and no failure.
+        return
+
+
+def target_arguments(target: "Target") -> tuple[str, ...]:
+    """The words that name this cluster on a command line, so that a command to copy means the same one."""
+    if target.context is not None:
+        return ("--context", target.context)
+    return () if target.is_default else ("--bootstrap", target.bootstrap)
+
+
+def _known_traces(ctx: click.Context) -> tuple[Path, ...]:
+    """Where `hightide trace show` looks; nowhere if it does not know the traces of this cluster."""
+    from hightide_cli.trace.commands import known_directories
+
+    try:
+        return known_directories(ctx)
+    except (click.ClickException, ImportError):
+        return ()
+
+
+def _announce(address: str, opens: bool) -> None:
+    click.echo(f"The console is at {address}")
+    click.echo("Press Ctrl-C to end it.", err=True)
+    if opens:
+        import webbrowser
+
+        webbrowser.open(address)

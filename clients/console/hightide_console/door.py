@@ -1,0 +1,170 @@
+"""The one door into the cluster: the SDK's clients, made with the credentials of whoever started the console.
+
+Every question of the console passes here. Nothing is decided here.
+"""
+
+import asyncio
+import time
+import urllib.error
+import urllib.request
+from collections import deque
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Final, Self
+
+from hightide import GroupListing
+from hightide.aio import Admin
+from hightide.errors import HightideError
+from hightide.servers import LogDirectory
+from hightide_cli.command_line.client_arguments import ClientArguments
+from hightide_cli.reassign.progress import Watched
+from hightide_cli.top.history import GroupLook, Look, TopHistory
+
+from hightide_console.looks import Survey
+from hightide_console.scrapes import Scrape, ServerFigures, figures_between, scrape_of
+
+#: A cluster that does not answer for so long is said to be down: with the pause between two questions, within
+#: a second.
+_PULSE_TIMEOUT_MS: Final = 600
+_ASK_TIMEOUT_MS: Final = 5_000
+_ORDER_TIMEOUT_MS: Final = 30_000
+#: Each group costs a call; the others are asked at the next looks, in turns.
+_GROUPS_A_LOOK: Final = 20
+_SCRAPE_TIMEOUT_S: Final = 0.5
+_SCRAPE_BYTES_MAX: Final = 2 << 20
+
+
+class ClusterDoor:
+    """The clients of one console. `pulse_admin` gives up soon, `admin` waits for an answer, `order_admin` for
+    work to be done."""
+
+    def __init__(self, arguments: ClientArguments) -> None:
+        self.arguments = arguments
+        self.pulse_admin = Admin(**arguments, timeout_ms=_PULSE_TIMEOUT_MS, client_id="hightide-console")
+        self.admin = Admin(**arguments, timeout_ms=_ASK_TIMEOUT_MS, client_id="hightide-console")
+        self.order_admin = Admin(**arguments, timeout_ms=_ORDER_TIMEOUT_MS, client_id="hightide-console")
+        self._history = TopHistory()
+        self._moves = Watched()
+        self._turns: deque[str] = deque()
+        self._listeners: dict[str, str | None] = {}
+        self._scrapes: dict[str, Scrape] = {}
+        self._surveys = 0
+
+    async def survey(self) -> Survey:
+        """Ask everything once. Raises HightideError where the controller or all brokers do not answer."""
+        cluster = await self.admin.describe_cluster()
+        topics = await self.admin.describe_topics()
+        replicas = await self.admin.describe_replicas()
+        at_s = time.monotonic()
+        directories = await self._directories()
+        coordinators = await self.admin.coordinators()
+        groups, listed = await self._groups(any(coordinators))
+        moving = cluster.reassignment_count
+        moves = (await self.admin.list_reassignments()).reassignments if moving else ()
+        look = Look(at_s, cluster, replicas, groups, len(listed), moves)
+        brokers = [each.address for each in cluster.brokers if each.alive and each.address is not None]
+        figures = await self._figures(brokers)
+        self._surveys += 1
+        return Survey(
+            number=self._surveys,
+            at_ms=time.time_ns() // 1_000_000,
+            topics=tuple(topics),
+            replicas=replicas,
+            directories=tuple(directories),
+            coordinators=coordinators,
+            groups=tuple(listed),
+            top=self._history.look(look, [each.group for each in listed]),
+            moves=self._moves.look(at_s, moves, replicas.replicas),
+            figures=figures,
+        )
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await asyncio.gather(self.pulse_admin.close(), self.admin.close(), self.order_admin.close())
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def _directories(self) -> list[LogDirectory]:
+        try:
+            return await self.admin.describe_log_directories()
+        except HightideError:
+            # The replicas were told of a moment ago; the disks are asked for at the next look.
+            return []
+
+    async def _groups(self, has_coordinator: bool) -> tuple[list[GroupLook], list[GroupListing]]:
+        """The offsets of the groups whose turn it is, and all groups. Without a coordinator there are
+        none."""
+        if not has_coordinator:
+            return [], []
+        try:
+            listed = {each.group: each for each in await self.admin.list_groups()}
+        except HightideError:
+            return [], []
+        known = set(self._turns)
+        self._turns.extend(name for name in listed if name not in known)
+        looks: list[GroupLook] = []
+        for _ in range(min(_GROUPS_A_LOOK, len(self._turns))):
+            name = self._turns.popleft()
+            if name not in listed:
+                continue
+            self._turns.append(name)
+            try:
+                held = await self.admin.group_offsets(name)
+            except HightideError:
+                continue
+            offsets = {each: committed.offset for each, committed in held.items()}
+            looks.append(GroupLook(name, listed[name].state, listed[name].member_count, offsets))
+        return looks, list(listed.values())
+
+    async def _figures(self, brokers: list[str]) -> Mapping[str, ServerFigures]:
+        """What the brokers serve to Prometheus, if they were told to; by address."""
+        for address in brokers:
+            if address not in self._listeners:
+                self._listeners[address] = await self._listener_of(address)
+        urls = {each: url for each in brokers if (url := self._listeners[each]) is not None}
+        texts = await asyncio.gather(*(asyncio.to_thread(_scraped, url) for url in urls.values()))
+        figures: dict[str, ServerFigures] = {}
+        for address, text in zip(urls, texts, strict=True):
+            before = self._scrapes.pop(address, None)
+            if text is None:
+                continue
+            now = self._scrapes[address] = scrape_of(text, time.monotonic())
+            moved = None if before is None else figures_between(before, now)
+            if moved is not None:
+                figures[address] = moved
+        return figures
+
+    async def _listener_of(self, address: str) -> str | None:
+        try:
+            settings = (await self.admin.describe_server(address)).settings
+        except HightideError:
+            return None
+        said = next((each.value for each in settings if each.name == "prometheus-listen"), "")
+        return metrics_url(address, said)
+
+
+def metrics_url(address: str, listens: str) -> str | None:
+    """Where a server that answers at `address` serves its metrics, by its setting; None if nowhere."""
+    host, found, port = listens.rpartition(":")
+    if not found or not port.isdigit() or port == "0":
+        return None
+    if host in ("", "0.0.0.0", "[::]"):
+        host = address.rpartition(":")[0]
+    return f"http://{host}:{port}/metrics"
+
+
+def _scraped(url: str) -> str | None:
+    """The text at a server's own address, or None where it does not answer. Runs in a thread."""
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(url, timeout=_SCRAPE_TIMEOUT_S) as answer:
+            content: bytes = answer.read(_SCRAPE_BYTES_MAX)
+    except (urllib.error.URLError, OSError, ValueError):
+        return None
+    return content.decode(errors="replace")

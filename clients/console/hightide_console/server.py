@@ -1,0 +1,83 @@
+"""Serves a console on loopback until it is told to stop."""
+
+import asyncio
+import errno
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import click
+import uvicorn
+from hightide_cli.command_line.client_arguments import ClientArguments
+
+from hightide_console.access import TOKEN_PARAMETER, Access, hosts_of
+from hightide_console.app import application
+from hightide_console.console import Console
+from hightide_console.door import ClusterDoor
+from hightide_console.reading import RecordReading
+from hightide_console.settings import ConsoleSettings
+
+HOST: Final = "127.0.0.1"
+_CONNECTIONS_MAX: Final = 200
+_GRACE_S: Final = 1
+
+
+def serve(
+    arguments: ClientArguments,
+    *,
+    cluster: str,
+    origin: str,
+    target_arguments: tuple[str, ...],
+    port: int,
+    announce: Callable[[str], None],
+    trace_directories: tuple[Path, ...],
+) -> None:
+    """Serve until Ctrl-C or SIGTERM. `announce` gets the address to open, once requests are accepted. Raises
+    ClickException if the port is taken."""
+    listener = _listener(port)
+    own_port: int = listener.getsockname()[1]
+    settings = ConsoleSettings(HOST, own_port, cluster, origin, target_arguments=target_arguments)
+    with listener:
+        asyncio.run(_serve(settings, arguments, trace_directories, listener, announce))
+
+
+async def _serve(
+    settings: ConsoleSettings,
+    arguments: ClientArguments,
+    trace_directories: tuple[Path, ...],
+    listener: socket.socket,
+    announce: Callable[[str], None],
+) -> None:
+    access = Access(hosts_of(settings.host, settings.port), settings.port)
+    door = ClusterDoor(arguments)
+    reading = RecordReading(door.admin, arguments)
+    console = Console(settings, access, door, reading, trace_directories)
+    server = uvicorn.Server(
+        uvicorn.Config(
+            application(console),
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            limit_concurrency=_CONNECTIONS_MAX,
+            timeout_graceful_shutdown=_GRACE_S,
+        )
+    )
+    listener.listen(128)
+    announce(f"http://{settings.host}:{settings.port}/?{TOKEN_PARAMETER}={access.secret}")
+    await server.serve(sockets=[listener])
+
+
+def _listener(port: int) -> socket.socket:
+    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((HOST, port))
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise click.ClickException(
+                f"port {port} of {HOST} is taken, perhaps by another console: give --port 0 for a free one"
+            ) from error
+        raise
+    return listener

@@ -1,0 +1,1 @@
+"""What the pages show, as pure functions of what the SDK answers."""

@@ -1,0 +1,97 @@
+"""Who gets into a console: those with the printed address, from a page of its own, and nobody else."""
+
+import pytest
+from hightide_console.access import Access, hosts_of
+from hightide_console.app import application
+from starlette.testclient import TestClient
+from unit.console.canned_cluster import ADDRESS, canned_console
+
+ACCESS = Access(hosts_of("127.0.0.1", 9980), 9980)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:9980", "localhost:9980", "LOCALHOST:9980", "[::1]:9980"])
+def test_its_own_names_are_accepted(host: str) -> None:
+    assert ACCESS.is_own_host(host)
+
+
+@pytest.mark.parametrize(
+    "host", [None, "", "evil.example", "evil.example:9980", "127.0.0.1", "127.0.0.1:9981"]
+)
+def test_a_name_that_was_bound_to_its_address_is_not_its_own(host: str | None) -> None:
+    assert not ACCESS.is_own_host(host)
+
+
+def test_the_cookie_is_not_the_printed_token_and_no_form_s() -> None:
+    assert len({ACCESS.secret, ACCESS.cookie, ACCESS.form_token}) == 3
+    assert ACCESS.is_session(ACCESS.cookie)
+    for other in (None, "", "é", ACCESS.secret, ACCESS.form_token):
+        assert not ACCESS.is_session(other)
+    assert not ACCESS.is_form(ACCESS.cookie)
+
+
+def test_each_run_has_secrets_of_its_own_and_shows_none() -> None:
+    other = Access(ACCESS.hosts, ACCESS.port)
+    assert not other.is_session(ACCESS.cookie)
+    assert ACCESS.secret not in repr(ACCESS)
+
+
+@pytest.mark.parametrize(
+    ("origin", "fetch_site", "is_own"),
+    [
+        (None, None, True),
+        ("http://127.0.0.1:9980", "same-origin", True),
+        ("http://localhost:9980", None, True),
+        ("http://evil.example", None, False),
+        ("null", None, False),
+        ("http://127.0.0.1:9981", "same-site", False),
+        (None, "cross-site", False),
+    ],
+)
+def test_a_change_is_asked_for_by_its_own_pages_only(
+    origin: str | None, fetch_site: str | None, is_own: bool
+) -> None:
+    assert ACCESS.is_own_origin(origin, fetch_site) is is_own
+
+
+def test_the_printed_address_opens_a_session_and_leaves_the_token_out_of_the_address_line() -> None:
+    console = canned_console()
+    with TestClient(application(console), f"http://{ADDRESS}", follow_redirects=False) as client:
+        assert client.get("/topics").status_code == 403
+        opened = client.get(f"/topics?name=a&token={console.access.secret}")
+        assert (opened.status_code, opened.headers["location"]) == (303, "/topics?name=a")
+        cookie = opened.headers["set-cookie"].lower()
+        assert "httponly" in cookie
+        assert "samesite=strict" in cookie
+        assert client.get("/topics").status_code == 200
+
+
+def test_the_token_opens_no_way_to_another_site() -> None:
+    console = canned_console()
+    with TestClient(application(console), f"http://{ADDRESS}", follow_redirects=False) as client:
+        opened = client.get(f"http://{ADDRESS}//evil.example/?token={console.access.secret}")
+        assert opened.headers["location"] == "/evil.example/"
+
+
+def test_a_wrong_token_or_a_rebound_name_gets_nothing() -> None:
+    console = canned_console()
+    with TestClient(application(console), f"http://{ADDRESS}") as client:
+        assert client.get("/?token=guess").status_code == 403
+        assert client.get("/static/console.js").status_code == 403
+        client.get(f"/?token={console.access.secret}")
+        rebound = client.get("/", headers={"host": "evil.example:9980"})
+        assert rebound.status_code == 403
+        assert "evil.example" not in rebound.text
+
+
+def test_every_answer_forbids_what_is_not_its_own() -> None:
+    console = canned_console()
+    with TestClient(application(console), f"http://{ADDRESS}") as client:
+        refused = client.get("/")
+        client.get(f"/?token={console.access.secret}")
+        for answer in (refused, client.get("/"), client.get("/nowhere"), client.get("/static/console.js")):
+            policy = answer.headers["content-security-policy"]
+            assert "default-src 'none'" in policy
+            assert "unsafe" not in policy
+            assert answer.headers["x-content-type-options"] == "nosniff"
+            assert answer.headers["referrer-policy"] == "no-referrer"
+            assert answer.headers["x-frame-options"] == "DENY"
