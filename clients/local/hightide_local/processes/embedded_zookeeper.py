@@ -1,4 +1,4 @@
-"""Runs a real ZooKeeper as a child process, from the jars of pyspark."""
+"""Runs a real ZooKeeper as a child process, from its jars (`hightide_local.processes.java`)."""
 
 from __future__ import annotations
 
