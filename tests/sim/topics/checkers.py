@@ -184,7 +184,7 @@ class Checkers:
         """
         log = host.logs.log(key).log
         at, record = self._let_go.get((host.broker_id, key), {}).get(value, (offset, GONE))
-        if log[offset : offset + 1] == [GONE] and self._is_deleted(host, key, offset):
+        if log[offset : offset + 1] == [GONE] and self._is_deleted(key, offset):
             return
         if offset < len(log) and log[offset][1] == value:
             record = log[offset]
@@ -198,11 +198,11 @@ class Checkers:
         if view is not None and view.acked.setdefault(offset, record) != record:
             view.contradictions.append((offset, record))
 
-    def _is_deleted(self, host: SimHost, key: Key, offset: int) -> bool:
-        """Whether a record was deleted before its producer heard that it was committed."""
-        replica = host.replica(key)
-        view = None if replica is None else self._view_at(key, replica.state.leader_epoch)
-        return view is not None and offset < view.deleted_before
+    def _is_deleted(self, key: Key, offset: int) -> bool:
+        """Whether a record was deleted before its producer heard that it was committed; the broker may have
+        stopped the replica since."""
+        views = [view for generation, view in self._views.items() if generation.key == key]
+        return any(offset < view.deleted_before for view in views)
 
     @staticmethod
     def _is_of_lost_epoch(host: SimHost, key: Key, view: PartitionView) -> bool:
