@@ -4,6 +4,7 @@ from google.protobuf.descriptor import ServiceDescriptor
 from hightide.v1 import (
     broker_control_service_pb2,
     broker_service_pb2,
+    call_stream_service_pb2,
     controller_service_pb2,
     coordinator_service_pb2,
     replica_service_pb2,
@@ -21,6 +22,7 @@ _FILES = (
     server_service_pb2,
     replica_service_pb2,
     broker_control_service_pb2,
+    call_stream_service_pb2,
 )
 
 

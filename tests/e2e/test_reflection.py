@@ -39,6 +39,7 @@ def test_a_running_broker_lists_its_services(hightide_cluster: LocalCluster) -> 
         "hightide.v1.BrokerService",
         "hightide.v1.ReplicaService",
         "hightide.v1.BrokerControlService",
+        "hightide.v1.CallStreamService",
         "grpc.health.v1.Health",
         "grpc.channelz.v1.Channelz",
     }

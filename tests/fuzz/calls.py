@@ -19,7 +19,7 @@ _CALLS_PER_CHANNEL: Final = 150
 _TIMEOUTS_S: Final = (0.05, 1.0, 3.0)
 _ANSWERS_MAX: Final = 20
 _SERVES: Final = {
-    "broker": {"BrokerService", "ReplicaService", "BrokerControlService"},
+    "broker": {"BrokerService", "ReplicaService", "BrokerControlService", "CallStreamService"},
     "controller": {"ControllerService"},
     "coordinator": {"CoordinatorService"},
 }

@@ -112,7 +112,8 @@ class Assembly:
         self._reads = ports.threads(READING_THREADS, "reads")
         self._at_rest = ports.threads(1, "at-rest")
         self._isr_store = IsrStore(broker_id, clock, session, self._shell)
-        self._fetchers = Fetchers(self._replicas, self._shell, self._fetch_settings(), ports.connect)
+        follow = ports.follow or ports.connect
+        self._fetchers = Fetchers(self._replicas, self._shell, self._fetch_settings(), follow)
         self._replica_server = ReplicaServer(
             cluster_id, clock, self._replicas, self._sessions, self._shell, self._reads,
             self.answers[Plane.CONTROL],

@@ -14,10 +14,13 @@ import time
 from collections.abc import Sequence
 from typing import Final
 
+import grpc
+from hightide_runtime.addresses import HostPort
 from hightide_runtime.errors import StartupError
 from hightide_runtime.process.server_identity import identity_service
 from hightide_runtime.process.service_process import ServiceProcess
 from hightide_runtime.quotas.watched_quotas import watch_quotas
+from hightide_runtime.serving.call_stream_channel import CallStreamChannel
 from hightide_runtime.serving.rpc_metrics import report_rpcs
 from hightide_runtime.serving.server import Server, serve
 from hightide_runtime.system_clock import SystemClock
@@ -71,7 +74,7 @@ class Broker:
         clean = False
         try:
             parts = Assembly(
-                settings, BrokerPorts(SystemClock(), session, process.open_channel), process.telemetry,
+                settings, _ports(process, session), process.telemetry,
                 cluster_id, directories, self._worker, is_measured=process.metrics.enabled,
             )  # fmt: skip
             process.metrics.report(METRICS, parts.measure)
@@ -117,6 +120,7 @@ class Broker:
             authoriser=process.authoriser,
             answers=parts.answers,
             quotas=parts.quotas,
+            call_streams=True,
         )
         report_rpcs(process.metrics, server.timings)
         patience_s = _patience_s(settings)
@@ -166,6 +170,15 @@ class Broker:
             (handed_over - started) * 1000,
             (time.monotonic() - handed_over) * 1000,
         )
+
+
+def _ports(process: ServiceProcess, session: ZooKeeperSession) -> BrokerPorts:
+    """The ports of a broker that is a process. Its followers call their leaders all the time."""
+
+    def follow(address: HostPort, *, ping_ms: int | None = None) -> grpc.aio.Channel:
+        return CallStreamChannel(process.open_channel(address, ping_ms=ping_ms))
+
+    return BrokerPorts(SystemClock(), session, process.open_channel, follow=follow)
 
 
 def _patience_s(settings: BrokerSettings) -> float:

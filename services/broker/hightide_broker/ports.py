@@ -36,3 +36,5 @@ class BrokerPorts:
     session: ZooKeeperSession
     connect: OpenChannel
     threads: DiskThreads = os_threads
+    follow: OpenChannel | None = None
+    """How followers connect to their leaders; None: by `connect`."""

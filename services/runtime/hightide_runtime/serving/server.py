@@ -24,6 +24,11 @@ from hightide_runtime.errors import ServiceError, StartupError
 from hightide_runtime.quotas.live_quotas import LiveQuotas
 from hightide_runtime.serving import health
 from hightide_runtime.serving.answer_budget import AnswerBudget, answer_budgets
+from hightide_runtime.serving.call_streams import (
+    CALL_STREAM_SERVICE,
+    CallStreams,
+    add_CallStreamServiceServicer_to_server,
+)
 from hightide_runtime.serving.fair_limit import FairLimit
 from hightide_runtime.serving.generated_handlers import handlers_of
 from hightide_runtime.serving.interceptors.access import AccessInterceptor
@@ -167,6 +172,7 @@ async def serve(
     clients: ClientIdentities | None = None,
     authoriser: Authoriser | None = None,
     small_messages: bool = False,
+    call_streams: bool = False,
 ) -> Server:
     """Build and start the server of a service. Mains call it once.
 
@@ -175,14 +181,13 @@ async def serve(
     under the same limits. It serves the methods whose rules say so, and health; the others only if
     `external_introspection`. `answers`: the budgets of unread answers, if servicers ask them for room.
     `quotas`: those of calls and connections of each principal. `small_messages`: no connection carries much
-    at a time, so probing its bandwidth is not worth a third of the CPU of a Ping. `tls`: None serves in
-    plaintext. `clients`: how clients show who they are, beside certificates of this cluster. `authoriser`:
-    the ACLs that callers are subject to, if any are. Raises StartupError that names the port if it is in use,
-    or the file if a certificate cannot be used.
+    at a time, so probing its bandwidth is not worth a third of the CPU of a Ping. `call_streams`: calls may
+    also come on an open stream. `tls`: None serves in plaintext. `clients`: how clients show who they are,
+    beside certificates of this cluster. `authoriser`: the ACLs that callers are subject to, if any are.
+    Raises StartupError that names the port if it is in use, or the file if a certificate cannot be used.
     """
-    limits = limits or ServerLimits()
+    limits, timing = limits or ServerLimits(), TimingInterceptor()
     transports = transports_of(tls, clients or ClientIdentities())
-    timing = TimingInterceptor()
     limiting = LimitsInterceptor(
         limits.max_concurrent_rpcs, limits.max_deadline_ms, limits.default_deadline_ms,
         answers or answer_budgets(limits.answer_bytes_max), quotas or LiveQuotas(),
@@ -205,11 +210,15 @@ async def serve(
                 *(ListenerInterceptor(listener), TraceContextInterceptor()),
                 *(timing, access, limiting, ErrorInterceptor()),
             ]
+            methods: dict[str, UnaryCall] = {}
             for service in services:
-                _register(server, service, interceptors, access)
+                methods |= _register(server, service, interceptors, access)
+            if call_streams:
+                _register(server, _call_stream_service(methods), interceptors, access)
             health_pb2_grpc.add_HealthServicer_to_server(health_servicer, server)
             if listener is Listener.INTERNAL or external_introspection:
-                introspect(server, _reached_from(listener, services), introspection)
+                reached = _reached_from(listener, services, call_streams)
+                introspect(server, reached, introspection)
             port = _bind(server, address, transport.credentials, _FLAGS[listener])
             addresses.append(HostPort(address.host, port))
     except StartupError:
@@ -222,14 +231,15 @@ async def serve(
     return Server(servers, addresses, health_servicer, limiting, timing.timings)
 
 
-def _reached_from(listener: Listener, services: Sequence[Service]) -> list[str]:
+def _reached_from(listener: Listener, services: Sequence[Service], call_streams: bool) -> list[str]:
     """The services of which a listener serves a method."""
-    return [
+    reached = [
         service.name
         for service in services
         if listener is Listener.INTERNAL
         or any(rule_of(service.name, name).is_external for name in _handlers(service))
     ]
+    return [*reached, CALL_STREAM_SERVICE] if call_streams else reached
 
 
 def _server_options(limits: ServerLimits, listener: Listener, small_messages: bool) -> list[tuple[str, int]]:
@@ -292,11 +302,13 @@ def _register(
     service: Service,
     interceptors: Sequence[Interceptor],
     access: AccessInterceptor,
-) -> None:
+) -> dict[str, UnaryCall]:
+    """Let the server serve the service. Returns what it runs for each method with one request and answer."""
     handlers = _handlers(service)
     for named in (*service.codecs, *service.without_deadline):
         assert named in handlers, f"{service.name} has no method {named}"
-    wrapped = {}
+    wrapped: dict[str, grpc.RpcMethodHandler[Any, Any]] = {}
+    unary: dict[str, UnaryCall] = {}
     for name, handler in handlers.items():
         is_endless = name in service.without_deadline
         method = Method(
@@ -312,7 +324,21 @@ def _register(
         parse = functools.partial(_parse, parse, check_of(service.name, name))
         serialise = codec.serialise if codec else handler.response_serializer
         wrapped[name] = _wrapped(handler, method, parse, serialise, interceptors, access)
+        run: Any = wrapped[name].unary_unary
+        if run is not None:
+            unary[str(method)] = run
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service.name, wrapped),))
+    return unary
+
+
+def _call_stream_service(methods: Mapping[str, UnaryCall]) -> Service:
+    """The service for calls on open streams to these methods."""
+    return Service(
+        CALL_STREAM_SERVICE,
+        CallStreams(methods),
+        add_CallStreamServiceServicer_to_server,
+        without_deadline=frozenset({"OpenCallStream"}),
+    )
 
 
 def _wrapped(

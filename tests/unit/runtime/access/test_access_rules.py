@@ -44,11 +44,13 @@ CHECKED_BY_THE_SERVICE = {
     "BrokerService/GetMetadata",
     "BrokerService/ListOffsets",
     "BrokerService/Produce",
+    "CallStreamService/OpenCallStream",
     "ControllerService/DescribeTopics",
     "CoordinatorService/ListGroups",
     "CoordinatorService/RegisterConsumer",
 }
-"""tests/integration/local/test_acls_cluster.py calls each of them without the right to."""
+"""tests/integration/local/test_acls_cluster.py calls each of them without the right to. Each call on a stream
+is checked as if it had come by itself: tests/integration/runtime/test_call_streams.py."""
 
 
 def rule_for(method: MethodDescriptor) -> AccessRule:
