@@ -113,6 +113,8 @@ class LeadersZooKeeper(ZooKeeper):
                 yield Delete(ReassignedZnode.path(*name))
             case wr.CreateTopic() | wr.PutTopic() | wr.CheckTopic() | wr.DeleteTopic():
                 yield self._of_topic(operation)
+            case wr.CreatePartition(name, replicas):
+                yield Create(ReassignedZnode.path(*name), replicas)
             case wr.DeletePartition():
                 yield from self._deleting(operation)
             case wr.Enqueue(broker_id, change):
@@ -128,7 +130,7 @@ class LeadersZooKeeper(ZooKeeper):
     ) -> Operation:
         path = LedTopicZnode.path(operation.topic)
         match operation:
-            case wr.CreateTopic(_, topic_id, attempt, _):
+            case wr.CreateTopic(_, topic_id, attempt):
                 return Create(path, (topic_id, attempt))
             case wr.PutTopic(_, topic_id, version):
                 return Put(path, (topic_id, None), version)

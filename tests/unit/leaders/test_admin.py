@@ -77,8 +77,8 @@ def test_creation_writes_rar_and_state_changes_first() -> None:
     broker.hear(CREATE)
     assert the(fx.ReadQueues, read(broker, -1, None)).broker_ids == (2, 3)
     assert the(fx.Write, queues(broker, -1)).operations == (
-        wr.CreateTopic("tide", ID, Attempt(1, 0), (0,)),
-        wr.PutReassigned(NAME, (2, 3)),
+        wr.CreateTopic("tide", ID, Attempt(1, 0)),
+        wr.CreatePartition(NAME, (2, 3)),
         wr.Enqueue(2, START),
         wr.Enqueue(3, START),
     )

@@ -40,6 +40,7 @@ from hightide_leaders.core.values import (
 )
 from hightide_leaders.core.writes import (
     CheckTopic,
+    CreatePartition,
     CreateTopic,
     DeletePartition,
     DeleteReassigned,
@@ -49,6 +50,7 @@ from hightide_leaders.core.writes import (
     PutReassigned,
     PutReplicas,
     PutTopic,
+    weight,
 )
 
 OPERATIONS_MAX = 900
@@ -161,10 +163,9 @@ def _creation(state: LeadersState, request: Request, starts: Operations) -> dequ
     """The topic's znode, RAR of each partition, and the state changes; AR comes when the replicas have
     started."""
     attempt = Attempt(state.me, state.incarnation)
-    numbers = tuple(range(len(request.assignment)))
-    first = CreateTopic(request.topic, request.topic_id, attempt, numbers)
-    reassigned = [PutReassigned(name, replicas) for name, replicas in _assigned(request)]
-    return chunks((first,), (*reassigned, *starts), CheckTopic(request.topic, NEW_VERSION))
+    first = CreateTopic(request.topic, request.topic_id, attempt)
+    partitions = [CreatePartition(name, replicas) for name, replicas in _assigned(request)]
+    return chunks((first,), (*partitions, *starts), CheckTopic(request.topic, NEW_VERSION))
 
 
 def _completion(request: Request) -> deque[Operations]:
@@ -181,10 +182,14 @@ def _completion(request: Request) -> deque[Operations]:
 def chunks(first: Operations, operations: Sequence[Operation], check: Operation) -> deque[Operations]:
     """The operations in multis that are small enough; each but the first begins with `check`."""
     writes: deque[Operations] = deque()
-    head = first
-    for start in range(0, max(1, len(operations)), OPERATIONS_MAX):
-        writes.append((*head, *operations[start : start + OPERATIONS_MAX]))
-        head = (check,)
+    chunk, size = [*first], 0
+    for operation in operations:
+        if size + weight(operation) > OPERATIONS_MAX:
+            writes.append(tuple(chunk))
+            chunk, size = [check], 0
+        chunk.append(operation)
+        size += weight(operation)
+    writes.append(tuple(chunk))
     return writes
 
 

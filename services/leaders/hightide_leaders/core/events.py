@@ -29,6 +29,12 @@ class SessionEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class WatchesLost:
+    """The connection to ZooKeeper broke, and there is one again. The session is the same, but no watch of
+    before fires any more."""
+
+
+@dataclass(frozen=True, slots=True)
 class AssignmentsRead:
     """The partitions that name this broker in AR or RAR."""
 
@@ -157,6 +163,7 @@ class Ticked:
 Event: TypeAlias = (
     Started
     | SessionEnded
+    | WatchesLost
     | AssignmentsRead
     | PartitionsRead
     | PartitionTouched

@@ -105,16 +105,22 @@ def session_ended(state: LeadersState, event: SessionEnded) -> Effects:
     for hosted in state.hosted.values():
         if hosted.role is Role.LEADING:
             effects += without_leader(state, hosted)
+    if state.phase is Phase.SERVING:
+        effects.append(Register())
+    return (*effects, *watches_lost(state))
+
+
+def watches_lost(state: LeadersState) -> Effects:
+    """Read everything again that was watched."""
     match state.phase:
         case Phase.DRAINING:
-            effects.append(ReadQueue())
+            return (ReadQueue(),)
         case Phase.READING:
-            effects.append(ReadAssignments())
+            return (ReadAssignments(),)
         case Phase.SERVING:
-            effects += [Register(), ReadQueue(), ReadAssignments(), *admin.look_again(state)]
+            return (ReadQueue(), ReadAssignments(), *admin.look_again(state))
         case Phase.NEW | Phase.SUPERSEDED:
-            pass
-    return tuple(effects)
+            return ()
 
 
 def superseded(state: LeadersState) -> Effects:

@@ -34,6 +34,7 @@ from hightide_leaders.core.events import (
     Started,
     Ticked,
     TopicRead,
+    WatchesLost,
     WriteEnded,
 )
 from hightide_leaders.core.state import LeadersState, Phase, RequestKind
@@ -71,6 +72,8 @@ def step(state: LeadersState, event: Event, now_ms: int) -> Effects:
             return listening.started(state, event)
         case SessionEnded():
             return listening.session_ended(state, event)
+        case WatchesLost():
+            return listening.watches_lost(state)
         case LeadershipDeclined():
             return replicas.leadership_declined(state, event, now_ms)
         case CreateTopicRequested():
@@ -112,8 +115,6 @@ def queues_read(state: LeadersState, event: QueuesRead, now_ms: int) -> Effects:
 
 def ticked(state: LeadersState, now_ms: int) -> Effects:
     """Time passed: read the partitions that are due, and go on with requests that waited long enough."""
-    due = [each for each in state.hosted.values() if each.due_ms is not None and each.due_ms <= now_ms]
-    for hosted in due:
-        hosted.due_ms = None
-    reads = (state.read(*(hosted.name for hosted in due)),) if due else ()
+    due = state.take_due(now_ms)
+    reads = (state.read(*due),) if due else ()
     return (*reads, *admin.time_passed(state, now_ms))

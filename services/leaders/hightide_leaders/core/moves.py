@@ -76,9 +76,8 @@ def check_load_balancing(state: LeadersState, hosted: Hosted, lives: Lives, now_
     if preferred == state.me or not is_ready:
         return ()
     if preferred not in lives.live:
-        hosted.due_ms = (
-            now_ms + state.settings.leader_election_wait_time_ms
-        )  # It may be between two sessions.
+        # It may be between two sessions.
+        state.look_at(hosted, now_ms + state.settings.leader_election_wait_time_ms)
         return ()
     return (state.write(hosted.name, resignation(hosted.name, nodes)),)
 
@@ -108,7 +107,7 @@ def queues_read(
     try:
         return step_of_move(state, hosted, request, queues)
     except FollowerStateChangeQueueFull as full:
-        hosted.due_ms = now_ms + state.settings.leader_election_wait_time_ms
+        state.look_at(hosted, now_ms + state.settings.leader_election_wait_time_ms)
         return (Complain(f"cannot move {request.name.topic}-{request.name.partition}: {full}"),)
 
 

@@ -33,7 +33,7 @@ def look(
     hosted = state.hosted.get(name)
     if nodes is not None and nodes.garbage:
         if hosted is not None:
-            hosted.due_ms = now_ms + state.settings.leader_election_wait_time_ms
+            state.look_at(hosted, now_ms + state.settings.leader_election_wait_time_ms)
         return (Complain(f"{name.topic}-{name.partition}: {nodes.garbage}; correct or delete the znode"),)
     if nodes is None or not is_assigned(state, nodes):
         return close_replica(state, name, nodes)
@@ -70,16 +70,16 @@ def leader_election(state: LeadersState, hosted: Hosted, lives: Lives, now_ms: i
     effects = without_leader(state, hosted)
     if not may_lead(hosted.nodes, state.me):
         hosted.races_at_ms = None
-        hosted.due_ms = now_ms + settings.leader_election_wait_time_ms
+        state.look_at(hosted, now_ms + settings.leader_election_wait_time_ms)
         return effects
     if hosted.races_at_ms is None:
         waits = waits_for_another(hosted.nodes, state.me, lives)
         wait_ms = settings.preferred_replica_time_ms if waits else 0
         hosted.races_at_ms = max(now_ms + wait_ms, hosted.abstains_until_ms)
     if now_ms < hosted.races_at_ms:
-        hosted.due_ms = hosted.races_at_ms
+        state.look_at(hosted, hosted.races_at_ms)
         return effects
-    hosted.due_ms = now_ms + settings.leader_election_wait_time_ms
+    state.look_at(hosted, now_ms + settings.leader_election_wait_time_ms)
     if hosted.writing is not None:
         return effects
     write = election(hosted.name, hosted.nodes, state.me, state.incarnation, lives)

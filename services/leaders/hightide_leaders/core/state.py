@@ -6,6 +6,7 @@ else. What is remembered of a znode is a hint; a write that depends on it names 
 
 from __future__ import annotations
 
+import heapq
 from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -135,6 +136,8 @@ class LeadersState:
     """By the number of a write: the partition or the request that it is about; None for the own queue."""
     requests: dict[int, Request] = field(default_factory=dict)
     next_number: int = 1
+    due: list[tuple[int, TopicPartition]] = field(default_factory=list)
+    """A heap of the times at which replicas are due, with some that are not any more."""
 
     @property
     def me(self) -> int:
@@ -156,6 +159,30 @@ class LeadersState:
                 leads = hosted.watches_admins = True
         return Read(names, self.number(), as_leader=leads)
 
+    def look_at(self, hosted: Hosted, at_ms: int) -> None:
+        """Read the partition again at that time, unless it is read before."""
+        hosted.due_ms = at_ms
+        heapq.heappush(self.due, (at_ms, hosted.name))
+
+    def next_due_ms(self) -> int | None:
+        """When the first replica is due."""
+        while self.due:
+            at_ms, name = self.due[0]
+            hosted = self.hosted.get(name)
+            if hosted is not None and hosted.due_ms == at_ms:
+                return at_ms
+            heapq.heappop(self.due)
+        return None
+
+    def take_due(self, now_ms: int) -> list[TopicPartition]:
+        """The replicas that are due now; they are due no more."""
+        names = []
+        while (at_ms := self.next_due_ms()) is not None and at_ms <= now_ms:
+            _, name = heapq.heappop(self.due)
+            self.hosted[name].due_ms = None
+            names.append(name)
+        return names
+
     def write(self, about: TopicPartition | int | None, operations: Operations) -> Write:
         """Write about a partition, a request, or the own queue."""
         number = self.number()
@@ -167,6 +194,7 @@ class LeadersState:
 
 def next_deadline_ms(state: LeadersState) -> int | None:
     """When the shell has to send Ticked; None while nothing waits for the time."""
-    due = [hosted.due_ms for hosted in state.hosted.values() if hosted.due_ms is not None]
+    first = state.next_due_ms()
+    due = [] if first is None else [first]
     due += [request.deadline_ms for request in state.requests.values() if request.deadline_ms is not None]
     return min(due, default=None)

@@ -91,12 +91,19 @@ class DeleteReassigned:
 
 @dataclass(frozen=True, slots=True)
 class CreateTopic:
-    """Create the znode of a topic, and the empty ones of its partitions."""
+    """Create the znode of a topic, and the parent of its RARs."""
 
     topic: str
     topic_id: str
     attempt: Attempt
-    partitions: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CreatePartition:
+    """Create the parent of a partition's znodes, and its RAR."""
+
+    name: TopicPartition
+    replicas: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +137,7 @@ class DeletePartition:
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopic:
-    """Delete the znode of a topic."""
+    """Delete the znode of a topic, and the parent of its RARs."""
 
     topic: str
     version: int
@@ -163,6 +170,7 @@ Operation: TypeAlias = (
     | PutReassigned
     | DeleteReassigned
     | CreateTopic
+    | CreatePartition
     | PutTopic
     | CheckTopic
     | DeletePartition
@@ -171,3 +179,14 @@ Operation: TypeAlias = (
     | Dequeue
 )
 Operations: TypeAlias = tuple[Operation, ...]
+
+
+def weight(operation: Operation) -> int:
+    """The operations of ZooKeeper that one of these consists of, at most."""
+    match operation:
+        case DeletePartition():
+            return 7
+        case CreateTopic() | CreatePartition() | DeleteTopic():
+            return 2
+        case _:
+            return 1

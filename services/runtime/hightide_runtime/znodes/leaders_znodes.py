@@ -193,11 +193,16 @@ class ReassignedZnode:
     replicas: tuple[int, ...]
 
     @staticmethod
+    def topic_path(topic: str) -> str:
+        """/brokers/partitions_reassigned/[topic], which has no content."""
+        assert is_legal_topic_name(topic), topic
+        return f"{PARTITIONS_REASSIGNED}/{topic}"
+
+    @staticmethod
     def path(topic: str, partition: int) -> str:
         """/brokers/partitions_reassigned/[topic]/[partition]."""
-        assert is_legal_topic_name(topic), topic
         assert partition >= 0
-        return f"{PARTITIONS_REASSIGNED}/{topic}/{partition}"
+        return f"{ReassignedZnode.topic_path(topic)}/{partition}"
 
     def encode(self) -> bytes:
         """The content as JSON."""

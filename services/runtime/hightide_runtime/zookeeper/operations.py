@@ -16,11 +16,13 @@ _OVERHEAD_BYTES = 64
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Create a znode; NodeExists if it exists, NoNode if its parent does not."""
+    """Create a znode; NodeExists if it exists, NoNode if its parent does not. `sequential`: ZooKeeper adds
+    the next number of the parent to the path."""
 
     path: str
     data: bytes
     ephemeral: bool = False
+    sequential: bool = False
 
     @property
     def size_bytes(self) -> int:

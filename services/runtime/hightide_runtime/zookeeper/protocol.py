@@ -27,6 +27,7 @@ _GET_CHILDREN_HEADER = _HEADER.pack(_GET_CHILDREN, 0, -1)
 _CHECK_HEADER = _HEADER.pack(_CHECK, 0, -1)
 
 _EPHEMERAL = 1
+_SEQUENTIAL = 2
 _PERSISTENT_RECURSIVE = 1
 
 #: Error numbers inside a multi that say only "another operation failed".
@@ -61,8 +62,8 @@ class MultiRequest:
                     parts += (_SET_DATA_HEADER, path, _INT.pack(len(data)), data, _INT.pack(version))
                 case Check(version=version):
                     parts += (_CHECK_HEADER, path, _INT.pack(version))
-                case Create(data=data, ephemeral=ephemeral):
-                    flags = _INT.pack(_EPHEMERAL if ephemeral else 0)
+                case Create(data=data, ephemeral=ephemeral, sequential=sequential):
+                    flags = _INT.pack(_EPHEMERAL * ephemeral + _SEQUENTIAL * sequential)
                     parts += (_CREATE_HEADER, path, _INT.pack(len(data)), data, self.encoded_acl, flags)
                 case Delete(version=version):
                     parts += (_DELETE_HEADER, path, _INT.pack(version))

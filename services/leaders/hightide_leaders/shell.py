@@ -1,0 +1,371 @@
+"""The shell of the decider: one session with ZooKeeper, one inbox, and the replicas of the broker that
+hosts it.
+
+Rules of this file: events go to the core one at a time; effects are performed in order; reads and writes
+are sent and not waited for. All reads that one turn of the loop asks for are one multiRead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Protocol, assert_never
+
+from hightide_runtime.znodes.cluster_znodes import BROKER_IDS, TOPICS, BrokerIncarnationZnode, BrokerZnode
+from hightide_runtime.znodes.content import ZnodeGarbage
+from hightide_runtime.znodes.leaders_znodes import (
+    PARTITIONS_REASSIGNED,
+    STATE,
+    LeaderZnode,
+    LedTopicZnode,
+    ReassignedZnode,
+    ReplicasZnode,
+    StateChangeZnode,
+    StateQueueZnode,
+    is_queued,
+)
+from hightide_runtime.znodes.topic_names import is_legal_topic_name
+from hightide_runtime.zookeeper.errors import BadVersion, NodeExists, NoNode, NotEmpty, ZooKeeperError
+from hightide_runtime.zookeeper.session import (
+    SessionState,
+    SessionStateChanged,
+    WatchFired,
+    ZooKeeperSession,
+)
+
+from hightide_leaders.core import effects as fx
+from hightide_leaders.core import events as ev
+from hightide_leaders.core.machine import step
+from hightide_leaders.core.state import LeadersState, next_deadline_ms
+from hightide_leaders.core.values import (
+    Decision,
+    Lives,
+    PartitionNodes,
+    QueuedChange,
+    Settings,
+    TopicNodes,
+    TopicPartition,
+)
+from hightide_leaders.znode_operations import (
+    attempt_of,
+    change_of,
+    numbers_in,
+    operations_of,
+    partition_of,
+    paths_of,
+)
+
+_log = logging.getLogger(__name__)
+REFUSALS = (BadVersion, NodeExists, NoNode, NotEmpty)
+
+
+class HostedReplicas(Protocol):
+    """What the broker does for its decider. A replica that does not lead when it is to is told by
+    `LeadersShell.hear(LeadershipDeclined(…))`."""
+
+    async def open_replica(self, name: TopicPartition, topic_id: str) -> None:
+        """Open its log, or create it; a log of another topic id is put aside first."""
+        ...
+
+    async def close_replica(self, name: TopicPartition, topic_id: str) -> None:
+        """Stop it and put its log aside, durably; nothing to do where there is none of that id."""
+        ...
+
+    def decide(self, name: TopicPartition, decision: Decision) -> None:
+        """Hand a decision to the replica's core."""
+        ...
+
+    async def register(self) -> None:
+        """Create /brokers/ids/[broker_id] in the present session, in place of an earlier one."""
+        ...
+
+    def step_aside(self) -> None:
+        """End the process: a later life of this broker has begun."""
+        ...
+
+
+class LeadersShell:
+    """The decider of one broker. `run` is a task from the time when the broker has left the ISRs that
+    expect more of its logs than they have; `ask` is for its servicer."""
+
+    def __init__(
+        self,
+        session: ZooKeeperSession,
+        settings: Settings,
+        replicas: HostedReplicas,
+        min_insync_replicas: int = 1,
+    ) -> None:
+        self.state = LeadersState(settings)
+        self._session = session
+        self._session_id = session.session_id
+        self._replicas = replicas
+        self._min_insync_replicas = min_insync_replicas
+        self._loop = asyncio.get_running_loop()
+        self._inbox: asyncio.Queue[ev.Event] = asyncio.Queue()
+        self._names: dict[str, TopicPartition] = {}
+        """By the path of a watch."""
+        self._reads: list[fx.Read] = []
+        self._watching: dict[int, fx.ReadQueues] = {}
+        self._waiting: dict[int, asyncio.Future[fx.Outcome]] = {}
+        self._asked = 0
+        self._again: list[Callable[[], None]] = []
+        """Reads that failed: they are sent again when there is a connection."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._timer: asyncio.TimerHandle | None = None
+        self.reads = self.writes = 0
+        """The reads and the multis that were sent; for metrics."""
+
+    @property
+    def now_ms(self) -> int:
+        """The monotonic clock of the loop."""
+        return int(self._loop.time() * 1000)
+
+    def hear(self, event: ev.Event) -> None:
+        """An event for the core, in its turn."""
+        self._inbox.put_nowait(event)
+
+    async def ask(self, request: Callable[[int], ev.Event]) -> fx.Outcome:
+        """A client's request: `request` makes the event of its number. Returns when it has ended."""
+        self._asked -= 1
+        outcome: asyncio.Future[fx.Outcome] = self._loop.create_future()
+        self._waiting[self._asked] = outcome
+        self.hear(request(self._asked))
+        return await outcome
+
+    async def run(self, incarnation: int) -> None:
+        """Start the replicas, register, and decide, until cancelled."""
+        me = self.state.me
+        for path in (BROKER_IDS, TOPICS, PARTITIONS_REASSIGNED, STATE, StateQueueZnode.path(me)):
+            await self._session.ensure_path(path)
+        self._session.followers.add(self._zookeeper_says)
+        self.hear(ev.Started(incarnation, self._session.session_id))
+        try:
+            while True:
+                event = await self._inbox.get()
+                for effect in step(self.state, event, self.now_ms):
+                    await self._perform(effect)
+                self._arm()
+        finally:
+            self._session.followers.discard(self._zookeeper_says)
+            for task in self._tasks:
+                task.cancel()
+            if self._timer is not None:
+                self._timer.cancel()
+
+    def _arm(self) -> None:
+        """Send Ticked when something is due."""
+        due_ms = next_deadline_ms(self.state)
+        if self._timer is not None:
+            self._timer.cancel()
+        delay_s = None if due_ms is None else max(0, due_ms - self.now_ms) / 1000
+        self._timer = None if delay_s is None else self._loop.call_later(delay_s, self.hear, ev.Ticked())
+
+    async def _perform(self, effect: fx.Effect) -> None:
+        match effect:
+            case fx.Read():
+                if not self._reads:
+                    self._loop.call_soon(self._send_reads)
+                self._reads.append(effect)
+            case fx.Write():
+                self._start(self._write(effect))
+            case fx.Decide(name, decision):
+                self._replicas.decide(name, decision)
+            case fx.OpenReplica(name, topic_id):
+                await self._replicas.open_replica(name, topic_id)
+            case fx.CloseReplica(name, topic_id):
+                await self._replicas.close_replica(name, topic_id)
+            case fx.Register():
+                self._start_read(self._replicas.register)
+            case fx.ReadQueue():
+                self._start_read(self._read_queue)
+            case fx.ReadAssignments():
+                self._start_read(self._read_assignments)
+            case fx.ReadTopic(request_id, topic):
+                self._start_read(lambda: self._read_topic(request_id, topic))
+            case fx.ReadQueues(request_id):
+                if effect.watch:
+                    self._watching[request_id] = effect
+                self._start_read(lambda: self._read_queues(effect))
+            case fx.Answer(request_id, outcome):
+                self._watching.pop(request_id, None)
+                waiting = self._waiting.pop(request_id)
+                if not waiting.done():
+                    waiting.set_result(outcome)
+            case fx.Complain(message):
+                _log.warning("%s", message)
+            case fx.StepAside():
+                self._replicas.step_aside()
+            case _:
+                assert_never(effect)
+
+    # --- ZooKeeper -------------------------------------------------------------------------------
+
+    def _start(self, work: Awaitable[None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _start_read(self, read: Callable[[], Awaitable[None]]) -> None:
+        """Read, and where the connection breaks, again when there is one."""
+
+        async def reading() -> None:
+            try:
+                await read()
+            except ZooKeeperError as error:
+                _log.info("ZooKeeper did not answer a read; it is asked again: %s", error)
+                self._again.append(lambda: self._start_read(read))
+                if self._session.state is SessionState.CONNECTED:
+                    self._loop.call_later(0.1, self._send_again)
+
+        self._start(reading())
+
+    def _send_again(self) -> None:
+        again, self._again = self._again, []
+        for send in again:
+            send()
+
+    def _zookeeper_says(self, event: object) -> None:
+        if isinstance(event, WatchFired):
+            if event.path in self._names:
+                self.hear(ev.PartitionTouched(self._names[event.path]))
+            elif event.path == StateQueueZnode.path(self.state.me):
+                self.hear(ev.QueueTouched())
+                self._queue_touched(event.path)
+            else:
+                self._queue_touched(event.path)
+        elif isinstance(event, SessionStateChanged) and event.state is SessionState.CONNECTED:
+            is_new = event.session_id != self._session_id
+            self._session_id = event.session_id
+            self.hear(ev.SessionEnded(event.session_id) if is_new else ev.WatchesLost())
+            self._send_again()
+
+    def _queue_touched(self, path: str) -> None:
+        for effect in list(self._watching.values()):
+            if path in map(StateQueueZnode.path, effect.broker_ids):
+                self._start_read(lambda effect=effect: self._read_queues(effect))  # type: ignore[misc]
+
+    async def _write(self, effect: fx.Write) -> None:
+        self.writes += 1
+        try:
+            await self._session.multi(operations_of(effect.operations))
+            ending = ev.Ending.COMMITTED
+        except REFUSALS as refused:
+            mine = refused.path == BrokerIncarnationZnode.path(self.state.me)
+            ending = ev.Ending.SUPERSEDED if mine else ev.Ending.REFUSED
+        except ZooKeeperError as error:
+            _log.info("the outcome of a write is unknown: %s", error)
+            ending = ev.Ending.UNKNOWN
+        self.hear(ev.WriteEnded(effect.write_id, ending))
+
+    def _send_reads(self) -> None:
+        """All that this turn of the loop wants to know, in one multiRead, after its watches."""
+        reads, self._reads = self._reads, []
+        self._start_read(lambda: self._read(reads))
+
+    async def _read(self, reads: list[fx.Read]) -> None:
+        names = {name: None for read in reads for name in read.names}
+        watched = {name for read in reads if read.as_leader for name in read.names}
+        watches = [path for name in names for path in self._paths_watched(name, name in watched)]
+        topics = {LedTopicZnode.path(name.topic): None for name in names}
+        paths = [*topics, *(path for name in names for path in paths_of(name))]
+        self.reads += len(watches) + 1
+        # Pipelined on one connection, in this order: what changes after the read fires its watch.
+        watching = asyncio.gather(*(self._session.exists(path, watch=True) for path in watches))
+        _, found, lives = await asyncio.gather(watching, self._session.multi_read(paths), self._lives())
+        partitions = {name: partition_of(name, found, self._min_insync_replicas) for name in names}
+        for read in reads:
+            of_read = {name: partitions[name] for name in read.names}
+            self.hear(ev.PartitionsRead(read.read_id, of_read, lives))
+
+    def _paths_watched(self, name: TopicPartition, as_leader: bool) -> list[str]:
+        hosted = self.state.hosted.get(name)
+        paths = [LeaderZnode.path(*name)]
+        if hosted is None or not hosted.nodes.replicas:
+            paths.append(ReplicasZnode.path(*name))
+        if as_leader:
+            paths.append(ReassignedZnode.path(*name))
+        for path in paths:
+            self._names[path] = name
+        return paths
+
+    async def _lives(self) -> Lives:
+        """The registered brokers, with the incarnations that they say they have."""
+        names = await self._session.children(BROKER_IDS)
+        ids = [BrokerZnode.broker_id_of(name) for name in names]
+        found = await self._session.multi_read([BrokerZnode.path(broker_id) for broker_id in ids])
+        lives = []
+        for broker_id in ids:
+            try:
+                registered = BrokerZnode.decode(found[BrokerZnode.path(broker_id)].data)
+            except (KeyError, ZnodeGarbage):
+                continue
+            lives.append((broker_id, registered.incarnation))
+        return Lives(tuple(lives))
+
+    async def _read_queue(self) -> None:
+        queue = await self._changes(self.state.me, watch=True)
+        self.hear(ev.QueueRead(queue))
+
+    async def _changes(self, broker_id: int, *, watch: bool) -> tuple[QueuedChange, ...]:
+        self.reads += 2
+        try:
+            names = await self._session.children(StateQueueZnode.path(broker_id), watch=watch)
+        except NoNode:
+            return ()
+        queued = [name for name in names if is_queued(name)]
+        found = await self._session.multi_read([StateChangeZnode.path(broker_id, name) for name in queued])
+        return tuple(
+            QueuedChange(name, change_of(found.get(StateChangeZnode.path(broker_id, name))))
+            for name in queued
+        )
+
+    async def _read_assignments(self) -> None:
+        """All partitions that name this broker. It costs what there is: once at a start, and after a
+        break."""
+        topics = [name for name in await self._session.children(TOPICS) if is_legal_topic_name(name)]
+        children = await self._session.multi_children([LedTopicZnode.path(topic) for topic in topics])
+        names = [
+            TopicPartition(topic, number)
+            for topic in topics
+            for number in numbers_in(children.get(LedTopicZnode.path(topic), ()))
+        ]
+        self.reads += 3
+        partitions = await self._partitions(names)
+        mine = (name for name, nodes in partitions.items() if nodes and self.state.me in nodes.assigned)
+        self.hear(ev.AssignmentsRead(tuple(mine)))
+
+    async def _partitions(self, names: list[TopicPartition]) -> dict[TopicPartition, PartitionNodes | None]:
+        topics = {LedTopicZnode.path(name.topic): None for name in names}
+        found = await self._session.multi_read(
+            [*topics, *(path for name in names for path in paths_of(name))]
+        )
+        return {name: partition_of(name, found, self._min_insync_replicas) for name in names}
+
+    async def _topic(self, topic: str) -> TopicNodes | None:
+        self.reads += 3
+        path = LedTopicZnode.path(topic)
+        try:
+            znode, children = await asyncio.gather(self._session.get(path), self._session.children(path))
+        except NoNode:
+            return None
+        names = [TopicPartition(topic, number) for number in numbers_in(children)]
+        nodes = await self._partitions(names)
+        content = LedTopicZnode.decode(znode.data)
+        # A partition without AR and RAR is one that a creation has not come to.
+        known = {
+            name.partition: found or PartitionNodes(content.topic_id.hex()) for name, found in nodes.items()
+        }
+        return TopicNodes(content.topic_id.hex(), znode.version, attempt_of(content), known)
+
+    async def _read_topic(self, request_id: int, topic: str) -> None:
+        found, lives = await asyncio.gather(self._topic(topic), self._lives())
+        self.hear(ev.TopicRead(request_id, found, lives))
+
+    async def _read_queues(self, effect: fx.ReadQueues) -> None:
+        queues = await asyncio.gather(
+            *(self._changes(broker_id, watch=effect.watch) for broker_id in effect.broker_ids)
+        )
+        found = await self._topic(effect.topic) if effect.topic else None
+        by_broker = dict(zip(effect.broker_ids, queues, strict=True))
+        self.hear(ev.QueuesRead(effect.request_id, by_broker, found, await self._lives()))
