@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import cast
 
+from hightide_broker.core.isr_state import IsrState
 from hightide_broker.core.replica import ReplicaSettings
 from hightide_leaders.core import events as ev
 from hightide_leaders.core.effects import Outcome
@@ -66,6 +67,11 @@ class LeadersWorld(World):
     def assigned(self) -> tuple[int, ...]:
         """AR."""
         return self.zookeeper.replicas_of(ReplicasZnode.path(*NAME)) or ()
+
+    def counts(self, member: int, isr: IsrState | None = None) -> bool:
+        """Not one that left with a version of the znode that no write of this leader can pass any more."""
+        has_left = isr is not None and self.brokers[member].out_at > isr.partition_epoch
+        return not has_left and super().counts(member, isr)
 
     # --- orders ----------------------------------------------------------------------------------
 
