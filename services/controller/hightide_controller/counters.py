@@ -18,6 +18,7 @@ __all__ = ["ELECTION_REASONS", "Counters"]
 ELECTION_REASONS: Final = (
     "new_partition",
     "process_died",
+    "pings_unanswered",
     "session_ended",
     "controlled_shutdown",
     "replicas_failed",

@@ -260,8 +260,8 @@ class ControllerShell:
         if complaints := self.store.take_complaints():
             self.inbox.put(ev.AdminChanged(ev.AdminZnodes(complaints=complaints)))
 
-    def _broker_died(self, broker: ev.Broker, broke_at_us: int) -> None:
-        cause = self._traces.failovers.expect("process_died", broke_at_us)
+    def _broker_died(self, broker: ev.Broker, broke_at_us: int, reason: str) -> None:
+        cause = self._traces.failovers.expect(reason, broke_at_us)
         self.inbox.put(ev.BrokerProcessDied(broker.broker_id, broker.broker_epoch, cause))
 
     def _broker_answered_again(self, broker: ev.Broker) -> None:

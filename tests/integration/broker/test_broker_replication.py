@@ -93,6 +93,7 @@ def test_a_silent_follower_leaves_the_isr_by_the_clock_and_comes_back_by_catchin
     finally:
         cluster.resume(silent)
     partition.wait_for_isr(3)
+    cluster.wait_brokers_alive()
 
 
 def test_with_too_few_in_sync_nothing_is_appended(cluster: LocalCluster) -> None:
@@ -117,6 +118,7 @@ def test_with_too_few_in_sync_nothing_is_appended(cluster: LocalCluster) -> None
         for follower in partition.followers:
             cluster.resume(follower)
     partition.wait_for_isr(3)
+    cluster.wait_brokers_alive()
     target.produce_good()
 
 

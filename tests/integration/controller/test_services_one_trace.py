@@ -202,8 +202,9 @@ def test_a_broker_that_stops_is_one_trace_and_so_is_one_that_stands_still(stage:
     finally:
         stage.cluster.resume("broker-1")
     root = one_root(trace)
-    assert root.attributes["reason"] == "session_ended"
+    assert root.attributes["reason"] == "pings_unanswered"
     assert root.attributes["broker_ids"] == "1"
+    stage.cluster.wait_brokers_alive()
     stage.whole()
 
 

@@ -47,6 +47,9 @@ class Watched:
 
         await until(reached, "the stream is open")
 
+    def pings(self, timeout_ms: int) -> Pings:
+        return Pings(timeout_ms, others_answer, lambda _: self.died.set())
+
     async def stop(self) -> None:
         self.watcher.close()
         await self.watcher.closed()
@@ -89,7 +92,7 @@ def test_a_paused_process_is_not_dead_while_others_do_not_answer_either(tmp_path
                 asked_twice.set()
             return False
 
-        await watched.start(Pings(300, nobody_answers))
+        await watched.start(Pings(300, nobody_answers, lambda _: watched.died.set()))
         with paused(watched.process):
             await asyncio.wait_for(asked_twice.wait(), 60)
         assert not watched.died.is_set()
@@ -101,7 +104,7 @@ def test_a_paused_process_is_not_dead_while_others_do_not_answer_either(tmp_path
 def test_a_paused_process_is_dead_after_the_ping_timeout(tmp_path: Path) -> None:
     async def scenario() -> float:
         watched = Watched(tmp_path)
-        await watched.start(Pings(1_200, others_answer))
+        await watched.start(watched.pings(1_200))
         loop = asyncio.get_running_loop()
         with paused(watched.process):
             began = loop.time()
@@ -117,7 +120,7 @@ def test_a_paused_process_is_dead_after_the_ping_timeout(tmp_path: Path) -> None
 def test_a_process_whose_loop_computes_answers_pings(tmp_path: Path) -> None:
     async def scenario() -> None:
         watched = Watched(tmp_path)
-        await watched.start(Pings(600, others_answer))
+        await watched.start(watched.pings(600))
         watched.process.send(signal.SIGUSR1)
 
         async def computed() -> bool:

@@ -159,7 +159,7 @@ class _Shell(ControllerShell):
 
     def told_of_death(self, broker: ev.Broker, broke_ms: int) -> None:
         """The failure detector: this life of a broker is gone."""
-        self._broker_died(broker, broke_ms * 1000)
+        self._broker_died(broker, broke_ms * 1000, "process_died")
 
 
 class SimControllerProcess:

@@ -143,8 +143,8 @@ def is_wait(span: SpanRecord) -> bool:
 _HANDOVER: Final = "handed over in"
 _ORDERLY: Final = "controlled_shutdown"
 """A broker that shuts down leads until its successors do, so its partitions stay available."""
-_SILENT: Final = "session_ended"
-"""The broker was silent for an unknown time before its session ended."""
+_SILENT: Final = frozenset({"pings_unanswered", "session_ended"})
+"""The broker was silent for an unknown time before that was noticed."""
 _FELT_WITHIN_US: Final = 120_000_000
 """A wait of a producer that began earlier than this before the failure had another cause."""
 
@@ -159,7 +159,7 @@ def _beginning_of(trace: Trace) -> tuple[int, bool]:
     if trace.kind != kinds.FAILOVER:
         return start_us, True
     felt_us = _first_felt(trace, start_us)
-    return min(start_us, felt_us), felt_us < start_us or root.attributes.get("reason") != _SILENT
+    return min(start_us, felt_us), felt_us < start_us or root.attributes.get("reason") not in _SILENT
 
 
 def _first_of_services(trace: Trace) -> int:

@@ -32,7 +32,7 @@ class BrokerConnections:
     def __init__(
         self,
         callbacks: LinkCallbacks,
-        on_death: Callable[[Broker, int], None],
+        on_death: Callable[[Broker, int, str], None],
         on_revival: Callable[[Broker], None],
         telemetry: Telemetry,
         clock: Clock,
@@ -40,7 +40,8 @@ class BrokerConnections:
         rpc_timeout_ms: int,
         ping_timeout_ms: int,
     ) -> None:
-        """`on_death`: a broker, and the wall-clock time in us at which its stream broke. `on_revival`: a
+        """`on_death`: a broker, the wall-clock time in us at which its stream broke, and the reason: it is
+        `process_died`, or `pings_unanswered` for one that may live on. `on_revival`: a
         broker that was declared dead answers as the same life. `ping_timeout_ms` 0: no pings."""
         self._callbacks = callbacks
         self._on_death = on_death
@@ -77,14 +78,18 @@ class BrokerConnections:
             BROKER_SERVICE,
             self._clock,
             self._open_channel,
-            lambda broke_at_us: self._on_death(broker, broke_at_us),
-            self._pings(broker.broker_id),
+            lambda broke_at_us: self._on_death(broker, broke_at_us, "process_died"),
+            self._pings(broker),
         )
 
-    def _pings(self, broker_id: int) -> Pings | None:
+    def _pings(self, broker: Broker) -> Pings | None:
         if not self._ping_timeout_ms:
             return None
-        return Pings(self._ping_timeout_ms, lambda: self._others_answer(broker_id))
+        return Pings(
+            self._ping_timeout_ms,
+            lambda: self._others_answer(broker.broker_id),
+            lambda broke_at_us: self._on_death(broker, broke_at_us, "pings_unanswered"),
+        )
 
     async def _others_answer(self, broker_id: int) -> bool:
         """Whether at least half of this broker and others answer, of which some are asked. Otherwise this

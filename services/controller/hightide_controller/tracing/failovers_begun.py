@@ -40,6 +40,7 @@ _log = logging.getLogger(__name__)
 
 _EXPECTED_MAX: Final = 1_000
 _DRAIN: Final = "controlled_shutdown"
+_PAUSED: Final = "pings_unanswered"
 _LEAVES_WITHIN_MS: Final = 10_000
 """If a broker ends within this time after its request for a drain, its end belongs to the drain."""
 
@@ -49,7 +50,7 @@ class _Loss:
     """A failure that the shell has noticed. Times are wall-clock microseconds."""
 
     reason: str
-    """process_died, session_ended, controlled_shutdown or controller_failover."""
+    """process_died, pings_unanswered, session_ended, controlled_shutdown or controller_failover."""
     broke_at_us: int
     noticed_at_us: int
     controller: tuple[int, int] | None
@@ -208,9 +209,13 @@ class FailoverTraces:
             # The partitions of this broker are decided with the earlier cause, when its multis are stored.
             trace.join(loss.marks(at_us), reason, lives, leaderless)
         else:
+            parts = broker_parts(first, how)
+            if reason == _PAUSED:
+                # A life that was only paused may be lost again, which is another failover.
+                parts = (*parts, loss.broke_at_us)
             trace = ControlTrace(
                 span_kinds.FAILOVER,
-                root_traceparent(span_kinds.FAILOVER, self._cluster_id, *broker_parts(first, how)),
+                root_traceparent(span_kinds.FAILOVER, self._cluster_id, *parts),
                 loss.marks(at_us),
                 self._telemetry,
                 _attributes(reason, state.controller_epoch, first.incarnation),

@@ -57,6 +57,8 @@ class Pings:
     been answered, and until a new connection should have been, a third each."""
     others_answer: Callable[[], Awaitable[bool]]
     """Whether others do, so that this process is not the one that is cut off."""
+    on_unanswered: Callable[[int], None]
+    """Called in place of `on_death` when it is declared dead because it does not answer."""
 
     @property
     def pause_ms(self) -> int:
@@ -114,9 +116,9 @@ class ProcessWatcher:
             broke_at_us = self._clock.wall_us()
             if not await self._probe_is_refused():
                 refused_since_ms = None
-                if self.was_reached and await self._is_mute():
+                if self.was_reached and self._pings is not None and await self._is_mute(self._pings):
                     _log.warning("%s answers no ping any more: it counts as dead", self._address)
-                    self._on_death(broke_at_us)
+                    self._pings.on_unanswered(broke_at_us)
                     return
                 await asyncio.sleep(_REOPEN_PAUSE_S)
                 continue
@@ -142,10 +144,9 @@ class ProcessWatcher:
         finally:
             await channel.close()
 
-    async def _is_mute(self) -> bool:
+    async def _is_mute(self, pings: Pings) -> bool:
         """Whether the process, which refuses no connection, does not answer on a new one either."""
-        pings = self._pings
-        if pings is None or await answers(self._address, self._open_channel, pings.pause_ms):
+        if await answers(self._address, self._open_channel, pings.pause_ms):
             return False
         if await pings.others_answer():
             return True

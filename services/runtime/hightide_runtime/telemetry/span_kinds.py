@@ -222,7 +222,7 @@ ATTRIBUTES: Final[tuple[SpanAttribute, ...]] = (
     SpanAttribute(
         "reason",
         "text",
-        "What began it: process_died, session_ended, controlled_shutdown, …",
+        "What began it: process_died, pings_unanswered, session_ended, controlled_shutdown, …",
         is_of_beginning=True,
     ),
     SpanAttribute("broker_id", "number", "The broker that is told."),
