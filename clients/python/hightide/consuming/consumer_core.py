@@ -351,8 +351,6 @@ class ConsumerCore(ReadAhead, TracedCore):
             max_bytes=settings.fetch_max_bytes,
             check_crcs=settings.check_crcs,
         )
-        # At the end of the partitions there is little to fetch, and it is waited for.
-        call.is_brief = all(each.fetch_offset == each.high_watermark for each, _ in positions)
         self._fetches[call] = None
         self._calls_to[address] = self._calls_to.get(address, 0) + 1
         return call

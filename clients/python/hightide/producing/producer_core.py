@@ -16,7 +16,6 @@ from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any, Final
 
-from hightide.batch.call_frames import BRIEF_BYTES_MAX
 from hightide.batch.header import SEQUENCES
 from hightide.calls.call import Call
 from hightide.calls.notice import Level, Notice
@@ -283,7 +282,6 @@ class ProducerCore(Accumulator, TracedCore):
             deadline_ms = min(entry.batch.deadline_ms for entry in entries)
             timeout_ms = max(1, min(self.settings.request_timeout_ms, int(deadline_ms - now_ms)))
             call = ProduceCall(address, timeout_ms, self.settings, tuple(entries))
-            call.is_brief = size_bytes <= BRIEF_BYTES_MAX
             self._calls[call] = None
             yield call
             queues = again
