@@ -68,7 +68,7 @@ class Method(Enum):
 class Call(ABC, Generic[AnswerT]):
     """One RPC to be made. Compared by identity: the shell returns the same object that it was given."""
 
-    __slots__ = ("address", "is_brief", "method", "started_ms", "throttle_time_ms", "timeout_ms")
+    __slots__ = ("address", "method", "started_ms", "throttle_time_ms", "timeout_ms")
 
     def __init__(self, address: str, method: Method, timeout_ms: int) -> None:
         assert timeout_ms > 0, "every call has a deadline"
@@ -76,10 +76,6 @@ class Call(ABC, Generic[AnswerT]):
         self.method = method
         self.timeout_ms = timeout_ms
         self.started_ms = 0.0
-        self.is_brief = False
-        """Whether little is sent and little is expected, again and again, so that the call itself is what it
-        costs. Set by cores. Shells may send such calls over an open stream; then they end at `started_ms` +
-        `timeout_ms`."""
         self.throttle_time_ms = 0
         """For how long the answer asks to make no more such calls to this address. Set by `decode`."""
 

@@ -13,7 +13,6 @@ import grpc
 
 from hightide.calls.call import Method
 from hightide.errors import AddressUnreachableError, ClosedError, HightideError, RequestTimeoutError
-from hightide.transport.call_stream import CallStream
 from hightide.transport.home import ProcessHome
 
 # The methods of which both sides are streams.
@@ -26,25 +25,12 @@ class PooledChannel(Generic[ChannelT]):
     """The channel to one address. Errors and their tracebacks may outlive it: after it was dropped it holds
     nothing."""
 
-    __slots__ = (
-        "address",
-        "call_stream",
-        "channel",
-        "is_reached",
-        "is_unreachable",
-        "methods",
-        "serves_call_streams",
-        "under_way",
-    )
+    __slots__ = ("address", "channel", "is_reached", "is_unreachable", "methods", "under_way")
 
     def __init__(self, address: str, channel: ChannelT) -> None:
         self.address = address
         self.channel: ChannelT | None = channel
         self.methods: dict[Method, Any] = {}
-        self.call_stream: CallStream | None = None
-        """The open stream for brief calls, if there was one."""
-        self.serves_call_streams = True
-        """False once a server of an earlier version has said so."""
         self.under_way = 0
         self.is_reached = False
         """Whether a call on it was ever answered."""
@@ -63,15 +49,10 @@ class PooledChannel(Generic[ChannelT]):
             if code is None or code() is not grpc.StatusCode.CANCELLED:
                 self.is_unreachable = True
         elif isinstance(error, RequestTimeoutError):
-            self.given_up(error)
-        else:
-            self.answered()
-
-    def given_up(self, error: HightideError) -> None:
-        """Note that this side gave up a call."""
-        if isinstance(error, RequestTimeoutError):
             # The address may be slow, unless there was never an answer.
             self.is_unreachable = self.is_unreachable or not self.is_reached
+        else:
+            self.answered()
 
 
 class ChannelPool(Generic[ChannelT]):
@@ -128,12 +109,9 @@ class ChannelPool(Generic[ChannelT]):
                 return
             held = (line.channel, line.methods)
             line.channel, line.methods = None, {}
-            call_stream, line.call_stream = line.call_stream, None
         # The last reference closes it; outside of the lock. The `close` of grpc.aio would look at all tasks
         # of the process, that of threads would wait for the thread that this may run on.
         del held
-        if call_stream is not None:
-            call_stream.close()
 
     def close(self) -> list[ChannelT]:
         """Refuse calls from now on. Returns the channels, which the caller closes."""

@@ -1,13 +1,8 @@
 """The thread that drives a core: it makes the calls that the core asks for and passes the answers to it.
 
-Each client has one daemon thread. Most events come to it through one queue: answers (put there by gRPC's
-threads) and pokes (put there by the user's). Then it takes a turn: the core acts on all that has come, and
-what it asks for is done. The thread that hears of the end of a brief call takes the turn itself, since it
-would take another thread longer to wake up. Turns follow each other: whoever has an event while a turn is
-taken leaves it to the one who takes it.
-
-The core is touched only under the client's lock; bytes are encoded and decoded, and callbacks made, outside
-of it. Callbacks are made outside of turns, in the order of these, and one at a time.
+Each client has one daemon thread. All events come through one queue: answers (put there by gRPC's threads)
+and pokes (put there by the user's). The core is touched only under the client's lock; bytes are encoded and
+decoded, and callbacks made, outside of it.
 """
 
 import logging
@@ -24,7 +19,6 @@ from hightide.calls.call_reports import CallReports
 from hightide.calls.notice import Notice
 from hightide.cluster.leader_waits import Fact
 from hightide.errors import HightideError
-from hightide.transport.call_stream import StreamedCall
 from hightide.transport.notices import log_notice
 from hightide.transport.streams import Stream
 from hightide.transport.thread_condition import ThreadCondition
@@ -32,10 +26,7 @@ from hightide.transport.transport import Transport
 
 log = logging.getLogger("hightide")
 
-DELIVERY_RAISED: Final = "a delivery callback raised"
 REPORT_RAISED: Final = "on_error or on_statistics raised"
-
-_ENDS_WITHIN_S: Final = 10.0
 
 # The outcome of a call, before it is decoded.
 Outcome = bytes | StreamEnded | HightideError
@@ -103,15 +94,8 @@ class Driver:
         self._transport = transport
         self._changed = changed
         self._inbox: queue.SimpleQueue[tuple[Call[Any], Outcome] | None] = queue.SimpleQueue()
-        self._heard: deque[tuple[Call[Any], Outcome]] = deque()
-        self._turning = threading.Lock()
-        self._sleeps_until_ms: float | None = None
-        self._to_call_back: deque[tuple[Callable[[], object], str]] = deque()
-        self._calling_back = threading.Lock()
-        self._calls_back: threading.Thread | None = None
         self._streams: dict[StreamCall[Any], Stream] = {}
         self._under_way: dict[Call[Any], Any] = {}
-        self._expiring: dict[Call[Any], StreamedCall] = {}
         self._stopping = False
         self._thread: threading.Thread | None = None
         self._name = name
@@ -148,21 +132,11 @@ class Driver:
         self._stopping = True
         self._inbox.put(None)
         if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join(timeout=_ENDS_WITHIN_S)
-        self._until_others_ended()
+            self._thread.join(timeout=10.0)
         if self._is_traced:
             with self._changed:
                 facts = self._core.facts(is_last=True)
             self._reporter.report(facts, now_ms())
-
-    def _until_others_ended(self) -> None:
-        """Wait until no other thread takes a turn or makes callbacks. A callback waits for turns only."""
-        if self._turning.acquire(timeout=_ENDS_WITHIN_S):
-            self._turning.release()
-        if self._calls_back is threading.current_thread():
-            return
-        if self._calling_back.acquire(timeout=_ENDS_WITHIN_S):
-            self._calling_back.release()
 
     def let_go(self) -> None:
         """Finish what is unfinished, then end: nobody has the client any more. It takes no lock, since the
@@ -186,51 +160,15 @@ class Driver:
             self._owner.ended()
 
     def _run(self) -> None:
-        while not self._stopping and self.failure is None:
-            self._wait()
-            with self._turning:
-                self._try_turn()
-                # Within the turn, so that a turn of another thread sees for how long this one sleeps.
-                self._sleeps_until_ms = self._wake_at_ms()
-            self._call_back()
-            # What was heard meanwhile was left to this thread.
-            self._act()
-        if self._is_let_go and self.failure is None:
+        while not self._stopping:
+            try:
+                self._turn()
+            except Exception as error:
+                log.exception("%s failed; this is a defect of the SDK", self._name)
+                self._fail(error)
+                return
+        if self._is_let_go:
             self._end_alone()
-
-    def _act(self) -> None:
-        """Take turns as long as something was heard, unless another thread is at it, which then does."""
-        while self._heard and self._turning.acquire(blocking=False):
-            try:
-                self._try_turn()
-                wake_at, sleeps_until = self._wake_at_ms(), self._sleeps_until_ms
-                if wake_at is not None and (sleeps_until is None or wake_at < sleeps_until):
-                    self._inbox.put(None)
-            finally:
-                self._turning.release()
-            self._call_back()
-
-    def _try_turn(self) -> None:
-        if self._stopping or self.failure is not None:
-            self._heard.clear()
-            return
-        try:
-            self._turn()
-        except Exception as error:
-            log.exception("%s failed; this is a defect of the SDK", self._name)
-            self._fail(error)
-
-    def _call_back(self) -> None:
-        """Make the callbacks, unless another thread is at it, which then makes these as well."""
-        while self._to_call_back and self._calling_back.acquire(blocking=False):
-            self._calls_back = threading.current_thread()
-            try:
-                while self._to_call_back:
-                    callback, said = self._to_call_back.popleft()
-                    run_callbacks([callback], BaseException, said)
-            finally:
-                self._calls_back = None
-                self._calling_back.release()
 
     def _fail(self, failure: Exception) -> None:
         """Let nobody wait for what the thread would have done."""
@@ -242,15 +180,11 @@ class Driver:
             finally:
                 callbacks, self._core.callbacks = self._core.callbacks, []
                 self._changed.notify_all()
-                self._inbox.put(None)
-        self._to_call_back += [(each, DELIVERY_RAISED) for each in callbacks]
+        run_callbacks(callbacks, BaseException)
 
     def _turn(self) -> None:
-        """Let the core act on what was heard, or on the time."""
-        outcomes = []
-        while self._heard:
-            call, outcome = self._heard.popleft()
-            outcomes.append((call, decoded(call, outcome)))
+        """Wait for an event, or for the core's next deadline, and let the core act on it."""
+        outcomes = self._wait()
         with self._changed:
             now = now_ms()
             for call, outcome in outcomes:
@@ -258,7 +192,6 @@ class Driver:
                 self._core.completed(call, outcome, now)
             if self._is_let_go and not self._core.unfinished():
                 self._stopping = True
-                self._inbox.put(None)
             calls = [] if self._stopping else self._core.poll(now)
             for stream_call, stream in self._streams.items():
                 while stream_call.outbox:
@@ -271,8 +204,6 @@ class Driver:
                 self._changed.notify_all()
         while self._core.notices:
             log_notice(self._core.notices.popleft())
-        for streamed in [each for each in self._expiring.values() if each.deadline_ms <= now]:
-            streamed.expire()
         for call in cancelled:
             future = self._under_way.get(call)
             if future is not None:
@@ -281,8 +212,8 @@ class Driver:
             self._start(call)
         if facts:
             self._reporter.report(facts, now_ms())
-        self._to_call_back += [(each, DELIVERY_RAISED) for each in callbacks]
-        self._to_call_back += [(each, REPORT_RAISED) for each in reports]
+        run_callbacks(callbacks, BaseException)
+        run_callbacks(reports, BaseException, REPORT_RAISED)
 
     def _due(
         self,
@@ -307,7 +238,6 @@ class Driver:
         """Drop a call that has ended; a message on a stream does not end it."""
         if not isinstance(call, StreamCall):
             self._under_way.pop(call, None)
-            self._expiring.pop(call, None)
         elif isinstance(outcome, StreamEnded | HightideError):
             self._under_way.pop(call, None)
             stream = self._streams.pop(call, None)
@@ -316,27 +246,20 @@ class Driver:
                 # server.
                 stream.cancel()
 
-    def _wake_at_ms(self) -> float | None:
-        """When the next turn is due if nothing is heard: by the core, or because a call expires."""
+    def _wait(self) -> list[tuple[Call[Any], Any]]:
         wake_at = self._core.wake_at_ms
         if self._reports is not None:
             wake_at = earlier(wake_at, self._reports.wake_at_ms)
-        for streamed in self._expiring.values():
-            wake_at = earlier(wake_at, streamed.deadline_ms)
-        return wake_at
-
-    def _wait(self) -> None:
-        """Wait for an event, or for the next deadline."""
-        wake_at = self._sleeps_until_ms
         timeout_s = None if wake_at is None else max(0.0, (wake_at - now_ms()) / 1000.0)
+        outcomes: list[tuple[Call[Any], Any]] = []
         try:
             item = self._inbox.get(timeout=timeout_s)
             while True:
                 if item is not None:
-                    self._heard.append(item)
+                    outcomes.append((item[0], decoded(*item)))
                 item = self._inbox.get_nowait()
         except queue.Empty:
-            return
+            return outcomes
 
     def _start(self, call: Call[Any]) -> None:
         try:
@@ -344,19 +267,12 @@ class Driver:
                 self._streams[call] = stream = self._transport.open(call, call.encode(), self._done)
                 self._under_way[call] = stream
             else:
-                self._under_way[call] = started = self._transport.start(call, call.encode(), self._done)
-                if isinstance(started, StreamedCall):
-                    self._expiring[call] = started
+                self._under_way[call] = self._transport.start(call, call.encode(), self._done)
         except HightideError as error:
             self._inbox.put((call, error))
 
     def _done(self, call: Call[Any], outcome: Outcome) -> None:
-        """Hear of the end of a call, or of a message on a stream. Called on a thread of gRPC or a stream."""
-        if call.is_brief:
-            self._heard.append((call, outcome))
-            self._act()
-        else:
-            self._inbox.put((call, outcome))
+        self._inbox.put((call, outcome))
 
 
 def decoded(call: Call[Any], outcome: Outcome) -> Any:
@@ -377,7 +293,7 @@ def earlier(one: float | None, other: float | None) -> float | None:
 def run_callbacks(
     callbacks: list[Callable[[], object]],
     caught: type[BaseException] = Exception,
-    report: str = DELIVERY_RAISED,
+    report: str = "a delivery callback raised",
 ) -> None:
     """Call callbacks of the program: of deliveries, unless `report` says otherwise. One that raises is
     logged, and affects only itself. On a thread of the SDK not even SystemExit may end more than the

@@ -4,7 +4,6 @@ Bytes go in and bytes come out; every failure comes out as a typed error. Each a
 one channel (`hightide.transport.channels`), opened by `hightide.transport.opening`.
 """
 
-import threading
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -15,7 +14,6 @@ from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
 from hightide import tracing
-from hightide.batch.call_frames import OPEN_CALL_STREAM
 from hightide.calls.call import AnswerT, Call, Method, StreamCall, StreamEnded
 from hightide.calls.connection_failures import connection_failure, is_of_a_handshake
 from hightide.calls.credentials import Credentials
@@ -29,7 +27,6 @@ from hightide.errors import (
     from_reason,
 )
 from hightide.transport.bearer_token import BearerToken, Metadata
-from hightide.transport.call_stream import CallStream, StreamedCall
 from hightide.transport.channels import ChannelPool, PooledChannel
 from hightide.transport.home import LoopHome, ProcessHome
 from hightide.transport.opening import aio_channel_opener, channel_opener
@@ -39,8 +36,6 @@ from hightide.transport.tls_failures import TlsFailures
 _RECORDS: Final = frozenset({Method.PRODUCE, Method.FETCH})
 
 NO_CREDENTIALS: Final = Credentials()
-# gRPC's code for each number of google.rpc.Status.
-_CODES: Final = {code.value[0]: code for code in grpc.StatusCode}
 
 Done = Callable[[Call[Any], bytes | HightideError], None]
 
@@ -49,11 +44,8 @@ def error_of(rpc_error: grpc.RpcError, call: Call[Any]) -> HightideError:
     """The typed error for a failed RPC: the server's own if it names one, otherwise one for the status."""
     if not isinstance(rpc_error, grpc.Call | grpc.aio.AioRpcError):
         return AddressUnreachableError(f"the call failed: {rpc_error!r}", address=call.address)
-    return _error_told(rpc_error.code(), _details(rpc_error), _rich_status(rpc_error), call)
-
-
-def _error_told(code: grpc.StatusCode, details: str, status: Any, call: Call[Any]) -> HightideError:
-    """The typed error for a status, with the google.rpc.Status that came with it, or None."""
+    details = _details(rpc_error)
+    status = _rich_status(rpc_error)
     for detail in status.details if status is not None else ():
         info = error_details_pb2.ErrorInfo()
         if detail.Unpack(info) and info.domain.startswith(ERROR_DOMAIN):
@@ -63,7 +55,7 @@ def _error_told(code: grpc.StatusCode, details: str, status: Any, call: Call[Any
                 address=info.metadata.get("address", call.address),
                 metadata=info.metadata,
             )
-    match code:
+    match rpc_error.code():
         case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.CANCELLED:
             reason = connection_failure(details, call.address)
             return AddressUnreachableError(
@@ -74,7 +66,7 @@ def _error_told(code: grpc.StatusCode, details: str, status: Any, call: Call[Any
                 f"{call.address} did not answer {call.method.name} within {call.timeout_ms} ms",
                 address=call.address,
             )
-        case _:
+        case code:
             return UnexpectedAnswerError(
                 f"{call.address} answered {call.method.name} with {code}: {details}", address=call.address
             )
@@ -118,45 +110,13 @@ class Transport:
         self.home = ProcessHome()
         self._lines = ChannelPool(opener, self.home, keeps_failed=tls is None)
         self._tls_failures = TlsFailures(tls)
-        self._opening = threading.Lock()
 
     def start(self, call: Call[Any], request: bytes, done: Done) -> Any:
-        """Begin a call. Returns its grpc.Future or StreamedCall; either can `cancel`. `done` is called once,
-        on a thread of gRPC or of a stream, with the answer's bytes or an error. Raises ClosedError.
-
-        Brief calls go over an open stream. With a token none does, since a stream ends with the token that
-        opened it."""
+        """Begin a call; returns its grpc.Future, for cancelling. `done` is called once, on one of gRPC's
+        threads, with the answer's bytes or an error. Raises ClosedError."""
         metadata = _metadata(self._token, call.address)
         line = self._lines.begin(call.address, call.method)
-        if call.is_brief and self._token is None and line.serves_call_streams:
-            return self._stream(line, call, request, done)
-        return self._start_alone(line, call, request, metadata, done)
 
-    def _stream(self, line: PooledChannel[Any], call: Call[Any], request: bytes, done: Done) -> StreamedCall:
-        """Begin a call on the open stream of the channel."""
-        owner = _StreamedCallOwner(self, line, done)
-        deadline_ms = call.started_ms + call.timeout_ms
-        while True:
-            with self._opening:
-                stream = line.call_stream
-                if stream is None:
-                    assert line.channel is not None, "a channel with a call under way is not dropped"
-                    stream = line.call_stream = CallStream(line.channel.stream_stream(OPEN_CALL_STREAM))
-            started = stream.start(call, request, owner, deadline_ms)
-            if started is not None:
-                return started
-            with self._opening:
-                if line.call_stream is stream:
-                    line.call_stream = None
-
-    def _start_alone(
-        self,
-        line: PooledChannel[Any],
-        call: Call[Any],
-        request: bytes,
-        metadata: Metadata | None,
-        done: Done,
-    ) -> Any:
         def ended(future: Any) -> None:
             outcome = self._outcome(future, call, line)
             self._lines.end(line)
@@ -219,63 +179,6 @@ class Transport:
         """End all connections; calls under way fail."""
         for channel in self._lines.close():
             channel.close()
-
-
-class _StreamedCallOwner:
-    """Hears of the end of one call on a stream."""
-
-    __slots__ = ("_done", "_line", "_transport")
-
-    def __init__(self, transport: Transport, line: PooledChannel[Any], done: Done) -> None:
-        self._transport = transport
-        self._line = line
-        self._done = done
-
-    def answered(self, call: Call[Any], answer: bytes) -> None:
-        """See StreamOwner."""
-        self._line.answered()
-        self._end(call, answer)
-
-    def refused(self, call: Call[Any], status: bytes) -> None:
-        """See StreamOwner."""
-        self._line.answered()
-        self._end(call, _error_in(status, call))
-
-    def broken(self, call: Call[Any], error: grpc.RpcError) -> None:
-        """See StreamOwner."""
-        self._end(call, self._transport._failed(self._line, error, call))
-
-    def failed(self, call: Call[Any], error: HightideError) -> None:
-        """See StreamOwner."""
-        self._line.given_up(error)
-        self._end(call, error)
-
-    def not_served(self, call: Call[Any], request: bytes) -> None:
-        """See StreamOwner."""
-        self._line.serves_call_streams = False
-        try:
-            self._transport._start_alone(self._line, call, request, None, self._done)
-        except ValueError:
-            # gRPC says so if the channel was closed meanwhile, for which no thread of a stream waits.
-            address = call.address
-            closed = AddressUnreachableError(f"the call to {address} ended with its channel", address=address)
-            self._end(call, closed)
-
-    def _end(self, call: Call[Any], outcome: bytes | HightideError) -> None:
-        self._transport._lines.end(self._line)
-        self._done(call, outcome)
-
-
-def _error_in(rich: bytes, call: Call[Any]) -> HightideError:
-    """The typed error of a call on a stream."""
-    status = _parse_status(rich)
-    if status is None:
-        return UnexpectedAnswerError(
-            f"{call.address} answered {call.method.name} with a status that cannot be read",
-            address=call.address,
-        )
-    code = _CODES.get(status.code, grpc.StatusCode.UNKNOWN)
-    return _error_told(code, status.message, status, call)
 
 
 def _token_of(credentials: Credentials) -> BearerToken | None:

@@ -1,7 +1,7 @@
 """Calls that come on an open stream (call_stream_service.proto).
 
-A gRPC call costs a Python process twice what a message on an open stream costs. So clients of brokers, and
-followers, keep a stream open. Each call on it runs the very function that gRPC would run for it, interceptors
+A gRPC call costs a Python process twice what a message on an open stream costs. So followers keep a
+stream open. Each call on it runs the very function that gRPC would run for it, interceptors
 included, in a task of its own. What that function asks of gRPC's context is what `StreamedCall` has.
 """
 
