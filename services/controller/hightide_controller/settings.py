@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.process.settings import Address, ServiceSettings
-from pydantic import Field
+from pydantic import Field, field_validator
 
 __all__ = ["ControllerSettings"]
+
+_PING_TIMEOUT_MIN_MS = 300
+"""Three times what a ping, its answer or a new connection may take at the least (process_watcher.py)."""
 
 
 class ControllerSettings(
@@ -30,7 +33,7 @@ class ControllerSettings(
         1_200,
         ge=0,
         description="how long a broker may answer no ping and take no connection until it counts as dead, as "
-        "when it is paused or its machine is gone; 0: until its ZooKeeper session expires",
+        "when it is paused or its machine is gone, at least 300; 0: until its ZooKeeper session expires",
     )
     create_topic_timeout_ms: int = Field(
         10_000,
@@ -67,3 +70,13 @@ class ControllerSettings(
         description="leadership returns to a broker if other brokers lead more than this share of the "
         "partitions that prefer it",
     )
+
+    @field_validator("broker_ping_timeout_ms", mode="after")
+    @classmethod
+    def _is_no_hair_trigger(cls, timeout_ms: int) -> int:
+        if 0 < timeout_ms < _PING_TIMEOUT_MIN_MS:
+            raise ValueError(
+                f"a broker would count as dead after {timeout_ms} ms without an answer; give at least "
+                f"{_PING_TIMEOUT_MIN_MS}, or 0 to leave it to ZooKeeper sessions"
+            )
+        return timeout_ms

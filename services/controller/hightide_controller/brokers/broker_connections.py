@@ -40,9 +40,9 @@ class BrokerConnections:
         rpc_timeout_ms: int,
         ping_timeout_ms: int,
     ) -> None:
-        """`on_death`: a broker, the wall-clock time in us at which its stream broke, and the reason: it is
-        `process_died`, or `pings_unanswered` for one that may live on. `on_revival`: a
-        broker that was declared dead answers as the same life. `ping_timeout_ms` 0: no pings."""
+        """`on_death`: a broker, the wall-clock time in us at which its stream broke, and the reason:
+        `process_died`, or `pings_unanswered` for one that may live on. `on_revival`: a broker that was
+        declared dead answers as the same life. `ping_timeout_ms` 0: no pings."""
         self._callbacks = callbacks
         self._on_death = on_death
         self._on_revival = on_revival
