@@ -1,10 +1,9 @@
-"""Who may use a console, decided without any I/O: the Host header, the session, the token of a form.
+"""Who may use a console, decided without any I/O: the Host header, the session, the origin of a request.
 
 A console listens on loopback. Three kinds of others can reach it there: a web page in the same browser, which
 sends requests or rebinds its name to 127.0.0.1; another user of the machine; a program of the same user,
 which needs no console. The Host header refuses rebinding. The secret of the address that is printed at the
-start refuses other users, and becomes a cookie that no other site can have sent. The token of a form refuses
-requests that some other page has made up.
+start refuses other users, and becomes a cookie that no other site can have sent.
 """
 
 import hmac
@@ -15,7 +14,6 @@ from hashlib import sha256
 from typing import Final
 
 TOKEN_PARAMETER: Final = "token"
-FORM_TOKEN: Final = "form_token"
 
 #: No script, style or connection of others; nothing inline; no frame around the page.
 CONTENT_SECURITY_POLICY: Final = (
@@ -56,12 +54,7 @@ class Access:
     @property
     def cookie(self) -> str:
         """The value of the cookie; who reads it from a browser's store does not learn the printed token."""
-        return self._sign("cookie")
-
-    @property
-    def form_token(self) -> str:
-        """The token that each form of a change carries."""
-        return self._sign("form")
+        return hmac.new(self.secret.encode(), b"cookie", sha256).hexdigest()
 
     def is_own_host(self, host: str | None) -> bool:
         """Whether the Host header names this console, and not a name that was bound to its address."""
@@ -75,16 +68,9 @@ class Access:
         """Whether a browser has shown the token before."""
         return cookie is not None and hmac.compare_digest(cookie.encode(), self.cookie.encode())
 
-    def is_form(self, token: str | None) -> bool:
-        """Whether a form was made by this console."""
-        return token is not None and hmac.compare_digest(token.encode(), self.form_token.encode())
-
     def is_own_origin(self, origin: str | None, fetch_site: str | None) -> bool:
         """Whether a request that changes something comes from a page of this console, by what the browser
-        says of it. A program that is no browser says nothing, and has to know the session and the token."""
+        says of it. A program that is no browser says nothing, and has to know the session."""
         if fetch_site is not None and fetch_site != "same-origin":
             return False
         return origin is None or origin.lower().removeprefix("http://") in self.hosts
-
-    def _sign(self, purpose: str) -> str:
-        return hmac.new(self.secret.encode(), purpose.encode(), sha256).hexdigest()

@@ -1,14 +1,10 @@
 """`hightide console`: the cluster in a browser."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from hightide_cli.command_line.choices import choices
 from hightide_cli.command_line.options import common_options
-
-if TYPE_CHECKING:
-    from hightide_cli.context.target import Target
 
 DEFAULT_PORT = 9980
 
@@ -50,7 +46,6 @@ def console(ctx: click.Context, port: int, trace_directories: tuple[Path, ...], 
             chosen.client_arguments(),
             cluster=target.bootstrap,
             origin=target.origin,
-            target_arguments=target_arguments(target),
             port=port,
             trace_directories=trace_directories or _known_traces(ctx),
             announce=lambda address: _announce(address, opens),
@@ -58,13 +53,6 @@ def console(ctx: click.Context, port: int, trace_directories: tuple[Path, ...], 
     except KeyboardInterrupt:
         # Ctrl-C is the only way to end it, and no failure.
         return
-
-
-def target_arguments(target: "Target") -> tuple[str, ...]:
-    """The words that name this cluster on a command line, so that a command to copy means the same one."""
-    if target.context is not None:
-        return ("--context", target.context)
-    return () if target.is_default else ("--bootstrap", target.bootstrap)
 
 
 def _known_traces(ctx: click.Context) -> tuple[Path, ...]:

@@ -27,7 +27,6 @@ from hightide_console.scrapes import Scrape, ServerFigures, figures_between, scr
 #: a second.
 _PULSE_TIMEOUT_MS: Final = 600
 _ASK_TIMEOUT_MS: Final = 5_000
-_ORDER_TIMEOUT_MS: Final = 30_000
 #: Each group costs a call; the others are asked at the next looks, in turns.
 _GROUPS_A_LOOK: Final = 20
 _SCRAPE_TIMEOUT_S: Final = 0.5
@@ -35,14 +34,12 @@ _SCRAPE_BYTES_MAX: Final = 2 << 20
 
 
 class ClusterDoor:
-    """The clients of one console. `pulse_admin` gives up soon, `admin` waits for an answer, `order_admin` for
-    work to be done."""
+    """The clients of one console. `pulse_admin` gives up soon, `admin` waits for an answer."""
 
     def __init__(self, arguments: ClientArguments) -> None:
         self.arguments = arguments
         self.pulse_admin = Admin(**arguments, timeout_ms=_PULSE_TIMEOUT_MS, client_id="hightide-console")
         self.admin = Admin(**arguments, timeout_ms=_ASK_TIMEOUT_MS, client_id="hightide-console")
-        self.order_admin = Admin(**arguments, timeout_ms=_ORDER_TIMEOUT_MS, client_id="hightide-console")
         self._history = TopHistory()
         self._moves = Watched()
         self._turns: deque[str] = deque()
@@ -80,7 +77,7 @@ class ClusterDoor:
 
     async def close(self) -> None:
         """Close all connections."""
-        await asyncio.gather(self.pulse_admin.close(), self.admin.close(), self.order_admin.close())
+        await asyncio.gather(self.pulse_admin.close(), self.admin.close())
 
     async def __aenter__(self) -> Self:
         return self

@@ -28,7 +28,6 @@ def serve(
     *,
     cluster: str,
     origin: str,
-    target_arguments: tuple[str, ...],
     port: int,
     announce: Callable[[str], None],
     trace_directories: tuple[Path, ...],
@@ -37,7 +36,7 @@ def serve(
     ClickException if the port is taken."""
     listener = _listener(port)
     own_port: int = listener.getsockname()[1]
-    settings = ConsoleSettings(HOST, own_port, cluster, origin, target_arguments=target_arguments)
+    settings = ConsoleSettings(HOST, own_port, cluster, origin)
     with listener:
         asyncio.run(_serve(settings, arguments, trace_directories, listener, announce))
 

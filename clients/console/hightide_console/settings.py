@@ -8,8 +8,6 @@ from typing import Final
 STREAMS_MAX: Final = 32
 #: Live tails read from brokers, so there are fewer of them.
 TAILS_MAX: Final = 8
-#: A form is small; a record that is produced by hand is what is largest in one.
-BODY_BYTES_MAX: Final = 1 << 20
 #: Rows of a table on one page; the rest is counted.
 ROWS_MAX: Final = 200
 #: Records on one page.
@@ -28,11 +26,10 @@ HISTORY_POINTS: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSettings:
-    """How one console was started. `cluster` is the address as people write it, `origin` says who named it.
-    `target_arguments` are the words of the command line that name this cluster, for commands to copy."""
+    """How one console was started. `cluster` is the address as people write it, `origin` says who named
+    it."""
 
     host: str
     port: int
     cluster: str
     origin: str
-    target_arguments: tuple[str, ...] = ()

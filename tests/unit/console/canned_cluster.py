@@ -155,7 +155,7 @@ class CannedDoor(ClusterDoor):
 
     def __init__(self, canned: CannedAdmin) -> None:
         self.canned = canned
-        self.pulse_admin = self.admin = self.order_admin = canned
+        self.pulse_admin = self.admin = canned
         self.surveys = 0
 
     async def survey(self) -> Survey:
