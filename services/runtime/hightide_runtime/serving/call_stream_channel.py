@@ -113,6 +113,7 @@ class _ClientStream:
         self._waiting: dict[int, asyncio.Future[bytes]] = {}
         self._last_id = 0
         self._writing = asyncio.Lock()
+        self._giving_up: set[asyncio.Task[None]] = set()
         self.is_over = False
         self._reader = asyncio.get_running_loop().create_task(self._read(), name="read-call-stream")
 
@@ -155,7 +156,8 @@ class _ClientStream:
         if not self.is_over:
             frame = serialise_call(call_id, _GIVE_UP_METHOD, 0, b"")
             task = asyncio.get_running_loop().create_task(self._write(frame))
-            self._reader.add_done_callback(lambda _: task.cancel())
+            self._giving_up.add(task)
+            task.add_done_callback(self._giving_up.discard)
 
     async def _read(self) -> None:
         error: Exception = ConnectionError("the call stream was ended")
@@ -177,6 +179,8 @@ class _ClientStream:
             error = ConnectionError("the call was cancelled with its connection")
         finally:
             self.is_over = True
+            for task in self._giving_up:
+                task.cancel()
             for waiting in self._waiting.values():
                 if not waiting.done():
                     waiting.set_exception(error)
