@@ -291,7 +291,7 @@ class Consumer(ConsumerPositions):
         self._begin(chunk)
 
     def poll(self, timeout_s: float = 1.0, max_records: int = 500) -> Sequence[Record]:
-        """Return the next records, or an empty list if none came in time. Iterating makes the records, of the
+        """Return the next records, which are none if none came in time. Iterating makes the records, of the
         columns of the batches; list() keeps them. Raises BrokersUnavailableError,
         UnknownTopicError (in a group only for a topic that it never saw), OffsetOutOfRangeError
         (offset_reset="error"), CorruptBatchError, ClosedError; in a group also CoordinatorUnavailableError,
