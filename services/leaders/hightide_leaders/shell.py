@@ -368,4 +368,5 @@ class LeadersShell:
         )
         found = await self._topic(effect.topic) if effect.topic else None
         by_broker = dict(zip(effect.broker_ids, queues, strict=True))
-        self.hear(ev.QueuesRead(effect.request_id, by_broker, found, await self._lives()))
+        lives = await self._lives()
+        self.hear(ev.QueuesRead(effect.request_id, by_broker, found, lives, watched=effect.watch))

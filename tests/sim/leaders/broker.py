@@ -228,7 +228,9 @@ class LeadersBroker(SimBroker):
             topic = zookeeper.topic(effect.topic) if effect.topic else None
             return queues, topic, zookeeper.lives()
 
-        self._inquire(effect, look, lambda found: self.hear(ev.QueuesRead(effect.request_id, *found)))
+        self._inquire(
+            effect, look, lambda found: self.hear(ev.QueuesRead(effect.request_id, *found, effect.watch))
+        )
 
     # --- the replica -----------------------------------------------------------------------------
 

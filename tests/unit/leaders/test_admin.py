@@ -9,6 +9,7 @@ from hightide_leaders.core import effects as fx
 from hightide_leaders.core import events as ev
 from hightide_leaders.core import writes as wr
 from hightide_leaders.core.effects import Outcome
+from hightide_leaders.core.state import Step
 from hightide_leaders.core.values import (
     Attempt,
     ChangeKind,
@@ -57,10 +58,24 @@ def queues(
     lives: Lives = ALL,
     waiting: Mapping[int, tuple[StateChange, ...]] | None = None,
 ) -> fx.Effects:
+    """The answer to the read of the step that the request is in."""
+    watched = broker.state.requests[request_id].step is Step.WAITING
+    return answer(broker, request_id, found, lives, waiting, watched=watched)
+
+
+def answer(
+    broker: OneBroker,
+    request_id: int,
+    found: TopicNodes | None = None,
+    lives: Lives = ALL,
+    waiting: Mapping[int, tuple[StateChange, ...]] | None = None,
+    *,
+    watched: bool,
+) -> fx.Effects:
     content = dict(EMPTY)
     for target, changes in (waiting or {}).items():
         content[target] = tuple(QueuedChange(f"change-{n:010}", each) for n, each in enumerate(changes))
-    return broker.hear(ev.QueuesRead(request_id, content, found, lives))
+    return broker.hear(ev.QueuesRead(request_id, content, found, lives, watched))
 
 
 def created(broker: OneBroker) -> fx.Effects:
@@ -238,6 +253,25 @@ def test_a_deletion_that_a_dead_admin_began_is_gone_on_with() -> None:
     read(broker, -2, gone)
     assert kinds(queues(broker, -2, gone)) == [fx.ReadTopic]
     assert fx.Write in kinds(read(broker, -2, gone))
+
+
+def test_reads_of_queues_that_overlap_end_a_deletion_once() -> None:
+    """Each watch that fires is another read, and the later ones come when the topic is being removed."""
+    broker = admin()
+    gone = marked(broker)
+    assert kinds(answer(broker, -2, gone, watched=True)) == [fx.ReadTopic]
+    assert answer(broker, -2, gone, watched=True) == ()
+    removal = read(broker, -2, gone)
+    assert answer(broker, -2, gone, watched=True) == ()
+    broker.end(removal)
+    assert read(broker, -2, None) == (fx.Answer(-2, Outcome.DONE),)
+
+
+def test_what_was_in_the_queues_before_an_admin_wrote_says_nothing_of_what_it_waits_for() -> None:
+    broker = admin()
+    gone = marked(broker)
+    assert answer(broker, -2, gone, watched=False) == ()
+    assert broker.state.requests[-2].step is Step.WAITING
 
 
 def test_two_admins_that_delete_one_topic_are_both_told_that_it_is_gone() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hightide_leaders.core import effects as fx
 from hightide_leaders.core import events as ev
@@ -11,6 +13,7 @@ from hightide_leaders.core.queues import (
     FollowerStateChangeQueueFull,
     send_state_changes,
     shrink,
+    undone,
 )
 from hightide_leaders.core.values import (
     ChangeKind,
@@ -34,6 +37,21 @@ def queued(*changes: StateChange | None) -> tuple[QueuedChange, ...]:
 def test_a_change_goes_to_the_end_of_a_queue_that_has_place() -> None:
     sent = send_state_changes([(2, change(START))], {2: queued(change(CLOSE))}, limit=2)
     assert sent == (wr.Enqueue(2, change(START)),)
+
+
+def test_an_admin_also_waits_for_a_change_that_was_sent_before_an_election() -> None:
+    """It reads the epoch of a partition again, and the change in the queue still has the one of before."""
+    now, before = replace(change(CLOSE), epoch=5), replace(change(CLOSE), epoch=4)
+    assert undone([(2, now)], {2: queued(before)}) == {2}
+
+
+@pytest.mark.parametrize(
+    "other",
+    [replace(change(CLOSE), topic_id=LATER_ID), change(START), None],
+    ids=["topic", "kind", "garbage"],
+)
+def test_an_admin_waits_for_no_change_that_it_did_not_send(other: StateChange | None) -> None:
+    assert undone([(2, change(CLOSE))], {2: queued(other)}) == frozenset()
 
 
 def test_a_full_queue_is_shrunk_to_the_newest_close_of_each_partition() -> None:

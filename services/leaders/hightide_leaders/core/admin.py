@@ -326,11 +326,13 @@ def awaited(sent: Sequence[tuple[int, StateChange]], lives: Lives) -> tuple[tupl
 
 
 def queues_read(state: LeadersState, request: Request, event: QueuesRead) -> Effects:
-    """The queues of a request were read, and its topic with them."""
-    if request.step is Step.WAITING:
-        if undone(awaited(request.sent, event.lives), event.queues):
-            return ()
-        return _done(state, request)
+    """The queues of a request were read, and its topic with them. An answer that belongs to an earlier step
+    changes nothing: reads with a watch are answered as often as it fires, and overlap."""
+    if event.watched:
+        is_done = not undone(awaited(request.sent, event.lives), event.queues)
+        return _done(state, request) if request.step is Step.WAITING and is_done else ()
+    if request.step not in (Step.QUEUING, Step.CLEANING):
+        return ()
     try:
         return _send(state, request, event.queues, event.found)
     except FollowerStateChangeQueueFull:

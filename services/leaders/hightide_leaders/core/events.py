@@ -153,6 +153,8 @@ class QueuesRead:
     found: TopicNodes | None
     """The topic of the request, if it has one."""
     lives: Lives
+    watched: bool = False
+    """Whether the effect asked for a watch."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -79,9 +79,15 @@ def instead_of_starts() -> tuple[StateChange, ...]:
 def undone(
     sent: Sequence[tuple[int, StateChange]], queues: Mapping[int, Sequence[QueuedChange]]
 ) -> frozenset[int]:
-    """The brokers that have some of these state changes still in their queues."""
+    """The brokers that have some of these state changes still in their queues, whatever the epoch in which
+    they were asked for: an election meanwhile gives the partition another one."""
     return frozenset(
         broker_id
         for broker_id, change in sent
-        if any(queued.change == change for queued in queues.get(broker_id, ()))
+        if any(_is_about_same(queued.change, change) for queued in queues.get(broker_id, ()))
     )
+
+
+def _is_about_same(queued: StateChange | None, sent: StateChange) -> bool:
+    wanted = (sent.kind, sent.name, sent.topic_id)
+    return queued is not None and (queued.kind, queued.name, queued.topic_id) == wanted
