@@ -45,18 +45,13 @@ def stream(console: Console, messages: AsyncIterator[str], kind: str = "events")
 
 
 async def changed_parts(console: Console, parts: Callable[[], Mapping[str, str]]) -> AsyncIterator[str]:
-    """The parts of a page that differ from what this window has, each time the watch has news."""
+    """The parts of a page that differ from what this window has, each time the watch has news. A comment
+    where none differs, so that whoever sends more of a page has its turn at each look."""
     sent: dict[str, str] = {}
     version = -1
     while True:
         console.watch.want()
-        seen = await console.watch.changed(version, BEAT_S)
-        if seen == version:
-            yield ": still here\n\n"
-            continue
-        version = seen
-        now = parts()
-        news = {name: html for name, html in now.items() if sent.get(name) != html}
-        if news:
-            sent.update(news)
-            yield event("parts", news)
+        version = await console.watch.changed(version, BEAT_S)
+        news = {name: html for name, html in parts().items() if sent.get(name) != html}
+        sent.update(news)
+        yield event("parts", news) if news else ": still here\n\n"

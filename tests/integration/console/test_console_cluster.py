@@ -5,6 +5,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from html import unescape
@@ -19,6 +20,13 @@ pytestmark = pytest.mark.cluster
 
 # Ends what hangs; the tests wait for what they name, and not for a time.
 WAIT_S = 60.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+    """A cluster of its own: whether another one is healthy is for what was done to it before to say."""
+    with LocalCluster(tmp_path_factory.mktemp("console"), coordinators=1, partitionable=True) as started:
+        yield started
 
 
 @contextmanager
@@ -53,7 +61,7 @@ def console(cluster: LocalCluster, *arguments: str) -> Iterator[httpx2.Client]:
 
 
 def events(client: httpx2.Client, path: str) -> Iterator[tuple[str, Any]]:
-    """The events of a stream, with their documents."""
+    """The events of a stream, with their documents; of a comment, no name and no document."""
     with client.stream("GET", path) as answer:
         assert answer.status_code == 200
         name = ""
@@ -63,26 +71,32 @@ def events(client: httpx2.Client, path: str) -> Iterator[tuple[str, Any]]:
                 name = value
             elif field == "data":
                 yield name, json.loads(value)
+            elif line.startswith(":"):
+                yield "", None
 
 
 def wait_for_part(client: httpx2.Client, path: str, part: str, text: str) -> str:
     """The part of a page as soon as it has this text."""
+    shown, end_s = "", time.monotonic() + WAIT_S
     for name, document in events(client, path):
-        if name == "parts" and text in document.get(part, ""):
-            return str(document[part])
-    raise AssertionError(f"the stream ended, and {part} never had {text!r}")
+        if name == "parts":
+            shown = document.get(part, shown)
+        if text in shown:
+            return shown
+        assert time.monotonic() < end_s, f"{part} did not come to have {text!r}; it has {shown}"
+    raise AssertionError(f"the stream ended, and {part} never had {text!r}; it had {shown}")
 
 
-def test_pages_show_what_is_in_the_cluster(hightide_cluster: LocalCluster) -> None:
+def test_pages_show_what_is_in_the_cluster(cluster: LocalCluster) -> None:
     topic = "console-shown"
     hostile = b"<script>alert(1)</script>\xff\x00"
-    with Admin(hightide_cluster.bootstrap) as admin, Producer(hightide_cluster.bootstrap) as producer:
+    with Admin(cluster.bootstrap) as admin, Producer(cluster.bootstrap) as producer:
         admin.create_topic(topic, 2, 3)
         for number in range(20):
             producer.send(topic, b'{"n": %d}' % number, b"k%d" % number, partition=0)
         producer.send(topic, hostile, b"odd", partition=1, headers=[("<b>", b"x")])
         producer.flush()
-    with console(hightide_cluster) as client:
+    with console(cluster) as client:
         assert topic in client.get("/topics").text
         assert client.get("/grid.json").json()["rows"][topic][0] != []
         page = client.get(f"/topics/{topic}/records?partition=0&start=offset&at=3&limit=2").text
@@ -99,27 +113,25 @@ def test_pages_show_what_is_in_the_cluster(hightide_cluster: LocalCluster) -> No
         assert "cannot be read" in failed
 
 
-def test_a_broker_that_dies_is_seen_in_an_open_window(hightide_cluster: LocalCluster) -> None:
+def test_a_broker_that_dies_is_seen_in_an_open_window(cluster: LocalCluster) -> None:
     topic = "console-watched"
-    with Admin(hightide_cluster.bootstrap) as admin:
+    with Admin(cluster.bootstrap) as admin:
         admin.create_topic(topic, 3, 3)
-    with console(hightide_cluster) as client:
+    with console(cluster) as client:
         wait_for_part(client, "/events/overview", "status", "Healthy")
-        hightide_cluster.kill("broker-2")
+        cluster.kill("broker-2")
         assert "2" in wait_for_part(client, "/events/overview", "brokers", "dead")
         wait_for_part(client, "/events/overview", "unwell", topic)
-        hightide_cluster.restart("broker-2")
+        cluster.restart("broker-2")
         wait_for_part(client, "/events/overview", "status", "Healthy")
 
 
-def test_a_cluster_that_goes_away_is_called_down_and_comes_back_by_itself(
-    hightide_cluster: LocalCluster,
-) -> None:
-    brokers = [f"broker-{each}" for each in hightide_cluster.brokers]
-    with console(hightide_cluster) as client:
+def test_a_cluster_that_goes_away_is_called_down_and_comes_back_by_itself(cluster: LocalCluster) -> None:
+    brokers = [f"broker-{each}" for each in cluster.brokers]
+    with console(cluster) as client:
         wait_for_part(client, "/events/overview", "status", "Healthy")
-        hightide_cluster.refuse_connections(*brokers)
+        cluster.refuse_connections(*brokers)
         assert "no broker" in wait_for_part(client, "/events/overview", "status", "Down")
         assert "cannot be shown" in client.get("/topics/gone").text
-        hightide_cluster.heal()
+        cluster.heal()
         wait_for_part(client, "/events/overview", "status", "Healthy")

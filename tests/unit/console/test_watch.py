@@ -84,6 +84,23 @@ def test_a_window_is_sent_the_parts_that_differ_from_what_it_has() -> None:
     assert second == event("parts", {"a": "<b>2</b>"})
 
 
+def test_each_look_has_its_turn_also_when_no_part_differs() -> None:
+    """The charts of an idle cluster go on, and a group's page follows its lag while its status stays."""
+
+    async def run() -> list[str]:
+        console = canned_console()
+        messages = changed_parts(console, lambda: {"a": "same"})
+        heard = []
+        for version in (1, 2):
+            console.watch.version = version
+            heard.append(await asyncio.wait_for(anext(messages), 30.0))
+        return heard
+
+    first, second = asyncio.run(run())
+    assert first == event("parts", {"a": "same"})
+    assert second.startswith(":")
+
+
 def test_an_event_is_one_line_of_data_whatever_is_in_it() -> None:
     assert event("parts", {"a": "x\n\nevent: other\n"}).count("\n") == 3
 
