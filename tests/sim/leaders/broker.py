@@ -228,9 +228,10 @@ class LeadersBroker(SimBroker):
             topic = zookeeper.topic(effect.topic) if effect.topic else None
             return queues, topic, zookeeper.lives()
 
-        self._inquire(
-            effect, look, lambda found: self.hear(ev.QueuesRead(effect.request_id, *found, effect.watch))
-        )
+        def told(found: Any) -> None:
+            self.hear(ev.QueuesRead(effect.request_id, *found, watched=effect.watch))
+
+        self._inquire(effect, look, told)
 
     # --- the replica -----------------------------------------------------------------------------
 
