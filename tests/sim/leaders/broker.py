@@ -229,7 +229,8 @@ class LeadersBroker(SimBroker):
             return queues, topic, zookeeper.lives()
 
         def told(found: Any) -> None:
-            self.hear(ev.QueuesRead(effect.request_id, *found, watched=effect.watch))
+            queues, topic, lives = found
+            self.hear(ev.QueuesRead(effect.request_id, queues, topic, lives, effect.watch))
 
         self._inquire(effect, look, told)
 
