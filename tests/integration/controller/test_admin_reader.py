@@ -8,6 +8,8 @@ from collections.abc import Awaitable, Callable
 from hightide_controller.core import events as ev
 from hightide_controller.core.values.partition import TopicPartition
 from hightide_controller.zookeeper.admin_reader import AdminReader
+from hightide_runtime.znodes.acls_znode import AclsZnode
+from hightide_runtime.znodes.quotas_znode import QuotasZnode
 from hightide_runtime.zookeeper.session import TreeChanged, ZooKeeperSession
 
 FLIGHTS_0 = TopicPartition("flights", 0)
@@ -59,6 +61,19 @@ def test_everything_that_is_asked_for_is_read_at_once(zookeeper_hosts: str) -> N
     with_session(zookeeper_hosts + "/everything", test)
 
 
+def test_settings_that_others_read_are_not_complained_about(zookeeper_hosts: str) -> None:
+    """Else a cluster would be unwell from its first ACL rule or quota on."""
+
+    async def test(session: ZooKeeperSession, reader: AdminReader) -> None:
+        await reader.watch()
+        await put(session, AclsZnode.path(), AclsZnode(()).encode())
+        await put(session, QuotasZnode.path(), QuotasZnode({}).encode())
+        read = await reader.read(await changed_paths(session, 2))
+        assert read.admin.complaints == {AclsZnode.path(): None, QuotasZnode.path(): None}
+
+    with_session(zookeeper_hosts + "/others", test)
+
+
 def test_nonsense_is_complained_about_by_its_path_and_hides_nothing_else(zookeeper_hosts: str) -> None:
     nonsense = {
         "/admin/partitions_reassigned/flights/one": b"[1]",
@@ -68,7 +83,9 @@ def test_nonsense_is_complained_about_by_its_path_and_hides_nothing_else(zookeep
         "/admin/partitions_add/flights/3": b"",
         "/admin/delete_topics/flights/now": b"",
         "/admin/reelect": b"",
+        "/config/acls": b"{}",
         "/config/brokers": b"",
+        "/config/quotas": b"{}",
         "/config/reassignment": b"fast",
     }
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hightide_runtime.znodes import cluster_znodes
+from hightide_runtime.znodes.acls_znode import AclsZnode
 from hightide_runtime.znodes.admin_znodes import (
     DeleteTopicZnode,
     PartitionAddZnode,
@@ -44,7 +45,10 @@ _SILENT: Final = frozenset(
     }
 )
 #: Settings that whoever needs them reads. Here an operator learns of nonsense in them.
-_OF_OTHERS: Final[Mapping[str, Callable[[bytes], object]]] = {QuotasZnode.path(): QuotasZnode.decode}
+_OF_OTHERS: Final[Mapping[str, Callable[[bytes], object]]] = {
+    AclsZnode.path(): AclsZnode.decode,
+    QuotasZnode.path(): QuotasZnode.decode,
+}
 _NAME_CHARACTERS: Final = 260
 
 
