@@ -22,6 +22,30 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _Coordination:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CoordinationEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Coordination.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    COORDINATION_UNSPECIFIED: _Coordination.ValueType  # 0
+    """Not told, by a controller of an earlier version; means CONTROLLER."""
+    COORDINATION_CONTROLLER: _Coordination.ValueType  # 1
+    """The active controller."""
+    COORDINATION_LEADERS: _Coordination.ValueType  # 2
+    """The replicas, by a race in ZooKeeper: there is no controller. `controller` is the broker that answers."""
+
+class Coordination(_Coordination, metaclass=_CoordinationEnumTypeWrapper):
+    """Coordination is what decides who leads the partitions of a cluster."""
+
+COORDINATION_UNSPECIFIED: Coordination.ValueType  # 0
+"""Not told, by a controller of an earlier version; means CONTROLLER."""
+COORDINATION_CONTROLLER: Coordination.ValueType  # 1
+"""The active controller."""
+COORDINATION_LEADERS: Coordination.ValueType  # 2
+"""The replicas, by a race in ZooKeeper: there is no controller. `controller` is the broker that answers."""
+Global___Coordination: _TypeAlias = Coordination  # noqa: Y015
+
 class _ElectionKind:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -336,6 +360,7 @@ class DescribeClusterResponse(_message.Message):
     REASSIGNMENT_THROTTLE_BYTES_PER_S_FIELD_NUMBER: _builtins.int
     CONTROLLERS_FIELD_NUMBER: _builtins.int
     COORDINATORS_FIELD_NUMBER: _builtins.int
+    COORDINATION_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """The cluster's id."""
     controller_epoch: _builtins.int
@@ -356,6 +381,8 @@ class DescribeClusterResponse(_message.Message):
     """How many partitions are not led by their preferred leader though it is in sync."""
     reassignment_throttle_bytes_per_s: _builtins.int
     """The speed limit of moves, bytes a second that each broker sends; 0: none."""
+    coordination: Global___Coordination.ValueType
+    """What decides who leads a partition."""
     @_builtins.property
     def controller(self) -> _metadata_pb2.Endpoint:
         """The active controller."""
@@ -398,10 +425,11 @@ class DescribeClusterResponse(_message.Message):
         reassignment_throttle_bytes_per_s: _builtins.int = ...,
         controllers: _abc.Iterable[_metadata_pb2.Endpoint] | None = ...,
         coordinators: _abc.Iterable[_metadata_pb2.Endpoint] | None = ...,
+        coordination: Global___Coordination.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["controller", b"controller"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "cluster_id", b"cluster_id", "complaints", b"complaints", "controller", b"controller", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "coordinators", b"coordinators", "not_preferred_leader_count", b"not_preferred_leader_count", "offline_partition_count", b"offline_partition_count", "partition_count", b"partition_count", "reassignment_count", b"reassignment_count", "reassignment_throttle_bytes_per_s", b"reassignment_throttle_bytes_per_s", "topic_count", b"topic_count", "under_min_isr_partition_count", b"under_min_isr_partition_count", "under_replicated_partition_count", b"under_replicated_partition_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["brokers", b"brokers", "cluster_id", b"cluster_id", "complaints", b"complaints", "controller", b"controller", "controller_epoch", b"controller_epoch", "controllers", b"controllers", "coordination", b"coordination", "coordinators", b"coordinators", "not_preferred_leader_count", b"not_preferred_leader_count", "offline_partition_count", b"offline_partition_count", "partition_count", b"partition_count", "reassignment_count", b"reassignment_count", "reassignment_throttle_bytes_per_s", b"reassignment_throttle_bytes_per_s", "topic_count", b"topic_count", "under_min_isr_partition_count", b"under_min_isr_partition_count", "under_replicated_partition_count", b"under_replicated_partition_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -98,6 +98,8 @@ class _ErrorCodeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ErrorCode.V
     """The fetch session is not known here; open a new one."""
     ERROR_CODE_FETCH_SESSION_OUT_OF_TURN: _ErrorCode.ValueType  # 50
     """The fetch session is known, but the request is not its next one; open a new one."""
+    ERROR_CODE_NO_CONTROLLER: _ErrorCode.ValueType  # 51
+    """The leaders of this cluster decide for themselves: it has no controller, and nothing of what was asked."""
     ERROR_CODE_OFFSET_OUT_OF_RANGE: _ErrorCode.ValueType  # 60
     """The offset is below the log start offset, negative, or beyond the log end offset."""
     ERROR_CODE_OFFSET_NOT_AVAILABLE: _ErrorCode.ValueType  # 61
@@ -246,6 +248,8 @@ ERROR_CODE_UNKNOWN_FETCH_SESSION: ErrorCode.ValueType  # 49
 """The fetch session is not known here; open a new one."""
 ERROR_CODE_FETCH_SESSION_OUT_OF_TURN: ErrorCode.ValueType  # 50
 """The fetch session is known, but the request is not its next one; open a new one."""
+ERROR_CODE_NO_CONTROLLER: ErrorCode.ValueType  # 51
+"""The leaders of this cluster decide for themselves: it has no controller, and nothing of what was asked."""
 ERROR_CODE_OFFSET_OUT_OF_RANGE: ErrorCode.ValueType  # 60
 """The offset is below the log start offset, negative, or beyond the log end offset."""
 ERROR_CODE_OFFSET_NOT_AVAILABLE: ErrorCode.ValueType  # 61
