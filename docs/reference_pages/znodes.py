@@ -8,6 +8,7 @@ from hightide_runtime.znodes import (
     acls_znode,
     admin_znodes,
     cluster_znodes,
+    coordination_znode,
     group_znodes,
     leaders_znodes,
     quotas_znode,
@@ -29,6 +30,7 @@ def text() -> str:
         so far.""",
         *(_section(title, module) for title, module in (
             ("Cluster, brokers, topics", cluster_znodes),
+            ("How the cluster is coordinated", coordination_znode),
             ("What operators ask for", admin_znodes),
             ("Quotas", quotas_znode),
             ("Consumer groups", group_znodes),

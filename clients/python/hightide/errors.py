@@ -334,6 +334,13 @@ class FetchSessionOutOfTurnError(ServerError):
     retriable = True
 
 
+class NoControllerError(ServerError):
+    """The leaders of this cluster decide for themselves. It has no controller, and nothing of what was asked
+    for."""
+
+    code = errors_pb2.ERROR_CODE_NO_CONTROLLER
+
+
 class OffsetOutOfRangeError(ServerError):
     """The offset is below the log start offset, negative, or beyond the log end offset."""
 

@@ -163,6 +163,9 @@ class ClusterDescription:
     complaints: tuple[Complaint, ...] = ()
     controllers: "tuple[ServerAddress, ...]" = ()
     coordinators: "tuple[ServerAddress, ...]" = ()
+    coordination: str = "controller"
+    """What decides who leads: "controller" or "leaders". With leaders there is no controller: the fields of
+    that name tell the broker that answered, and epoch 0."""
 
     @property
     def healthy(self) -> bool:

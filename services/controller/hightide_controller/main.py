@@ -16,6 +16,8 @@ from hightide_runtime.serving.interceptors.interceptor import Plane
 from hightide_runtime.serving.rpc_metrics import report_rpcs
 from hightide_runtime.serving.server import Service, serve
 from hightide_runtime.system_clock import SystemClock
+from hightide_runtime.znodes.coordination_znode import Coordination
+from hightide_runtime.zookeeper.coordination import fix_coordination
 
 from hightide_controller.contract.convert import Identity
 from hightide_controller.metrics import METRICS, controller_readings
@@ -35,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
 
 async def _serve(settings: ControllerSettings, process: ServiceProcess) -> None:
     cluster_id = await process.session.ensure_cluster_id()
+    await fix_coordination(process.session, Coordination.CONTROLLER, f"controller {settings.controller_id}")
     advertised = settings.advertised
     outside = settings.external_advertised
     identity = Identity(

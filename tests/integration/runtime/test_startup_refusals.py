@@ -26,6 +26,8 @@ from hightide_local.histories.waiting import wait_until
 from hightide_local.processes.embedded_zookeeper import EmbeddedZooKeeper
 from hightide_local.processes.ports import free_port
 from hightide_runtime.process.environment import service_environment
+from hightide_runtime.znodes.coordination_znode import Coordination, CoordinationZnode
+from kazoo.client import KazooClient
 
 pytestmark = pytest.mark.cluster
 
@@ -107,6 +109,18 @@ class Place:
                 *("--zookeeper", self.zookeeper, "--zookeeper-session-timeout-ms", "5000", *extra),
             )
         )
+
+    def coordinated_by_leaders(self) -> None:
+        """Another process was here before, and chose."""
+        hosts, slash, chroot = self.zookeeper.partition("/")
+        operator = KazooClient(hosts=hosts)
+        operator.start()
+        try:
+            content = CoordinationZnode(Coordination.LEADERS).encode()
+            operator.create(slash + chroot + CoordinationZnode.path(), content, makepath=True)
+        finally:
+            operator.stop()
+            operator.close()
 
     def close(self) -> None:
         self._services.close()
@@ -196,6 +210,13 @@ def test_a_port_in_use_is_named(place: Place) -> None:
 
 
 # -- data directories
+
+
+def test_a_controller_is_refused_in_a_cluster_whose_leaders_decide(place: Place) -> None:
+    place.coordinated_by_leaders()
+    with place.controller() as service:
+        refusal = service.refusal()
+    assert "controller 1 does not start: the leaders of this cluster decide for themselves" in refusal
 
 
 def test_a_data_directory_of_another_cluster_is_refused_and_left_alone(place: Place) -> None:

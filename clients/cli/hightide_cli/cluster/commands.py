@@ -8,7 +8,7 @@ from hightide import ClusterDescription
 
 from hightide_cli.broker.commands import wide_brokers
 from hightide_cli.cluster.health import health
-from hightide_cli.cluster.health_report import coordinators_text
+from hightide_cli.cluster.health_report import controller_text, coordinators_text, is_led
 from hightide_cli.command_line.options import common_options
 from hightide_cli.documents.cluster import ClusterDocument
 from hightide_cli.documents.view import view
@@ -49,8 +49,9 @@ def info(ctx: click.Context) -> None:
         properties(
             [
                 ("cluster", described.cluster_id),
-                ("controller", f"{described.controller_id} at {described.controller_address}"),
-                ("controller epoch", described.controller_epoch),
+                ("coordination", described.coordination),
+                ("controller", controller_text(described)),
+                *([] if is_led(described) else [("controller epoch", described.controller_epoch)]),
                 ("coordinators", coordinators_text(coordinators)),
                 *_standing_by(described, coordinators),
                 ("topics", described.topic_count),

@@ -49,7 +49,20 @@ def health_text(described: "ClusterDescription", holdings: Holdings) -> str:
 
 def has_controller(described: "ClusterDescription") -> bool:
     """Whether a controller described the cluster, rather than a broker that was asked in its place."""
-    return described.controller_id >= 0
+    return described.controller_id >= 0 and not is_led(described)
+
+
+def is_led(described: "ClusterDescription") -> bool:
+    """Whether leaders decide for themselves, so that there is no controller to miss."""
+    return described.coordination == "leaders"
+
+
+def controller_text(described: "ClusterDescription") -> str:
+    """The active controller, as text."""
+    if is_led(described):
+        return "none: leaders decide for themselves"
+    named = f"{described.controller_id} at {described.controller_address}"
+    return named if has_controller(described) else "none"
 
 
 def problems_of(described: "ClusterDescription", holdings: Holdings) -> list[str]:
@@ -59,7 +72,7 @@ def problems_of(described: "ClusterDescription", holdings: Holdings) -> list[str
         (described.under_min_isr_partition_count, "with fewer replicas in sync than min.insync.replicas"),
         (_under_replicated(described, holdings), "with a replica that is not in sync"),
     ]
-    problems = [] if has_controller(described) else [_NO_CONTROLLER]
+    problems = [] if has_controller(described) or is_led(described) else [_NO_CONTROLLER]
     problems += [
         f"{count} of {described.partition_count} partitions {what}" for count, what in counted if count
     ]
@@ -79,7 +92,8 @@ def problems_of(described: "ClusterDescription", holdings: Holdings) -> list[str
         for (broker, directory), count in sorted(holdings.failed_directories.items())
     ]
     count = len(described.complaints)
-    return problems + ([f"the controller complains of {count} thing{'s' * (count != 1)}"] if count else [])
+    who = f"broker {described.controller_id}" if is_led(described) else "the controller"
+    return problems + ([f"{who} complains of {count} thing{'s' * (count != 1)}"] if count else [])
 
 
 def health_document(described: "ClusterDescription", holdings: Holdings) -> HealthDocument:
@@ -92,6 +106,7 @@ def health_document(described: "ClusterDescription", holdings: Holdings) -> Heal
     return {
         "healthy": not problems,
         "problems": problems,
+        "coordination": described.coordination,
         "controller": described.controller_id if has_controller(described) else None,
         "brokers": len(described.brokers),
         "dead_brokers": [each.broker_id for each in described.brokers if not each.alive],
@@ -115,9 +130,8 @@ def _figures(described: "ClusterDescription", holdings: Holdings) -> list[tuple[
     alive = sum(each.alive for each in described.brokers)
     throttle = described.reassignment_throttle_bytes_per_s
     speed = f", at most {size_text(throttle)}/s from each broker" if throttle else ""
-    active = f"{described.controller_id} at {described.controller_address}"
     return [
-        ("controller", active if has_controller(described) else "none"),
+        ("controller", controller_text(described)),
         ("brokers alive", f"{alive} of {len(described.brokers)}"),
         ("partitions", described.partition_count),
         ("  offline", described.offline_partition_count),

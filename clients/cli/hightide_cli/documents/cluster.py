@@ -12,6 +12,7 @@ OfflineCount = Annotated[int, Shows("offline_partition_count"), "without a leade
 UnderReplicatedCount = Annotated[
     int, Shows("under_replicated_partition_count"), "with a replica that is not in sync"
 ]
+Coordination = Annotated[str, 'what decides who leads: "controller", or "leaders" where there is none']
 UnderMinIsrCount = Annotated[int, Shows("under_min_isr_partition_count"), "that acks=all cannot write to"]
 
 
@@ -69,7 +70,10 @@ class ClusterDocument(TypedDict):
     """A cluster as the controller sees it."""
 
     cluster_id: Annotated[str, "the cluster's id"]
-    controller: Annotated[ControllerDocument, Shows(""), "the active one"]
+    coordination: Coordination
+    controller: Annotated[
+        ControllerDocument, Shows(""), "the active one; with leaders, the broker that answered, and epoch 0"
+    ]
     brokers: Annotated[Sequence[BrokerDocument], "by id"]
     topics: TopicCount
     partitions: PartitionCount
@@ -98,6 +102,7 @@ class HealthDocument(TypedDict):
 
     healthy: Annotated[bool, "whether all is well"]
     problems: Annotated[Sequence[str], "what is not, a sentence each, the worst first"]
+    coordination: Coordination
     controller: Annotated[int | None, "the id of the active one; null where there is none"]
     brokers: Annotated[int, "how many are known"]
     dead_brokers: Annotated[Sequence[int], "those that are not alive"]

@@ -70,6 +70,9 @@ def cluster_description(answer: controller_pb2.DescribeClusterResponse) -> Clust
         complaints=tuple(Complaint(each.subject, each.message) for each in answer.complaints),
         controllers=_servers(answer.controllers),
         coordinators=_servers(answer.coordinators),
+        coordination=(
+            "leaders" if answer.coordination == controller_pb2.COORDINATION_LEADERS else "controller"
+        ),
     )
 
 

@@ -391,6 +391,7 @@ def cluster_out(summary: ClusterSummary) -> controller_pb2.DescribeClusterRespon
         ],
         controllers=[endpoint_told(each) for each in summary.controllers],
         coordinators=[endpoint_told(each) for each in summary.coordinators],
+        coordination=controller_pb2.COORDINATION_CONTROLLER,
     )
 
 

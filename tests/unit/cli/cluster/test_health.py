@@ -3,7 +3,13 @@
 from dataclasses import replace
 
 from hightide import BrokerDescription, ClusterDescription, Complaint
-from hightide_cli.cluster.health_report import Holdings, coordinators_text, health_document, problems_of
+from hightide_cli.cluster.health_report import (
+    Holdings,
+    coordinators_text,
+    health_document,
+    health_text,
+    problems_of,
+)
 
 WELL = ClusterDescription(
     cluster_id="c",
@@ -31,6 +37,14 @@ def test_moves_and_leaders_elsewhere_are_no_illness() -> None:
     assert document["healthy"] is True
     assert (document["moves_under_way"], document["not_preferred_leaders"]) == (2, 3)
     assert document["throttle_bytes_per_s"] == 10
+
+
+def test_a_cluster_that_leaders_coordinate_misses_no_controller() -> None:
+    led = replace(WELL, controller_epoch=0, coordination="leaders", complaints=(Complaint("t-0", "no JSON"),))
+    assert problems_of(led, Holdings()) == ["broker 1 complains of 1 thing"]
+    document = health_document(led, Holdings())
+    assert (document["coordination"], document["controller"]) == ("leaders", None)
+    assert "none: leaders decide for themselves" in health_text(led, Holdings())
 
 
 def test_a_replica_that_is_moved_to_is_not_missing() -> None:

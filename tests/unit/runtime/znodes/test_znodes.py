@@ -28,6 +28,7 @@ from hightide_runtime.znodes.cluster_znodes import (
     ZnodeGarbage,
     partition_of,
 )
+from hightide_runtime.znodes.coordination_znode import Coordination, CoordinationZnode
 from hightide_runtime.znodes.recovered_log import RecoveredLog
 from hightide_runtime.znodes.topic_names import is_legal_topic_name
 from hypothesis import given
@@ -43,6 +44,8 @@ EXAMPLES: list[Any] = [
     BrokerZnode("host", 9092, 1_700_000_000_000),
     BrokerZnode("host", 9092, 1_700_000_000_000, incarnation=7, registered_before=2),
     CandidateZnode(2, "host", 9192),
+    CoordinationZnode(Coordination.CONTROLLER),
+    CoordinationZnode(Coordination.LEADERS),
     CandidateZnode(2, "host", 9192, "outside", 19192),
     TopicZnode(bytes(range(16)), ((1, 2, 3), (2, 3, 1))),
     TopicZnode(bytes(range(16)), ((1,),), {1: 7}),
@@ -117,6 +120,7 @@ def test_the_paths_are_those_of_the_design() -> None:
     assert LeaderAndIsrZnode.path("t", 4) == "/brokers/topics/t/4/leaderAndISR"
     assert TopicConfigZnode.path("t") == "/config/topics/t"
     assert ClusterIdZnode.path() == "/cluster/id"
+    assert CoordinationZnode.path() == "/cluster/coordination"
     assert ProducerIdsZnode.path() == "/producer_ids"
     assert ProducerOwnersZnode.path() == "/cluster/producer_owners"
     assert AclsZnode.path() == "/config/acls"
