@@ -17,6 +17,7 @@ from sim.topics.messages import Key
 
 _HEADER: Final = struct.Struct("<qiiB3xI")
 _START: Final = struct.Struct("<q")
+_START_FILE_SIZE_BYTES: Final = 24
 _HEADER_SIZE_BYTES: Final = 80
 _UNCOUNTED_BYTES: Final = 12
 
@@ -94,8 +95,8 @@ class LogsOnDisk:
 
 
 def _start_alone(directory: Directory) -> int:
-    """Where a log without a segment goes on: all of its records are deleted."""
+    """Where a log without a segment goes on: all of its records are deleted. A torn file says nothing."""
     file = directory.entries.get("log_start")
-    return (
-        int(_START.unpack_from(file.data, len(file.data) - _START.size)[0]) if isinstance(file, File) else 0
-    )
+    if not isinstance(file, File) or len(file.data) < _START_FILE_SIZE_BYTES:
+        return 0
+    return int(_START.unpack_from(file.data, _START_FILE_SIZE_BYTES - _START.size)[0])

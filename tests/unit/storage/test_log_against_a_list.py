@@ -84,13 +84,18 @@ class LogAgainstAList(RuleBasedStateMachine):
 
     @rule(data=st.data())
     @precondition(lambda self: self.batches)
-    def truncate_and_go_on(self, data: st.DataObject) -> None:
+    def truncate(self, data: st.DataObject) -> None:
         offset = data.draw(st.sampled_from([batch[0] for batch in self.batches]))
         assert self.rig.log.truncate_to(offset) == offset
         self.batches = [batch for batch in self.batches if batch[0] < offset]
         self.durable_end = min(self.durable_end, offset)
         self.epoch += 1
-        self.append_as_follower([1, 2, 1], 20)
+
+    @rule(data=st.data(), counts=st.lists(st.integers(1, 4), min_size=1, max_size=4))
+    @precondition(lambda self: self.batches)
+    def truncate_and_go_on(self, data: st.DataObject, counts: list[int]) -> None:
+        self.truncate(data)
+        self.append_as_follower(counts, 20)
 
     @rule(data=st.data(), keep_bytes=st.integers(0, 10 * SIZE))
     def delete_old(self, data: st.DataObject, keep_bytes: int) -> None:

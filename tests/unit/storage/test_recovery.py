@@ -301,6 +301,45 @@ def test_a_segment_that_was_cut_off_does_not_come_back_once_the_cut_is_flushed(
     assert offsets(rig.cut_power(seed)) == list(range(8))
 
 
+def go_on(rig: LogRig) -> None:
+    """Nothing happens meanwhile."""
+
+
+BETWEEN_CUT_AND_APPEND: dict[str, Callable[[LogRig], object]] = {
+    "at once": go_on,
+    "after a kill": LogRig.crash,
+    "after a restart": LogRig.restart,
+    "after a kill and a restart": lambda rig: (rig.crash(), rig.restart()),
+}
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("when", BETWEEN_CUT_AND_APPEND)
+def test_what_was_cut_off_does_not_come_back_into_a_segment_that_was_closed_since(
+    rig: LogRig, when: str, seed: int
+) -> None:
+    """Batches that do not fit behind the cut go into another segment: only that one was synced."""
+    rig.log.flush()
+    assert rig.log.truncate_to(7) == 7
+    rig.directory.checkpoint_high_watermarks({KEY: 7})
+    BETWEEN_CUT_AND_APPEND[when](rig)
+    rig.append(1, b"too much for the segment" * 20, epoch=3)
+    assert rig.names(".log")[-1] == "7"
+    assert rig.log.flush() == 8
+    assert offsets(rig.cut_power(seed)) == list(range(8))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_nor_into_one_in_front_of_what_recovery_reads(rig: LogRig, seed: int) -> None:
+    rig.log.flush()
+    assert rig.log.truncate_to(7) == 7
+    rig.directory.checkpoint_high_watermarks({KEY: 7})
+    rig.append(1, b"too much for the segment" * 20, epoch=3)
+    rig.crash()
+    assert rig.log.durable_end_offset == 8
+    assert offsets(rig.cut_power(seed)) == list(range(8))
+
+
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("kept", [0, 3, 8])
 def test_no_power_cut_brings_back_what_a_durable_truncation_took(rig: LogRig, kept: int, seed: int) -> None:

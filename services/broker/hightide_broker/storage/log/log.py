@@ -448,7 +448,7 @@ class Log:
                 self._start_file.sync()
             with self._lock:
                 self._check_writable()
-                if self._durable_end_offset == self._end_offset and not self._row.names_unsynced:
+                if self._durable_end_offset == self._end_offset and not self._row.is_unsynced:
                     return self._durable_end_offset
                 end_offset, truncations = self._end_offset, self._truncations
                 with self._files:

@@ -26,7 +26,8 @@ _ANY_EPOCH: Final = 2**31 - 1
 
 @dataclass(frozen=True, slots=True)
 class UnsyncedSegments:
-    """The segments that hold more than is synced, with their sizes, kept open. To be released."""
+    """The segments that were written to or cut and are not synced, with their sizes, kept open. To be
+    released."""
 
     leased: tuple[tuple[Segment, int, FileLease], ...]
 
@@ -36,7 +37,7 @@ class UnsyncedSegments:
         leased: list[tuple[Segment, int, FileLease]] = []
         try:
             for segment in segments:
-                if segment.synced_bytes < segment.size_bytes:
+                if segment.is_unsynced:
                     lease = open_files.lease(segment.log_path)
                     leased.append((segment, segment.size_bytes, lease))
         except OSError:
@@ -73,6 +74,7 @@ class UnsyncedSegments:
         truncated meanwhile."""
         for segment, size_bytes, _ in self.leased:
             segment.synced_bytes = max(segment.synced_bytes, size_bytes)
+            segment.is_cut = False
 
     def release(self) -> None:
         """Release the files; once."""

@@ -164,6 +164,8 @@ class _Opening:
             epochs.sync(anyway=True)
         else:
             self.may_hold_cuts = True
+            for segment in recovered.segments:
+                segment.is_cut = segment.exists and segment.next_offset == end_offset
         return recovered.segments, recovered.lost_data, True
 
     def _tell_of_loss(self, start: int, base_offset: int, end_offset: int, promised_end: int) -> None:

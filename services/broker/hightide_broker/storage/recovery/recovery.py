@@ -235,10 +235,11 @@ def _make_durable(volume: Volume, directory: str, recovered: RecoveryFindings, r
             segment.synced_bytes = segment.size_bytes
         return
     for segment in recovered.segments:
-        if segment.exists and segment.next_offset > recovered.scanned_from:
+        # The one in front of those that were read may have been cut where they begin.
+        if segment.exists and segment.next_offset >= recovered.scanned_from:
             with volume.open_files.lease(segment.log_path) as fd:
                 volume.files.sync(fd)
-            if not segment.is_active:
+            if not segment.is_active and segment.next_offset > recovered.scanned_from:
                 segment.write_indexes()
         segment.synced_bytes = segment.size_bytes
     if volume.files.exists(directory):

@@ -54,6 +54,7 @@ class Segment:
         "base_offset",
         "exists",
         "is_active",
+        "is_cut",
         "next_offset",
         "opened_us",
         "size_bytes",
@@ -77,6 +78,9 @@ class Segment:
         self.next_offset = next_offset
         self.size_bytes = size_bytes
         self.synced_bytes = size_bytes
+        # Whether the file was cut since it was synced, also by a process before: a power cut may bring back
+        # what lay behind its end.
+        self.is_cut = False
         # Whether the .log file was made.
         self.exists = exists
         self.is_active = False
@@ -94,6 +98,11 @@ class Segment:
     def log_path(self) -> str:
         """The file of batches."""
         return self._path + LOG_SUFFIX
+
+    @property
+    def is_unsynced(self) -> bool:
+        """Whether a power cut may change the file."""
+        return self.is_cut or self.synced_bytes < self.size_bytes
 
     @property
     def latest_us(self) -> int:
@@ -287,6 +296,7 @@ class Segment:
             self.appended_us()  # A cut is no append.
             with self._volume.open_files.lease(self.log_path) as fd:
                 self._volume.files.truncate(fd, position)
+            self.is_cut = True
             self.stamp_age()
         self.size_bytes = position
         self.synced_bytes = min(self.synced_bytes, position)
@@ -301,6 +311,7 @@ class Segment:
         is_as_before = size_bytes == self.size_bytes
         self.exists = True
         self.size_bytes = self.synced_bytes = size_bytes
+        self.is_cut = False
         self._remove_indexes()
         if not self.is_active:
             self._volume.indexes.forget(self)

@@ -43,8 +43,8 @@ class SegmentRow:
         """The size of all segments."""
         self.has_directory = has_directory
         """Whether the log has a directory on disk."""
-        self.names_unsynced = False
-        """Whether files were made or removed since `sync_names`."""
+        self.names_unsynced = any(segment.is_cut for segment in segments)
+        """Whether files were made or removed since `sync_names`, also by a process that was killed."""
 
     @property
     def active(self) -> Segment:
@@ -55,6 +55,11 @@ class SegmentRow:
     def base_offset(self) -> int:
         """The first offset of the oldest segment."""
         return self.segments[0].base_offset
+
+    @property
+    def is_unsynced(self) -> bool:
+        """Whether a power cut may take or bring back anything."""
+        return self.names_unsynced or any(segment.is_unsynced for segment in self.segments)
 
     def base_offsets(self) -> frozenset[int]:
         """The first offsets of the segments."""
