@@ -48,12 +48,12 @@ from hightide_leaders.core.values import (
     TopicPartition,
 )
 from hightide_leaders.znode_operations import (
-    attempt_of,
     change_of,
     numbers_in,
     operations_of,
     partition_of,
     paths_of,
+    topic_of,
 )
 
 _log = logging.getLogger(__name__)
@@ -351,12 +351,10 @@ class LeadersShell:
             return None
         names = [TopicPartition(topic, number) for number in numbers_in(children)]
         nodes = await self._partitions(names)
-        content = LedTopicZnode.decode(znode.data)
+        node = topic_of(znode.data)
         # A partition without AR and RAR is one that a creation has not come to.
-        known = {
-            name.partition: found or PartitionNodes(content.topic_id.hex()) for name, found in nodes.items()
-        }
-        return TopicNodes(content.topic_id.hex(), znode.version, attempt_of(content), known)
+        known = {name.partition: found or PartitionNodes(node.topic_id) for name, found in nodes.items()}
+        return TopicNodes(node, znode.version, known)
 
     async def _read_topic(self, request_id: int, topic: str) -> None:
         found, lives = await asyncio.gather(self._topic(topic), self._lives())

@@ -28,6 +28,7 @@ from hightide_leaders.core.values import (
     LeaderNode,
     PartitionNodes,
     StateChange,
+    TopicNode,
     TopicPartition,
 )
 
@@ -76,15 +77,14 @@ def _of_topic(
     | wr.DeleteTopic,
 ) -> Iterator[Operation]:
     match operation:
-        case wr.CreateTopic(topic, topic_id, attempt):
-            content = LedTopicZnode(bytes.fromhex(topic_id), (attempt.broker_id, attempt.incarnation))
-            yield Create(LedTopicZnode.path(topic), content.encode())
+        case wr.CreateTopic(topic, node):
+            yield Create(LedTopicZnode.path(topic), _topic(node).encode())
             yield Create(ReassignedZnode.topic_path(topic), b"")
         case wr.CreatePartition(name, replicas):
             yield Create(PartitionZnode.path(*name), b"")
             yield Create(ReassignedZnode.path(*name), ReassignedZnode(replicas).encode())
-        case wr.PutTopic(topic, topic_id, version):
-            yield SetData(LedTopicZnode.path(topic), LedTopicZnode(bytes.fromhex(topic_id)).encode(), version)
+        case wr.PutTopic(topic, node, version):
+            yield SetData(LedTopicZnode.path(topic), _topic(node).encode(), version)
         case wr.CheckTopic(topic, version):
             yield Check(LedTopicZnode.path(topic), version)
         case wr.DeletePartition():
@@ -117,6 +117,11 @@ def _encoded(isr: IsrNode) -> bytes:
     return IsrZnode(isr.epoch, isr.isr, isr.eligible, isr.recovered, isr.unclean_epoch).encode()
 
 
+def _topic(node: TopicNode) -> LedTopicZnode:
+    attempt = None if node.attempt is None else (node.attempt.broker_id, node.attempt.incarnation)
+    return LedTopicZnode(bytes.fromhex(node.topic_id), attempt, node.partition_count, dict(node.configs))
+
+
 def _change(change: StateChange) -> StateChangeZnode:
     topic_id = bytes.fromhex(change.topic_id) if change.topic_id else bytes(16)
     return StateChangeZnode(change.kind.value, *change.name, topic_id, change.epoch)
@@ -142,16 +147,22 @@ def partition_of(name: TopicPartition, found: Found, min_insync_replicas: int) -
     if topic is None or (replicas is None and reassigned is None):
         return None
     try:
+        node = topic_of(topic.data)
         return PartitionNodes(
-            LedTopicZnode.decode(topic.data).topic_id.hex(),
+            node.topic_id,
             () if replicas is None else ReplicasZnode.decode(replicas.data).replicas,
             None if leader is None else leader_of(leader),
             None if isr is None else _isr(isr),
             None if reassigned is None else ReassignedZnode.decode(reassigned.data).replicas,
-            min_insync_replicas,
+            _min_insync_replicas(node, min_insync_replicas),
         )
     except ZnodeGarbage as garbage:
         return PartitionNodes("", garbage=str(garbage))
+
+
+def _min_insync_replicas(node: TopicNode, otherwise: int) -> int:
+    setting = dict(node.configs).get("min.insync.replicas", "")
+    return int(setting) if setting.isascii() and setting.isdigit() and len(setting) < 10 else otherwise
 
 
 def leader_of(znode: Znode) -> LeaderNode:
@@ -170,9 +181,11 @@ def _isr(znode: Znode) -> IsrNode:
     )
 
 
-def attempt_of(znode: LedTopicZnode) -> Attempt | None:
-    """Who creates a topic."""
-    return None if znode.attempt is None else Attempt(*znode.attempt)
+def topic_of(data: bytes) -> TopicNode:
+    """The znode of a topic. Raises ZnodeGarbage."""
+    read = LedTopicZnode.decode(data)
+    attempt = None if read.attempt is None else Attempt(*read.attempt)
+    return TopicNode(read.topic_id.hex(), attempt, read.partition_count, tuple(sorted(read.configs.items())))
 
 
 def change_of(znode: Znode | None) -> StateChange | None:

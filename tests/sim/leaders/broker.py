@@ -28,7 +28,7 @@ from hightide_runtime.znodes.leaders_znodes import (
 from sim.broker import SimBroker
 from sim.disk import Disk
 from sim.leaders.messages import Inquiry, Told
-from sim.leaders.zookeeper import NAME, LeadersZooKeeper
+from sim.leaders.zookeeper import NAME, NAMES, LeadersZooKeeper
 from sim.messages import KEY, ZOOKEEPER, Body, Envelope, Noticed, Record, SessionEnded, View
 from sim.surroundings import Surroundings
 from sim.words import as_read
@@ -193,12 +193,14 @@ class LeadersBroker(SimBroker):
                 )
             case fx.Register():
                 self._look_then(self._register_over)
-            case fx.OpenReplica(_, topic_id):
+            case fx.OpenReplica(name, topic_id) if name == NAME:
                 self._open_replica(topic_id)
-            case fx.CloseReplica(_, topic_id):
+            case fx.CloseReplica(name, topic_id) if name == NAME:
                 self._close_replica(topic_id)
-            case fx.Decide(_, decision):
+            case fx.Decide(name, decision) if name == NAME:
                 self._decide(decision)
+            case fx.OpenReplica() | fx.CloseReplica() | fx.Decide():
+                pass  # Of a partition that holds nothing.
             case fx.Answer(request_id, outcome):
                 self.answers[request_id] = outcome
             case fx.StepAside():
@@ -305,7 +307,7 @@ class LeadersBroker(SimBroker):
                 self.hear(ev.QueueTouched())
                 self._watched(path)
             case Noticed(path) if path in PARTITION_PATHS:
-                self.hear(ev.PartitionTouched(NAME))
+                self.hear(ev.PartitionTouched(PARTITION_PATHS[path]))
             case Noticed(path):
                 self._watched(path)
             case _:
@@ -326,7 +328,9 @@ class LeadersBroker(SimBroker):
             self.hear(ev.Ticked())
 
 
-PARTITION_PATHS = (LeaderZnode.path(*NAME), ReplicasZnode.path(*NAME), ReassignedZnode.path(*NAME))
+PARTITION_PATHS = {
+    kind.path(*name): name for name in NAMES for kind in (LeaderZnode, ReplicasZnode, ReassignedZnode)
+}
 
 
 def is_of_a_life(refused: object) -> bool:
@@ -349,8 +353,8 @@ def assigned_to(me: int) -> Callable[[LeadersZooKeeper], Any]:
     """The partitions that name a broker."""
 
     def read(zookeeper: LeadersZooKeeper) -> Any:
-        nodes = zookeeper.partition(NAME)
-        return (NAME,) if nodes is not None and me in nodes.assigned else ()
+        known = ((name, zookeeper.partition(name)) for name in NAMES)
+        return tuple(name for name, nodes in known if nodes is not None and me in nodes.assigned)
 
     return read
 

@@ -42,9 +42,24 @@ class LedZnodes(Checker):
         elif (
             after._replace(leader=before.leader) != before
             and not is_departure(write)
+            and not self._is_taken_back(write)
             and self._led.get(after.leader_epoch) != write.writer
         ):
             self.violated(f"{write.writer} changed {before} to {after} without being its leader")
+
+    def _is_taken_back(self, write: StateWrite) -> bool:
+        """Whether an admin took back a move: those that are not assigned any more left, and the leader's term
+        is over."""
+        before, after = write.before, write.after
+        assert before is not None
+        gone = set(before.isr) - set(after.isr)
+        rest = after._replace(
+            leader=before.leader, isr=before.isr, eligible=before.eligible, recovered=before.recovered
+        )
+        is_smaller = set(after.eligible) <= set(before.eligible) and set(after.isr) <= set(before.isr)
+        is_safe = bool(set(after.isr) & set(before.trusted))
+        assigned = self.world.assigned
+        return rest == before and after.leader == -1 and is_smaller and is_safe and gone.isdisjoint(assigned)
 
     def _check_election(self, write: StateWrite) -> None:
         before, after = write.before, write.after

@@ -55,7 +55,13 @@ class LeadersWalk(RandomWalk):
             self.world.ask_to_move(self.rng.choice(running).broker_id, replicas)
 
     def _controllers_crash(self) -> None:
-        """There is none."""
+        """There is none. A client asks any broker to take the last move back."""
+        running = self._running()
+        if running:
+            self.world.ask_to_move(self.rng.choice(running).broker_id, None)
 
     def _controller_expire(self) -> None:
-        """There is none."""
+        """There is none. A client asks any broker for the preferred leader."""
+        running = self._running()
+        if running:
+            self.world.ask_to_elect(self.rng.choice(running).broker_id)

@@ -3,6 +3,7 @@ admin gets on."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -11,8 +12,10 @@ from hightide_leaders.core.effects import Outcome
 from sim.leaders.broker import KEEP_IN_SYNC_TIME_MS
 from sim.leaders.world import LeadersWorld, heal
 from sim.leaders.zookeeper import NAME
+from sim.world import Settings
 
 AR = (1, 2, 3)
+SETTINGS = Settings()
 STEPS = 40
 """The messages of a creation, or of a deletion, and a few more."""
 LATER_ID = "e" * 32
@@ -34,6 +37,15 @@ def deliver(world: LeadersWorld, count: int) -> None:
         if envelope is None:
             return
         world.deliver(envelope)
+
+
+def at_random(world: LeadersWorld, rng: Random) -> None:
+    """Messages arrive in any order, until none is under way, or there were many."""
+    for _ in range(300):
+        ready = [e for e in world.pending if world.is_open(e)]
+        if not ready:
+            return
+        world.deliver(world.first_in_line(rng.choice(ready)))
 
 
 def die(world: LeadersWorld, admin: int) -> None:
@@ -62,7 +74,7 @@ def test_an_admin_dies_while_it_creates_a_topic(step: int) -> None:
     let_time_pass(world)
     known = world.zookeeper.topic_znode(NAME.topic)
     assert known is not None
-    assert outcome is (Outcome.TOPIC_ALREADY_EXISTS if known[0] == LATER_ID else Outcome.DONE)
+    assert outcome is (Outcome.TOPIC_ALREADY_EXISTS if known[0].topic_id == LATER_ID else Outcome.DONE)
     heal(world)
 
 
@@ -88,11 +100,7 @@ def test_two_admins_create_one_topic(seed: int) -> None:
     world, rng = without_topic(), Random(seed)
     world.broker(1).hear(ev.CreateTopicRequested(-91, NAME.topic, "1" * 32, (AR,)))
     world.broker(2).hear(ev.CreateTopicRequested(-92, NAME.topic, "2" * 32, ((3, 2, 1),)))
-    for _ in range(200):
-        ready = [e for e in world.pending if world.is_open(e)]
-        if not ready:
-            break
-        world.deliver(world.first_in_line(rng.choice(ready)))
+    at_random(world, rng)
     let_time_pass(world)
     outcomes = {world.broker(1).answers[-91], world.broker(2).answers[-92]}
     assert Outcome.DONE in outcomes
@@ -107,13 +115,91 @@ def test_two_admins_delete_one_topic(seed: int) -> None:
     world.forget_topic()
     for admin in (1, 2):
         world.broker(admin).hear(ev.DeleteTopicRequested(-91, NAME.topic))
-    for _ in range(300):
-        ready = [e for e in world.pending if world.is_open(e)]
-        if not ready:
-            break
-        world.deliver(world.first_in_line(rng.choice(ready)))
+    at_random(world, rng)
     let_time_pass(world)
     for admin in (1, 2):
         assert world.broker(admin).answers[-91] in (Outcome.DONE, Outcome.UNKNOWN_TOPIC)
     assert world.zookeeper.topic_znode(NAME.topic) is None
     assert all(world.broker(n).topic_id == "" for n in AR)
+
+
+@pytest.mark.parametrize("step", range(STEPS))
+def test_an_admin_dies_while_it_grows_a_topic(step: int) -> None:
+    """The partition is there as a whole, or not at all, and the next admin adds it."""
+    world = LeadersWorld()
+    world.start()
+    world.broker(3).hear(ev.GrowTopicRequested(-90, NAME.topic, (AR,), 1))
+    deliver(world, step)
+    die(world, 3)
+    outcome = world.grow_topic(1, (1, 2))
+    let_time_pass(world)
+    known = world.zookeeper.topic_znode(NAME.topic)
+    assert known is not None
+    assert (known[0].partition_count, known[0].attempt) == (2, None)
+    assert outcome in (Outcome.DONE, Outcome.TOPIC_CHANGED)
+    heal(world)
+
+
+@pytest.mark.parametrize("step", range(STEPS))
+def test_an_admin_that_grew_a_topic_dies_and_the_next_one_deletes_it(step: int) -> None:
+    world = LeadersWorld()
+    world.start()
+    world.broker(3).hear(ev.GrowTopicRequested(-90, NAME.topic, (AR,), 1))
+    deliver(world, step)
+    die(world, 3)
+    assert world.delete_topic(1) is Outcome.DONE
+    let_time_pass(world)
+    assert world.zookeeper.topic_znode(NAME.topic) is None
+    assert world.create_topic(1, (2, 1)) is Outcome.DONE
+    heal(world)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_two_admins_grow_one_topic(seed: int) -> None:
+    world, rng = LeadersWorld(), Random(seed)
+    world.start()
+    world.broker(1).hear(ev.GrowTopicRequested(-91, NAME.topic, (AR,), 1))
+    world.broker(2).hear(ev.GrowTopicRequested(-92, NAME.topic, ((3, 2, 1),), 1))
+    at_random(world, rng)
+    let_time_pass(world)
+    outcomes = {world.broker(1).answers[-91], world.broker(2).answers[-92]}
+    assert Outcome.DONE in outcomes
+    assert outcomes & {Outcome.TOPIC_CHANGED, Outcome.TOPIC_BEING_CREATED}
+    heal(world)
+
+
+@pytest.mark.parametrize("step", range(STEPS))
+def test_an_admin_dies_while_it_takes_a_move_back(step: int) -> None:
+    """The move is done or taken back, whatever of the two; the records are there."""
+    world = LeadersWorld(replace(SETTINGS, replicas=(1, 2)))
+    world.start()
+    world.ask_to_move(2, (3, 2))
+    deliver(world, step)
+    world.broker(3).hear(ev.ReassignmentRequested(-90, NAME, None))
+    deliver(world, STEPS - step)
+    die(world, 3)
+    heal(world)
+    assert world.assigned in ((1, 2), (3, 2))
+
+
+@pytest.mark.parametrize("step", range(2 * STEPS))
+def test_a_move_that_is_taken_back_in_each_of_its_steps_leaves_the_partition_whole(step: int) -> None:
+    world = LeadersWorld(replace(SETTINGS, replicas=(1, 2)))
+    world.start()
+    world.ask_to_move(2, (3, 2))
+    deliver(world, step)
+    outcome = world.cancel(2)
+    assert outcome in (Outcome.DONE, Outcome.NO_REASSIGNMENT)
+    heal(world)
+    assert world.assigned in ((1, 2), (3, 2))
+
+
+@pytest.mark.parametrize("step", range(STEPS))
+def test_an_admin_dies_while_it_elects_the_preferred_leader(step: int) -> None:
+    world = LeadersWorld()
+    world.start()
+    world.broker(3).hear(ev.ElectionRequested(-90, NAME))
+    deliver(world, step)
+    die(world, 3)
+    assert world.elect_preferred(2) is Outcome.DONE
+    heal(world)

@@ -10,7 +10,7 @@ from hightide_broker.core.isr_state import IsrState
 from hightide_broker.core.replica import ReplicaSettings
 from hightide_leaders.core import events as ev
 from hightide_leaders.core.effects import Outcome
-from hightide_runtime.znodes.leaders_znodes import ReassignedZnode, ReplicasZnode
+from hightide_runtime.znodes.leaders_znodes import ReplicasZnode
 from sim.broker import SimBroker
 from sim.controller import SimController
 from sim.leaders.broker import LeadersBroker
@@ -109,11 +109,31 @@ class LeadersWorld(World):
         """A client asks a broker to move the partition."""
         return self._ask(admin, lambda number: ev.ReassignmentRequested(number, NAME, replicas))
 
-    def ask_to_move(self, admin: int, replicas: tuple[int, ...]) -> None:
-        """The same, and nobody waits for the answer."""
+    def grow_topic(self, admin: int, replicas: tuple[int, ...]) -> Outcome | None:
+        """A client asks a broker to add a partition."""
+        return self._ask(admin, lambda number: ev.GrowTopicRequested(number, NAME.topic, (replicas,), 1))
+
+    def cancel(self, admin: int) -> Outcome | None:
+        """A client asks a broker to take the move of the partition back."""
+        return self._ask(admin, lambda number: ev.ReassignmentRequested(number, NAME, None))
+
+    def elect_preferred(self, admin: int) -> Outcome | None:
+        """A client asks a broker to give the partition its preferred leader."""
+        return self._ask(admin, lambda number: ev.ElectionRequested(number, NAME))
+
+    def ask_to_move(self, admin: int, replicas: tuple[int, ...] | None) -> None:
+        """A client asks a broker to move the partition, or to take a move back, and nobody waits for the
+        answer."""
         self.requests_made += 1
         self.story.append(f"move to {replicas} at {admin}")
         self.broker(admin).hear(ev.ReassignmentRequested(-self.requests_made, NAME, replicas))
+        self.check()
+
+    def ask_to_elect(self, admin: int) -> None:
+        """A client asks a broker for an election, and nobody waits for the answer."""
+        self.requests_made += 1
+        self.story.append(f"elect the preferred at {admin}")
+        self.broker(admin).hear(ev.ElectionRequested(-self.requests_made, NAME))
         self.check()
 
     def _ask(self, admin: int, request: object) -> Outcome | None:
@@ -131,8 +151,12 @@ class LeadersWorld(World):
         """After healing: no queue has anything, no move is under way, and nobody has a replica that is not
         to be."""
         judge = LedHealed(self)
-        if self.zookeeper.replicas_of(ReassignedZnode.path(*NAME)) is not None:
-            judge.violated("the partition is still being moved")
+        found = self.zookeeper.topic(NAME.topic)
+        if found is not None and set(found.partitions) != set(range(found.node.partition_count)):
+            judge.violated(f"not every partition is there, or one too many: {found}")
+        for nodes in found.partitions.values() if found is not None else ():
+            if nodes.reassigned is not None or not nodes.replicas:
+                judge.violated(f"a partition is still being moved or made: {nodes}")
         for broker_id in self.brokers:
             if queue := self.zookeeper.queue(broker_id):
                 judge.violated(f"the queue of {broker_id} has {queue}")

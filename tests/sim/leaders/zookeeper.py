@@ -12,13 +12,13 @@ from typing import assert_never
 from hightide_leaders.core import writes as wr
 from hightide_leaders.core.values import (
     NO_VERSION,
-    Attempt,
     IsrNode,
     LeaderNode,
     Lives,
     PartitionNodes,
     QueuedChange,
     StateChange,
+    TopicNode,
     TopicNodes,
     TopicPartition,
 )
@@ -44,6 +44,9 @@ from sim.zookeeper import (
 )
 
 NAME = TopicPartition("tide", 0)
+"""The partition that holds records."""
+NAMES = (NAME, TopicPartition("tide", 1))
+"""With one that a topic may grow by: it is led, and holds nothing."""
 
 
 class LeadersZooKeeper(ZooKeeper):
@@ -130,10 +133,10 @@ class LeadersZooKeeper(ZooKeeper):
     ) -> Operation:
         path = LedTopicZnode.path(operation.topic)
         match operation:
-            case wr.CreateTopic(_, topic_id, attempt):
-                return Create(path, (topic_id, attempt))
-            case wr.PutTopic(_, topic_id, version):
-                return Put(path, (topic_id, None), version)
+            case wr.CreateTopic(_, node):
+                return Create(path, node)
+            case wr.PutTopic(_, node, version):
+                return Put(path, node, version)
             case wr.CheckTopic(_, version):
                 return Check(path, version)
             case wr.DeleteTopic():
@@ -187,25 +190,25 @@ class LeadersZooKeeper(ZooKeeper):
             assert isinstance(node.data, IsrNode)
             isr = replace(node.data, version=node.version)
         leader = self.leader_of(name)
-        return PartitionNodes(topic[0], replicas or (), leader, isr, reassigned, self.min_insync_replicas)
+        return PartitionNodes(
+            topic[0].topic_id, replicas or (), leader, isr, reassigned, self.min_insync_replicas
+        )
 
-    def topic_znode(self, topic: str) -> tuple[str, Attempt | None, int] | None:
-        """The topic's id, who creates it, and the version of its znode."""
+    def topic_znode(self, topic: str) -> tuple[TopicNode, int] | None:
+        """The topic's znode, and its version."""
         node = self.nodes.get(LedTopicZnode.path(topic))
         if node is None:
             return None
-        assert isinstance(node.data, tuple)
-        topic_id, attempt = node.data
-        return topic_id, attempt, node.version
+        assert isinstance(node.data, TopicNode)
+        return node.data, node.version
 
     def topic(self, topic: str) -> TopicNodes | None:
-        """All about a topic of one partition."""
+        """All about a topic."""
         found = self.topic_znode(topic)
         if found is None:
             return None
-        topic_id, attempt, version = found
-        nodes = self.partition(TopicPartition(topic, 0))
-        return TopicNodes(topic_id, version, attempt, {} if nodes is None else {0: nodes})
+        known = ((name.partition, self.partition(name)) for name in NAMES if name.topic == topic)
+        return TopicNodes(*found, {number: nodes for number, nodes in known if nodes is not None})
 
     def queue(self, broker_id: int) -> tuple[QueuedChange, ...]:
         """The state changes for a broker, in order."""

@@ -12,6 +12,7 @@ from hightide_leaders.core.state import Hosted, LeadersState
 from hightide_leaders.core.values import (
     Attempt,
     ChangeKind,
+    Configs,
     IsrNode,
     LeaderNode,
     Lives,
@@ -19,6 +20,7 @@ from hightide_leaders.core.values import (
     QueuedChange,
     Settings,
     StateChange,
+    TopicNode,
     TopicNodes,
     TopicPartition,
 )
@@ -134,8 +136,15 @@ def change(kind: ChangeKind, epoch: int = 3, topic_id: str = ID, name: TopicPart
 
 
 def topic(
-    *nodes: PartitionNodes, attempt: tuple[int, int] | None = None, topic_id: str = ID, version: int = 0
+    *nodes: PartitionNodes,
+    attempt: tuple[int, int] | None = None,
+    topic_id: str = ID,
+    version: int = 0,
+    count: int | None = None,
+    configs: Configs = (),
 ) -> TopicNodes:
-    """The znodes of a topic."""
+    """The znodes of a topic. `count`: the partitions that are there for clients; none during an attempt."""
     made_by = None if attempt is None else Attempt(*attempt)
-    return TopicNodes(topic_id, version, made_by, dict(enumerate(nodes)))
+    if count is None:
+        count = 0 if attempt is not None else len(nodes)
+    return TopicNodes(TopicNode(topic_id, made_by, count, configs), version, dict(enumerate(nodes)))

@@ -1,11 +1,12 @@
-"""What a broker does as an admin, for a client: create and delete topics, ask for a reassignment (V2
-"Create topic", "Delete partition / topic").
+"""What a broker does as an admin, for a client: create, grow and delete topics, change their settings (V2
+"Create topic", "Delete partition / topic"). What is about one partition is in partition_requests.py.
 
-Theory of operation. A topic's znode names who creates it until it is created. An attempt whose broker is
-gone, or has begun another life, is cleaned up by whoever creates or deletes a topic of that name:
-close-replica at epoch -1 to all its brokers, and its znodes go. So two admins do not undo each other's
-work, and a dead one is in nobody's way. Each step depends on what was read, and names its version; after an
-unknown outcome the topic is read again.
+Theory of operation. A topic's znode names who creates or grows it until that is done, and how many
+partitions are done. A creation is a growth from no partition on. An attempt whose broker is gone, or has
+begun another life, is cleaned up by whoever creates, grows, alters or deletes a topic of that name:
+close-replica at epoch -1 to the brokers of what is not done, and its znodes go. So two admins do not undo
+each other's work, and a dead one is in nobody's way. Each step depends on what was read, and names its
+version; after an unknown outcome the topic is read again.
 
 Nobody waits for a broker that is dead. Its state changes stay in its queue, and the topic id keeps them
 from a later topic of the same name.
@@ -15,18 +16,24 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
+from hightide_leaders.core import partition_requests
 from hightide_leaders.core.effects import Answer, Effects, Outcome, ReadQueues, ReadTopic
 from hightide_leaders.core.events import (
+    AlterTopicRequested,
     CreateTopicRequested,
     DeleteTopicRequested,
+    ElectionRequested,
     Ending,
+    GrowTopicRequested,
     QueuesRead,
     ReassignmentRequested,
+    Requested,
     TopicRead,
 )
 from hightide_leaders.core.queues import FollowerStateChangeQueueFull, send_state_changes, undone
-from hightide_leaders.core.state import LeadersState, Request, RequestKind, Step
+from hightide_leaders.core.state import LeadersState, Request, Step
 from hightide_leaders.core.values import (
     NO_VERSION,
     Attempt,
@@ -35,6 +42,7 @@ from hightide_leaders.core.values import (
     PartitionNodes,
     QueuedChange,
     StateChange,
+    TopicNode,
     TopicNodes,
     TopicPartition,
 )
@@ -55,39 +63,35 @@ from hightide_leaders.core.writes import (
 
 OPERATIONS_MAX = 900
 """The operations of one multi; ZooKeeper's limit is in bytes, and this stays below it."""
-NEW_VERSION = 0
-"""The version of a topic's znode that was just created."""
 FAILED_ATTEMPT = -1
 """The epoch of a close-replica that cleans up."""
 
 
-def create_topic_requested(state: LeadersState, event: CreateTopicRequested, now_ms: int) -> Effects:
-    """Begin to create a topic."""
-    request = Request(event.request_id, RequestKind.CREATE, event.topic, topic_id=event.topic_id)
-    request.assignment = event.assignment
-    request.deadline_ms = now_ms + state.settings.keep_in_sync_time_ms
-    return _begin(state, request)
-
-
-def delete_topic_requested(state: LeadersState, event: DeleteTopicRequested) -> Effects:
-    """Begin to delete a topic."""
-    return _begin(state, Request(event.request_id, RequestKind.DELETE, event.topic))
-
-
-def reassignment_requested(state: LeadersState, event: ReassignmentRequested) -> Effects:
-    """Begin to ask the leader of a partition to move it."""
-    request = Request(event.request_id, RequestKind.REASSIGN, event.name.topic, name=event.name)
-    request.assignment = (event.replicas,)
-    return _begin(state, request)
-
-
-def _begin(state: LeadersState, request: Request) -> Effects:
-    assert request.request_id not in state.requests
+def requested(state: LeadersState, event: Requested, now_ms: int) -> Effects:
+    """Begin what a client asks for."""
+    assert event.request_id not in state.requests
+    if isinstance(event, ReassignmentRequested | ElectionRequested):
+        request = Request(event.request_id, event.name.topic, event, name=event.name)
+    else:
+        request = Request(event.request_id, event.topic, event)
+    if isinstance(event, CreateTopicRequested | GrowTopicRequested):
+        request.deadline_ms = now_ms + state.settings.keep_in_sync_time_ms
+    if isinstance(event, GrowTopicRequested) and _is_at_it(state, event.topic):
+        return (Answer(event.request_id, Outcome.TOPIC_BEING_CREATED),)
+    if isinstance(event, CreateTopicRequested | DeleteTopicRequested):
+        request.topic_id = event.topic_id
     state.requests[request.request_id] = request
     return (ReadTopic(request.request_id, request.topic),)
 
 
-def _end(state: LeadersState, request: Request, outcome: Outcome) -> Effects:
+def _is_at_it(state: LeadersState, topic: str) -> bool:
+    """Whether this broker creates or grows the topic for another client: the attempt would be the same."""
+    others = (each.asked for each in state.requests.values() if each.topic == topic)
+    return any(isinstance(asked, CreateTopicRequested | GrowTopicRequested) for asked in others)
+
+
+def end(state: LeadersState, request: Request, outcome: Outcome) -> Effects:
+    """Answer the client."""
     del state.requests[request.request_id]
     return (Answer(request.request_id, outcome),)
 
@@ -97,85 +101,151 @@ def topic_read(state: LeadersState, event: TopicRead, now_ms: int) -> Effects:
     request = state.requests.get(event.request_id)
     if request is None:
         return ()
-    match request.kind:
-        case RequestKind.CREATE:
-            return _create(state, request, event.found, event.lives, now_ms)
-        case RequestKind.DELETE:
-            return _delete(state, request, event.found, event.lives, now_ms)
+    found, lives = event.found, event.lives
+    match request.asked:
+        case CreateTopicRequested():
+            return _create(state, request, request.asked, found, lives, now_ms)
+        case GrowTopicRequested():
+            return _grow(state, request, request.asked, found, lives, now_ms)
+        case DeleteTopicRequested():
+            return _delete(state, request, found, lives, now_ms)
+        case AlterTopicRequested():
+            return _alter(state, request, request.asked, found, lives)
         case _:
-            return _reassign(state, request, event.found, event.lives)
+            decided = partition_requests.next_step(state, request, found, lives)
+            return end(state, request, decided) if isinstance(decided, Outcome) else decided
 
 
-# --- create --------------------------------------------------------------------------------------
+# --- create and grow -----------------------------------------------------------------------------
 
 
 def _create(
-    state: LeadersState, request: Request, found: TopicNodes | None, lives: Lives, now_ms: int
+    state: LeadersState,
+    request: Request,
+    asked: CreateTopicRequested,
+    found: TopicNodes | None,
+    lives: Lives,
+    now_ms: int,
 ) -> Effects:
     if found is None:
         if request.step in (Step.WAITING, Step.FINISHING):
-            return _end(
-                state, request, Outcome.TIMED_OUT
-            )  # Somebody took this broker for dead, and cleaned up.
+            # Somebody took this broker for dead, and cleaned up.
+            return end(state, request, Outcome.TIMED_OUT)
         if request.answers is not None:
-            return _end(state, request, request.answers)
+            return end(state, request, request.answers)
         return _queue_starts(state, request, lives)
-    is_mine = found.topic_id == request.topic_id
-    if is_mine and found.attempt is None:
-        return _end(state, request, Outcome.DONE)
+    attempt = found.node.attempt
+    is_mine = found.topic_id == asked.topic_id
+    if is_mine and attempt is None:
+        return end(state, request, Outcome.DONE)
     if is_mine and request.answers is None:
-        return _wait(state, request, now_ms)
-    if not is_mine and found.attempt is None and not _is_deleted(found):
-        return _end(state, request, Outcome.TOPIC_ALREADY_EXISTS)
-    if not is_mine and found.attempt is not None and is_under_way(found.attempt, lives):
-        return _end(state, request, Outcome.TOPIC_BEING_CREATED)
+        return _wait_for_starts(state, request, found, now_ms)
+    if not is_mine and (found.node.partition_count if attempt is not None else not found.is_deleted):
+        return end(state, request, Outcome.TOPIC_ALREADY_EXISTS)
+    if not is_mine and attempt is not None and is_under_way(attempt, lives):
+        return end(state, request, Outcome.TOPIC_BEING_CREATED)
+    return _clean_up(request, found)
+
+
+def _grow(
+    state: LeadersState,
+    request: Request,
+    asked: GrowTopicRequested,
+    found: TopicNodes | None,
+    lives: Lives,
+    now_ms: int,
+) -> Effects:
+    if found is None or request.topic_id not in ("", found.topic_id):
+        return end(state, request, Outcome.UNKNOWN_TOPIC)
+    request.topic_id = found.topic_id
+    attempt, count = found.node.attempt, found.node.partition_count
+    if found.is_deleted:
+        return end(state, request, Outcome.TOPIC_BEING_DELETED)
+    if attempt is None:
+        if (
+            request.step is Step.FINISHING
+            and request.node is not None
+            and count >= request.node.partition_count
+        ):
+            return end(state, request, Outcome.DONE)
+        if request.answers is not None or request.step in (Step.WAITING, Step.FINISHING):
+            return end(state, request, Outcome.TIMED_OUT)
+        if count != asked.first:
+            return end(state, request, Outcome.TOPIC_CHANGED)
+        return _queue_starts(state, request, lives)
+    is_mine = attempt == Attempt(state.me, state.incarnation)
+    if is_mine and request.answers is None and request.step is not Step.CHECKING:
+        return _wait_for_starts(state, request, found, now_ms)
+    if not is_mine and is_under_way(attempt, lives):
+        return end(state, request, Outcome.TOPIC_BEING_CREATED)
     return _clean_up(request, found)
 
 
 def _queue_starts(state: LeadersState, request: Request, lives: Lives) -> Effects:
-    """There is no such topic: look at the queues of those that are to have it."""
-    for replicas in request.assignment:
+    """There is nothing yet of what is to be created: look at the queues of those that are to have it."""
+    assigned = tuple(_assigned(request))
+    for _, replicas in assigned:
         if not replicas or len(set(replicas)) != len(replicas):
-            return _end(state, request, Outcome.INVALID_ASSIGNMENT)
+            return end(state, request, Outcome.INVALID_ASSIGNMENT)
         if not lives.live.issuperset(replicas):
-            return _end(state, request, Outcome.REPLICA_NOT_ONLINE)
-    if not request.assignment:
-        return _end(state, request, Outcome.INVALID_ASSIGNMENT)
+            return end(state, request, Outcome.REPLICA_NOT_ONLINE)
+    if not assigned:
+        return end(state, request, Outcome.INVALID_ASSIGNMENT)
     request.sent = tuple(
         (broker_id, StateChange(ChangeKind.START_REPLICA, name, request.topic_id, 0))
-        for name, replicas in _assigned(request)
+        for name, replicas in assigned
         for broker_id in replicas
     )
     return _read_queues(request)
 
 
 def _assigned(request: Request) -> Iterator[tuple[TopicPartition, tuple[int, ...]]]:
-    for number, replicas in enumerate(request.assignment):
+    asked = request.asked
+    assert isinstance(asked, CreateTopicRequested | GrowTopicRequested)
+    first = asked.first if isinstance(asked, GrowTopicRequested) else 0
+    for number, replicas in enumerate(asked.assignment, first):
         yield TopicPartition(request.topic, number), replicas
 
 
 def is_under_way(attempt: Attempt, lives: Lives) -> bool:
-    """Whether the life of the broker that creates a topic is still there."""
+    """Whether the life of the broker that creates or grows a topic is still there."""
     return tuple(attempt) in lives.of
 
 
-def _creation(state: LeadersState, request: Request, starts: Operations) -> deque[Operations]:
+def _creation(
+    state: LeadersState, request: Request, found: TopicNodes | None, starts: Operations
+) -> deque[Operations]:
     """The topic's znode, RAR of each partition, and the state changes; AR comes when the replicas have
     started."""
     attempt = Attempt(state.me, state.incarnation)
-    first = CreateTopic(request.topic, request.topic_id, attempt)
+    first: Operation
+    if isinstance(request.asked, CreateTopicRequested):
+        node = TopicNode(request.topic_id, attempt, 0, request.asked.configs)
+        first, request.version = CreateTopic(request.topic, node), 0
+    else:
+        assert found is not None
+        node = replace(found.node, attempt=attempt)
+        first, request.version = PutTopic(request.topic, node, found.version), found.version + 1
     partitions = [CreatePartition(name, replicas) for name, replicas in _assigned(request)]
-    return chunks((first,), (*partitions, *starts), CheckTopic(request.topic, NEW_VERSION))
+    return chunks((first,), (*partitions, *starts), CheckTopic(request.topic, request.version))
+
+
+def _wait_for_starts(state: LeadersState, request: Request, found: TopicNodes, now_ms: int) -> Effects:
+    count = found.node.partition_count + len(tuple(_assigned(request)))
+    request.version = found.version
+    request.node = replace(found.node, attempt=None, partition_count=count)
+    return _wait(state, request, now_ms)
 
 
 def _completion(request: Request) -> deque[Operations]:
     """AR of each partition, and the end of the attempt."""
+    assert request.node is not None
     operations: list[Operation] = []
     for name, replicas in _assigned(request):
         operations += [PutReplicas(name, replicas, create=True), DeleteReassigned(name)]
-    check = CheckTopic(request.topic, NEW_VERSION)
+    check = CheckTopic(request.topic, request.version)
     writes = chunks((check,), operations, check)
-    writes[-1] = (*writes[-1], PutTopic(request.topic, request.topic_id, NEW_VERSION))
+    writes[-1] = (*writes[-1], PutTopic(request.topic, request.node, request.version))
     return writes
 
 
@@ -193,6 +263,30 @@ def chunks(first: Operations, operations: Sequence[Operation], check: Operation)
     return writes
 
 
+# --- settings ------------------------------------------------------------------------------------
+
+
+def _alter(
+    state: LeadersState, request: Request, asked: AlterTopicRequested, found: TopicNodes | None, lives: Lives
+) -> Effects:
+    if found is None:
+        return end(state, request, Outcome.UNKNOWN_TOPIC)
+    if found.is_deleted:
+        return end(state, request, Outcome.TOPIC_BEING_DELETED)
+    attempt = found.node.attempt
+    if attempt is not None:
+        if is_under_way(attempt, lives):
+            return end(state, request, Outcome.TOPIC_BEING_CREATED)
+        return _clean_up(request, found)
+    changed = {**dict(found.node.configs), **dict(asked.to_set)}
+    configs = tuple(sorted(each for each in changed.items() if each[0] not in asked.to_reset))
+    if configs == found.node.configs:
+        return end(state, request, Outcome.DONE)
+    request.step = Step.FINISHING
+    altered = PutTopic(request.topic, replace(found.node, configs=configs), found.version)
+    return (state.write(request.request_id, (altered,)),)
+
+
 # --- delete --------------------------------------------------------------------------------------
 
 
@@ -201,28 +295,25 @@ def _delete(
 ) -> Effects:
     if found is None:
         is_new = request.step is Step.CHECKING and not request.sent
-        return _end(state, request, Outcome.UNKNOWN_TOPIC if is_new else Outcome.DONE)
+        return end(state, request, Outcome.UNKNOWN_TOPIC if is_new else Outcome.DONE)
     if request.topic_id and request.topic_id != found.topic_id:
-        return _end(state, request, Outcome.DONE)  # That is a later topic of the same name.
+        return end(state, request, Outcome.DONE)  # That is a later topic of the same name.
     request.topic_id = found.topic_id
-    if found.attempt is not None and is_under_way(found.attempt, lives):
-        return _end(state, request, Outcome.TOPIC_BEING_CREATED)
+    if found.node.attempt is not None and is_under_way(found.node.attempt, lives):
+        return end(state, request, Outcome.TOPIC_BEING_CREATED)
     request.sent = _closes(request.topic, found)
-    if not _is_deleted(found):
+    if not found.is_deleted:
         return _read_queues(request)
     if request.step is Step.FINISHING:
-        request.writes = _removal(request.topic, found)
+        request.writes = _removal(request.topic, found, 0)
         return (state.write(request.request_id, request.writes.popleft()),)
     return _wait(state, request, now_ms)
 
 
-def _is_deleted(found: TopicNodes) -> bool:
-    """Whether RAR says of each partition that it is deleted."""
-    return bool(found.partitions) and all(nodes.is_being_deleted for nodes in found.partitions.values())
-
-
-def _closes(topic: str, found: TopicNodes, epoch: int | None = None) -> tuple[tuple[int, StateChange], ...]:
-    """A close-replica for each replica of a topic."""
+def _closes(
+    topic: str, found: TopicNodes, first: int = 0, epoch: int | None = None
+) -> tuple[tuple[int, StateChange], ...]:
+    """A close-replica for each replica of the partitions from `first` on."""
     return tuple(
         (
             broker_id,
@@ -235,6 +326,7 @@ def _closes(topic: str, found: TopicNodes, epoch: int | None = None) -> tuple[tu
         )
         for number, nodes in sorted(found.partitions.items())
         for broker_id in nodes.assigned
+        if number >= first
     )
 
 
@@ -249,12 +341,19 @@ def _marking(request: Request, found: TopicNodes, closes: Operations) -> deque[O
     return chunks((check,), (*marks, *closes), check)
 
 
-def _removal(topic: str, found: TopicNodes, also: Operations = ()) -> deque[Operations]:
-    """All znodes of a topic."""
+def _removal(topic: str, found: TopicNodes, first: int, also: Operations = ()) -> deque[Operations]:
+    """All znodes of the partitions from `first` on; of the topic too, if nothing is left."""
     check = CheckTopic(topic, found.version)
-    partitions = [_deletion(topic, number, nodes) for number, nodes in sorted(found.partitions.items())]
+    partitions = [
+        _deletion(topic, number, nodes)
+        for number, nodes in sorted(found.partitions.items())
+        if number >= first
+    ]
     writes = chunks((check,), (*also, *partitions), check)
-    writes[-1] = (*writes[-1], DeleteTopic(topic, found.version))
+    last: Operation = DeleteTopic(topic, found.version)
+    if first > 0:
+        last = PutTopic(topic, replace(found.node, attempt=None), found.version)
+    writes[-1] = (*writes[-1], last)
     return writes
 
 
@@ -268,40 +367,16 @@ def _deletion(topic: str, number: int, nodes: PartitionNodes) -> DeletePartition
     )
 
 
-# --- reassign ------------------------------------------------------------------------------------
-
-
-def _reassign(state: LeadersState, request: Request, found: TopicNodes | None, lives: Lives) -> Effects:
-    if found is None:
-        return _end(state, request, Outcome.UNKNOWN_TOPIC)
-    name, (replicas,) = request.name, request.assignment
-    assert name is not None
-    nodes = found.partitions.get(name.partition)
-    if nodes is None or not nodes.replicas:
-        return _end(state, request, Outcome.UNKNOWN_PARTITION)
-    if nodes.reassigned is not None:
-        is_mine = request.step is Step.FINISHING and nodes.reassigned == replicas
-        return _end(state, request, Outcome.DONE if is_mine else Outcome.REASSIGNMENT_IN_PROGRESS)
-    if not replicas or len(set(replicas)) != len(replicas):
-        return _end(state, request, Outcome.INVALID_ASSIGNMENT)
-    if not lives.live.issuperset(replicas):
-        return _end(state, request, Outcome.REPLICA_NOT_ONLINE)
-    if nodes.replicas == replicas:
-        return _end(state, request, Outcome.DONE)
-    request.step = Step.FINISHING
-    asked = (CheckTopic(name.topic, found.version), PutReassigned(name, replicas))
-    return (state.write(request.request_id, asked),)
-
-
 # --- queues, writes, time ------------------------------------------------------------------------
 
 
 def _read_queues(request: Request) -> Effects:
     request.step = Step.QUEUING
-    return (ReadQueues(request.request_id, _targets(request), request.topic),)
+    return (ReadQueues(request.request_id, targets(request), request.topic),)
 
 
-def _targets(request: Request) -> tuple[int, ...]:
+def targets(request: Request) -> tuple[int, ...]:
+    """The brokers to whose queues a request puts something."""
     return tuple(sorted({broker_id for broker_id, _ in request.sent}))
 
 
@@ -310,14 +385,14 @@ def _wait(state: LeadersState, request: Request, now_ms: int) -> Effects:
     if request.deadline_ms is None:
         request.deadline_ms = now_ms + state.settings.keep_in_sync_time_ms
     request.step = Step.WAITING
-    return (ReadQueues(request.request_id, _targets(request), request.topic, watch=True),)
+    return (ReadQueues(request.request_id, targets(request), request.topic, watch=True),)
 
 
 def _clean_up(request: Request, found: TopicNodes) -> Effects:
     """A failed attempt: look at the queues of its brokers, to close what they may have started."""
-    request.sent = _closes(request.topic, found, FAILED_ATTEMPT)
+    request.sent = _closes(request.topic, found, found.unfinished_from, FAILED_ATTEMPT)
     request.step = Step.CLEANING
-    return (ReadQueues(request.request_id, _targets(request), request.topic),)
+    return (ReadQueues(request.request_id, targets(request), request.topic),)
 
 
 def awaited(sent: Sequence[tuple[int, StateChange]], lives: Lives) -> tuple[tuple[int, StateChange], ...]:
@@ -336,13 +411,13 @@ def queues_read(state: LeadersState, request: Request, event: QueuesRead) -> Eff
     try:
         return _send(state, request, event.queues, event.found)
     except FollowerStateChangeQueueFull:
-        return _end(state, request, Outcome.FOLLOWER_STATE_CHANGE_QUEUE_FULL)
+        return end(state, request, Outcome.FOLLOWER_STATE_CHANGE_QUEUE_FULL)
 
 
 def _done(state: LeadersState, request: Request) -> Effects:
     """All brokers that are awaited have done what was in their queues."""
     request.step = Step.FINISHING
-    if request.kind is RequestKind.DELETE:
+    if isinstance(request.asked, DeleteTopicRequested):
         return (ReadTopic(request.request_id, request.topic),)
     request.writes = _completion(request)
     return (state.write(request.request_id, request.writes.popleft()),)
@@ -355,16 +430,24 @@ def _send(
     found: TopicNodes | None,
 ) -> Effects:
     sends = send_state_changes(request.sent, queues, state.settings.queue_max)
+    is_new = isinstance(request.asked, CreateTopicRequested) and request.step is Step.QUEUING
+    if found is None and not is_new:
+        return (ReadTopic(request.request_id, request.topic),)
     if request.step is Step.CLEANING:
-        if found is None:
-            return (ReadTopic(request.request_id, request.topic),)
-        request.writes = _removal(request.topic, found, sends)
-    elif request.kind is RequestKind.CREATE:
-        request.writes = _creation(state, request, sends)
-    elif found is not None:
+        assert found is not None
+        request.writes = _removal(request.topic, found, found.unfinished_from, sends)
+    elif isinstance(request.asked, CreateTopicRequested | GrowTopicRequested):
+        request.writes = _creation(state, request, found, sends)
+    elif isinstance(request.asked, DeleteTopicRequested):
+        assert found is not None
         request.writes = _marking(request, found, sends)
     else:
-        return _end(state, request, Outcome.DONE)
+        assert found is not None
+        written = partition_requests.write_with(request, found, sends)
+        if not written:
+            return (ReadTopic(request.request_id, request.topic),)
+        request.step = Step.FINISHING
+        request.writes.append(written)
     return (state.write(request.request_id, request.writes.popleft()),)
 
 
@@ -380,8 +463,11 @@ def write_ended(state: LeadersState, request_id: int, ending: Ending) -> Effects
         return ()
     if ending is Ending.COMMITTED and request.writes:
         return (state.write(request_id, request.writes.popleft()),)
-    if ending is Ending.COMMITTED and request.kind is RequestKind.REASSIGN:
-        return _end(state, request, Outcome.DONE)
+    takes_one_write = isinstance(
+        request.asked, AlterTopicRequested | ReassignmentRequested | ElectionRequested
+    )
+    if ending is Ending.COMMITTED and takes_one_write and request.step is Step.FINISHING:
+        return end(state, request, Outcome.DONE)
     request.writes.clear()
     if request.step is Step.CLEANING:
         request.step = Step.CHECKING
@@ -389,16 +475,16 @@ def write_ended(state: LeadersState, request_id: int, ending: Ending) -> Effects
 
 
 def time_passed(state: LeadersState, now_ms: int) -> Effects:
-    """An admin does not wait longer than KeepInSyncTime. A creation failed then, and is cleaned up; a
-    deletion goes on, since what is in the queues will be done."""
+    """An admin does not wait longer than KeepInSyncTime. A creation or a growth failed then, and is cleaned
+    up; a deletion goes on, since what is in the queues will be done."""
     effects: Effects = ()
     for request in list(state.requests.values()):
         if request.deadline_ms is None or now_ms < request.deadline_ms:
             continue
         request.deadline_ms = None
-        if request.kind is RequestKind.DELETE:
+        if isinstance(request.asked, DeleteTopicRequested):
             request.step = Step.FINISHING
-        elif request.kind is RequestKind.CREATE:
+        else:
             request.step, request.answers = Step.CHECKING, Outcome.TIMED_OUT
         effects += (ReadTopic(request.request_id, request.topic),)
     return effects

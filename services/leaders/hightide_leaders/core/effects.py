@@ -115,9 +115,15 @@ class Outcome(Enum):
     TOPIC_BEING_CREATED = auto()
     UNKNOWN_TOPIC = auto()
     UNKNOWN_PARTITION = auto()
+    TOPIC_BEING_DELETED = auto()
+    TOPIC_CHANGED = auto()
+    """It has another number of partitions than the request expects."""
     INVALID_ASSIGNMENT = auto()
     REPLICA_NOT_ONLINE = auto()
-    REASSIGNMENT_IN_PROGRESS = auto()
+    NO_REASSIGNMENT = auto()
+    ELECTION_NOT_NEEDED = auto()
+    ELIGIBLE_LEADERS_NOT_AVAILABLE = auto()
+    """No replica that may lead then is alive."""
     FOLLOWER_STATE_CHANGE_QUEUE_FULL = auto()
     """A broker's queue has no place, though it was shrunk."""
     TIMED_OUT = auto()

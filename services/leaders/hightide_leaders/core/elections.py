@@ -12,6 +12,8 @@ unless all that had everything are there and it has the longest log of them (as 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hightide_runtime.znodes.recovered_log import RecoveredLog
 
 from hightide_leaders.core.values import (
@@ -136,6 +138,16 @@ def election(
     operations.append(CreateLeader(name, me, isr.epoch))
     operations.append(CreateIsr(name, isr) if nodes.isr is None else PutIsr(name, isr, fenced_by(nodes)))
     return tuple(operations)
+
+
+def narrowed(isr: IsrNode, assigned: tuple[int, ...]) -> IsrNode:
+    """An ISR without the replicas that are not assigned any more."""
+    return replace(
+        isr,
+        isr=tuple(sorted(each for each in isr.isr if each in assigned)),
+        eligible=tuple(each for each in isr.eligible if each in assigned),
+        recovered=tuple(log for log in isr.recovered if log.broker_id in assigned),
+    )
 
 
 def fenced_by(nodes: PartitionNodes) -> int:

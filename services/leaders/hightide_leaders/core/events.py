@@ -10,7 +10,14 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TypeAlias
 
-from hightide_leaders.core.values import Lives, PartitionNodes, QueuedChange, TopicNodes, TopicPartition
+from hightide_leaders.core.values import (
+    Configs,
+    Lives,
+    PartitionNodes,
+    QueuedChange,
+    TopicNodes,
+    TopicPartition,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,23 +123,56 @@ class CreateTopicRequested:
     topic: str
     topic_id: str
     assignment: tuple[tuple[int, ...], ...]
+    configs: Configs = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GrowTopicRequested:
+    """A client asks this broker, as its admin, to add partitions to a topic, from number `first` on."""
+
+    request_id: int
+    topic: str
+    assignment: tuple[tuple[int, ...], ...]
+    first: int
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopicRequested:
-    """A client asks this broker, as its admin, to delete a topic."""
+    """A client asks this broker, as its admin, to delete a topic; with an id, only the topic of that id."""
 
     request_id: int
     topic: str
+    topic_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AlterTopicRequested:
+    """A client asks this broker, as its admin, to change settings of a topic."""
+
+    request_id: int
+    topic: str
+    to_set: Configs = ()
+    to_reset: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class ReassignmentRequested:
-    """A client asks this broker, as its admin, to move a partition to these replicas."""
+    """A client asks this broker, as its admin, to move a partition to these replicas; None takes back what
+    was asked before."""
 
     request_id: int
     name: TopicPartition
-    replicas: tuple[int, ...]
+    replicas: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionRequested:
+    """A client asks this broker, as its admin, to make the preferred replica of a partition its leader; or,
+    `unclean`, any replica that is alive, where none that has everything is."""
+
+    request_id: int
+    name: TopicPartition
+    unclean: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +202,15 @@ class Ticked:
     """Time passed. Sent when `state.next_deadline_ms` is reached; does no harm at any other time."""
 
 
+Requested: TypeAlias = (
+    CreateTopicRequested
+    | GrowTopicRequested
+    | DeleteTopicRequested
+    | AlterTopicRequested
+    | ReassignmentRequested
+    | ElectionRequested
+)
+"""What clients ask for."""
 Event: TypeAlias = (
     Started
     | SessionEnded
@@ -174,9 +223,7 @@ Event: TypeAlias = (
     | WriteEnded
     | IsrAdopted
     | LeadershipDeclined
-    | CreateTopicRequested
-    | DeleteTopicRequested
-    | ReassignmentRequested
+    | Requested
     | TopicRead
     | QueuesRead
     | Ticked

@@ -12,14 +12,10 @@ records is the broker's core, which obeys the decisions (`Decide`) as it obeys t
 
 from __future__ import annotations
 
-from typing import assert_never
-
 from hightide_leaders.core import admin, listening, moves, replicas
 from hightide_leaders.core.effects import Effects, ReadQueue
 from hightide_leaders.core.events import (
     AssignmentsRead,
-    CreateTopicRequested,
-    DeleteTopicRequested,
     Ending,
     Event,
     IsrAdopted,
@@ -29,7 +25,6 @@ from hightide_leaders.core.events import (
     QueueRead,
     QueuesRead,
     QueueTouched,
-    ReassignmentRequested,
     SessionEnded,
     Started,
     Ticked,
@@ -37,7 +32,7 @@ from hightide_leaders.core.events import (
     WatchesLost,
     WriteEnded,
 )
-from hightide_leaders.core.state import LeadersState, Phase, RequestKind
+from hightide_leaders.core.state import LeadersState, Phase
 
 
 def step(state: LeadersState, event: Event, now_ms: int) -> Effects:
@@ -76,14 +71,8 @@ def step(state: LeadersState, event: Event, now_ms: int) -> Effects:
             return listening.watches_lost(state)
         case LeadershipDeclined():
             return replicas.leadership_declined(state, event, now_ms)
-        case CreateTopicRequested():
-            return admin.create_topic_requested(state, event, now_ms)
-        case DeleteTopicRequested():
-            return admin.delete_topic_requested(state, event)
-        case ReassignmentRequested():
-            return admin.reassignment_requested(state, event)
         case _:
-            assert_never(event)
+            return admin.requested(state, event, now_ms)
 
 
 def write_ended(state: LeadersState, event: WriteEnded) -> Effects:
@@ -108,7 +97,7 @@ def queues_read(state: LeadersState, event: QueuesRead, now_ms: int) -> Effects:
     request = state.requests.get(event.request_id)
     if request is None:
         return ()
-    if request.kind is RequestKind.MOVE:
+    if request.asked is None:
         return moves.queues_read(state, request, event.queues, now_ms)
     return admin.queues_read(state, request, event)
 

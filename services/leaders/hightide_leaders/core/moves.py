@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from hightide_leaders.core.effects import Complain, Effects, ReadQueues
-from hightide_leaders.core.elections import fenced_by, resignation
+from hightide_leaders.core.elections import fenced_by, narrowed, resignation
 from hightide_leaders.core.events import IsrAdopted
 from hightide_leaders.core.queues import FollowerStateChangeQueueFull, send_state_changes
-from hightide_leaders.core.state import Hosted, LeadersState, Request, RequestKind, Role, Step
+from hightide_leaders.core.state import Hosted, LeadersState, Request, Role, Step
 from hightide_leaders.core.values import ChangeKind, Lives, QueuedChange, StateChange
 from hightide_leaders.core.writes import (
     CheckIncarnation,
@@ -84,7 +84,7 @@ def check_load_balancing(state: LeadersState, hosted: Hosted, lives: Lives, now_
 
 def send(state: LeadersState, hosted: Hosted, targets: tuple[int, ...]) -> Effects:
     """Begin a step of a reassignment that puts state changes into queues; their content is read before."""
-    request = Request(state.number(), RequestKind.MOVE, hosted.name.topic, Step.QUEUING, hosted.name)
+    request = Request(state.number(), hosted.name.topic, step=Step.QUEUING, name=hosted.name)
     if not targets:
         return step_of_move(state, hosted, request, {})
     hosted.sending = request.request_id
@@ -132,13 +132,9 @@ def step_of_move(
         return (state.write(hosted.name, guarded),) if starts else ()
     old = tuple(each for each in nodes.replicas if each not in rar)
     closes = send_state_changes(changes_to(old, ChangeKind.CLOSE_REPLICA, hosted), queues, limit)
-    moved = replace(
-        isr,
-        epoch=isr.epoch + 1 if stays_leader(state, rar) and ends_epoch(old) else isr.epoch,
-        isr=tuple(sorted(each for each in isr.isr if each in rar)),
-        eligible=tuple(each for each in isr.eligible if each in rar),
-        recovered=tuple(log for log in isr.recovered if log.broker_id in rar),
-    )
+    moved = narrowed(isr, rar)
+    if stays_leader(state, rar) and ends_epoch(old):
+        moved = replace(moved, epoch=isr.epoch + 1)
     operations: list[Operation] = [
         CheckIncarnation(state.me, state.incarnation),
         PutIsr(hosted.name, moved, fenced_by(nodes)),
@@ -174,7 +170,7 @@ def changes_to(
 def give_up(state: LeadersState) -> None:
     """Forget the leader's own requests: the session in which they were made is over."""
     for request_id, request in list(state.requests.items()):
-        if request.kind is RequestKind.MOVE:
+        if request.asked is None:
             del state.requests[request_id]
     for hosted in state.hosted.values():
         hosted.sending = None

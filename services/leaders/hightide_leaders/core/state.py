@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from hightide_leaders.core.effects import Outcome, Read, Write
+from hightide_leaders.core.events import Requested
 from hightide_leaders.core.values import (
     Decision,
     PartitionNodes,
     QueuedChange,
     Settings,
     StateChange,
+    TopicNode,
     TopicPartition,
 )
 from hightide_leaders.core.writes import Operations
@@ -74,16 +76,6 @@ class Hosted:
     """The RAR to whose new replicas this leader has sent start-replica."""
 
 
-class RequestKind(Enum):
-    """What somebody waits for."""
-
-    CREATE = auto()
-    DELETE = auto()
-    REASSIGN = auto()
-    MOVE = auto()
-    """A leader's own step of a reassignment."""
-
-
 class Step(Enum):
     """How far a request is."""
 
@@ -104,12 +96,17 @@ class Request:
     """A request of an admin, or a leader's own."""
 
     request_id: int
-    kind: RequestKind
     topic: str
+    asked: Requested | None = None
+    """What a client asks for; None for a leader's own step of a reassignment."""
     step: Step = Step.CHECKING
     name: TopicPartition | None = None
+    """The partition that it is about; None if it is about a topic."""
     topic_id: str = ""
-    assignment: tuple[tuple[int, ...], ...] = ()
+    node: TopicNode | None = None
+    """What the topic's znode is to be when a creation or a growth is done."""
+    version: int = 0
+    """The version of the topic's znode during a creation or a growth."""
     sent: tuple[tuple[int, StateChange], ...] = ()
     """What was put, or is to be put, into which broker's queue."""
     writes: deque[Operations] = field(default_factory=deque)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from hightide_runtime.znodes.recovered_log import RecoveredLog
 
@@ -160,21 +160,50 @@ class Decision:
 
 
 class Attempt(NamedTuple):
-    """The life of the broker that creates a topic for a client."""
+    """The life of the broker that creates a topic, or grows it, for a client."""
 
     broker_id: int
     incarnation: int
+
+
+Configs: TypeAlias = tuple[tuple[str, str], ...]
+"""The settings of a topic that differ from the defaults, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicNode:
+    """The znode of a topic."""
+
+    topic_id: str
+    attempt: Attempt | None = None
+    """Who creates or grows it; None when that is done."""
+    partition_count: int = 0
+    """The partitions that are there for clients. Those above it are the attempt's."""
+    configs: Configs = ()
 
 
 @dataclass(frozen=True, slots=True)
 class TopicNodes:
     """What ZooKeeper has about a topic and its partitions, read at one moment."""
 
-    topic_id: str
+    node: TopicNode
     version: int
-    attempt: Attempt | None
-    """Who creates it; None once it is created."""
     partitions: dict[int, PartitionNodes]
+
+    @property
+    def topic_id(self) -> str:
+        """Its id."""
+        return self.node.topic_id
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether RAR says of each partition that it is deleted."""
+        return bool(self.partitions) and all(each.is_being_deleted for each in self.partitions.values())
+
+    @property
+    def unfinished_from(self) -> int:
+        """The first partition that goes when what is unfinished here is cleaned up; 0: the topic goes."""
+        return self.node.partition_count if self.node.attempt is not None else 0
 
 
 class Lives(NamedTuple):

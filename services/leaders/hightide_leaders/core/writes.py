@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from hightide_leaders.core.values import Attempt, IsrNode, StateChange, TopicPartition
+from hightide_leaders.core.values import IsrNode, StateChange, TopicNode, TopicPartition
 
 ANY_VERSION = -1
 """The version of a write that depends on none."""
@@ -94,8 +94,7 @@ class CreateTopic:
     """Create the znode of a topic, and the parent of its RARs."""
 
     topic: str
-    topic_id: str
-    attempt: Attempt
+    node: TopicNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +107,10 @@ class CreatePartition:
 
 @dataclass(frozen=True, slots=True)
 class PutTopic:
-    """The topic is created: nobody is at it any more."""
+    """Set the znode of a topic if it has this version."""
 
     topic: str
-    topic_id: str
+    node: TopicNode
     version: int
 
 

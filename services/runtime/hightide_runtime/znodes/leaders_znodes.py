@@ -5,7 +5,8 @@ The rules are those of cluster_znodes.py: JSON that an operator can read and cor
 """
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Self
 
 from hightide_runtime.znodes.content import (
@@ -13,6 +14,7 @@ from hightide_runtime.znodes.content import (
     INT64_MAX,
     Fields,
     dump,
+    is_text,
     number_from_name,
     topic_id_in,
 )
@@ -41,11 +43,17 @@ _QUEUED = re.compile(r"change-\d{10}")
 
 @dataclass(frozen=True, slots=True)
 class LedTopicZnode:
-    """/brokers/topics/[topic], in leader-coordinated clusters: the topic's id, and the broker that is still
-    creating it (id and incarnation), if any."""
+    """/brokers/topics/[topic], in leader-coordinated clusters: the topic's id, its number of partitions, and
+    the settings that differ from the defaults.
+
+    While a broker creates the topic, or adds partitions, it also has its id and incarnation, `created_by`.
+    `partition_count` tells then how many there were before.
+    """
 
     topic_id: bytes
     attempt: tuple[int, int] | None = None
+    partition_count: int = 0
+    configs: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
     def path(topic: str) -> str:
@@ -57,7 +65,14 @@ class LedTopicZnode:
         """The content as JSON."""
         assert len(self.topic_id) == 16, "a topic id is a UUID"
         attempt = {"created_by": list(self.attempt)} if self.attempt is not None else {}
-        return dump({"topic_id": self.topic_id.hex(), **attempt})
+        return dump(
+            {
+                "topic_id": self.topic_id.hex(),
+                "partition_count": self.partition_count,
+                **({"configs": dict(self.configs)} if self.configs else {}),
+                **attempt,
+            }
+        )
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
@@ -70,7 +85,11 @@ class LedTopicZnode:
                 raise fields.garbage("created_by is not a broker id and its incarnation")
             broker_id, incarnation = (fields.checked_integer(each, "created_by") for each in value)
             attempt = (broker_id, incarnation)
-        return cls(topic_id_in(fields), attempt)
+        configs = fields.mapping("configs") if "configs" in fields.names else {}
+        texts = {name: value for name, value in configs.items() if is_text(name) and is_text(value)}
+        if len(texts) != len(configs):
+            raise fields.garbage("a setting's value is not a text")
+        return cls(topic_id_in(fields), attempt, fields.integer("partition_count"), texts)
 
 
 @dataclass(frozen=True, slots=True)

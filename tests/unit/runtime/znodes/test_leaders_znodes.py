@@ -25,6 +25,8 @@ ID = bytes(range(16))
 EXAMPLES: list[Any] = [
     LedTopicZnode(ID),
     LedTopicZnode(ID, (3, 0)),
+    LedTopicZnode(ID, (3, 0), 4),
+    LedTopicZnode(ID, None, 5, {"retention.ms": "1000"}),
     ReplicasZnode((2, 1, 3)),
     LeaderZnode(2, 7),
     IsrZnode(7, (1, 2)),

@@ -1,0 +1,186 @@
+"""Partitions that an admin adds to a topic, and its settings."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from hightide_leaders.core import effects as fx
+from hightide_leaders.core import events as ev
+from hightide_leaders.core import writes as wr
+from hightide_leaders.core.effects import Outcome
+from hightide_leaders.core.values import (
+    Attempt,
+    ChangeKind,
+    IsrNode,
+    LeaderNode,
+    Lives,
+    TopicNode,
+    TopicPartition,
+)
+from unit.leaders.one_broker import (
+    ALL,
+    ID,
+    LATER_ID,
+    SETTINGS,
+    OneBroker,
+    change,
+    kinds,
+    partition,
+    the,
+    topic,
+)
+from unit.leaders.test_admin import admin, queues, read
+
+ADDED = TopicPartition("tide", 1)
+GROW = ev.GrowTopicRequested(-1, "tide", ((2, 3),), 1)
+START = change(ChangeKind.START_REPLICA, epoch=0, name=ADDED)
+LIVING = partition(replicas=(2, 3), leader=LeaderNode(2, 4, 71), isr=IsrNode(4, (2, 3), 9))
+STARTING = partition(replicas=(), reassigned=(2, 3))
+SET = (("retention.ms", "1000"),)
+GROWN = topic(LIVING, version=5, configs=SET)
+GROWING = topic(LIVING, STARTING, attempt=(1, 0), version=6, count=1, configs=SET)
+
+
+def begun(broker: OneBroker) -> None:
+    """The attempt and the state changes are written, and the admin waits."""
+    broker.hear(GROW)
+    read(broker, -1, GROWN)
+    broker.end(queues(broker, -1, GROWN))
+    assert the(fx.ReadQueues, read(broker, -1, GROWING)).watch
+
+
+def test_growth_names_its_attempt_in_the_topic_and_starts_the_replicas() -> None:
+    broker = admin()
+    broker.hear(GROW)
+    assert the(fx.ReadQueues, read(broker, -1, GROWN)).broker_ids == (2, 3)
+    assert the(fx.Write, queues(broker, -1, GROWN)).operations == (
+        wr.PutTopic("tide", TopicNode(ID, Attempt(1, 0), 1, SET), 5),
+        wr.CreatePartition(ADDED, (2, 3)),
+        wr.Enqueue(2, START),
+        wr.Enqueue(3, START),
+    )
+
+
+def test_clients_see_the_new_partitions_when_all_replicas_have_started() -> None:
+    broker = admin()
+    begun(broker)
+    assert queues(broker, -1, waiting={3: (START,)}) == ()
+    done = queues(broker, -1)
+    assert the(fx.Write, done).operations == (
+        wr.CheckTopic("tide", 6),
+        wr.PutReplicas(ADDED, (2, 3), create=True),
+        wr.DeleteReassigned(ADDED),
+        wr.PutTopic("tide", TopicNode(ID, None, 2, SET), 6),
+    )
+    broker.end(done)
+    assert read(broker, -1, topic(LIVING, LIVING, version=7)) == (fx.Answer(-1, Outcome.DONE),)
+
+
+def test_a_growth_that_takes_too_long_takes_back_what_it_added_and_nothing_else() -> None:
+    broker = admin()
+    begun(broker)
+    broker.now_ms = SETTINGS.keep_in_sync_time_ms
+    assert kinds(broker.hear(ev.Ticked())) == [fx.ReadTopic]
+    read(broker, -1, GROWING)
+    close = change(ChangeKind.CLOSE_REPLICA, epoch=-1, name=ADDED)
+    cleaning = queues(broker, -1, GROWING)
+    assert the(fx.Write, cleaning).operations == (
+        wr.CheckTopic("tide", 6),
+        wr.Enqueue(2, close),
+        wr.Enqueue(3, close),
+        wr.DeletePartition(ADDED, False, -1, False, True),
+        wr.PutTopic("tide", TopicNode(ID, None, 1, SET), 6),
+    )
+    broker.end(cleaning)
+    assert read(broker, -1, topic(LIVING, version=7)) == (fx.Answer(-1, Outcome.TIMED_OUT),)
+
+
+def test_what_a_dead_admin_has_begun_to_add_goes_before_another_growth() -> None:
+    broker = admin()
+    broker.hear(GROW)
+    dead = topic(LIVING, STARTING, attempt=(4, 7), version=6, count=1)
+    read(broker, -1, dead)
+    cleaning = queues(broker, -1, dead)
+    assert wr.PutTopic("tide", TopicNode(ID, None, 1), 6) in the(fx.Write, cleaning).operations
+    broker.end(cleaning)
+    assert kinds(read(broker, -1, topic(LIVING, version=7))) == [fx.ReadQueues]
+
+
+def test_a_creation_leaves_a_topic_alone_that_a_dead_admin_was_growing() -> None:
+    broker = admin()
+    broker.hear(ev.CreateTopicRequested(-2, "tide", LATER_ID, ((2, 3),)))
+    dead = topic(LIVING, STARTING, attempt=(4, 7), version=6, count=1)
+    assert read(broker, -2, dead) == (fx.Answer(-2, Outcome.TOPIC_ALREADY_EXISTS),)
+
+
+def test_what_another_admin_adds_is_left_alone() -> None:
+    broker = admin()
+    broker.hear(GROW)
+    other = topic(LIVING, STARTING, attempt=(2, 0), count=1)
+    assert read(broker, -1, other) == (fx.Answer(-1, Outcome.TOPIC_BEING_CREATED),)
+
+
+def test_one_admin_grows_a_topic_for_one_client_at_a_time() -> None:
+    broker = admin()
+    broker.hear(GROW)
+    assert broker.hear(replace(GROW, request_id=-2)) == (fx.Answer(-2, Outcome.TOPIC_BEING_CREATED),)
+
+
+def test_a_topic_that_has_grown_meanwhile_is_left_as_it_is() -> None:
+    broker = admin()
+    broker.hear(GROW)
+    assert read(broker, -1, topic(LIVING, LIVING)) == (fx.Answer(-1, Outcome.TOPIC_CHANGED),)
+
+
+def test_a_topic_that_goes_does_not_grow() -> None:
+    broker = admin()
+    broker.hear(GROW)
+    gone = topic(partition(replicas=(2, 3), reassigned=()))
+    assert read(broker, -1, gone) == (fx.Answer(-1, Outcome.TOPIC_BEING_DELETED),)
+
+
+def test_new_replicas_go_to_brokers_that_are_online_only() -> None:
+    broker = admin()
+    broker.hear(GROW)
+    assert read(broker, -1, GROWN, Lives(((1, 0), (2, 0)))) == (fx.Answer(-1, Outcome.REPLICA_NOT_ONLINE),)
+
+
+# --- settings
+
+
+def test_settings_are_one_write_that_the_version_of_the_topic_fences() -> None:
+    broker = admin()
+    broker.hear(ev.AlterTopicRequested(-1, "tide", (("flush", "fsync"),), ("retention.ms",)))
+    altered = read(broker, -1, GROWN)
+    assert the(fx.Write, altered).operations == (
+        wr.PutTopic("tide", TopicNode(ID, None, 1, (("flush", "fsync"),)), 5),
+    )
+    assert broker.end(altered) == (fx.Answer(-1, Outcome.DONE),)
+
+
+def test_settings_of_a_topic_that_was_written_meanwhile_are_changed_as_they_are_now() -> None:
+    broker = admin()
+    broker.hear(ev.AlterTopicRequested(-1, "tide", (("flush", "fsync"),)))
+    assert kinds(broker.end(read(broker, -1, GROWN), ev.Ending.REFUSED)) == [fx.ReadTopic]
+    again = read(broker, -1, topic(LIVING, version=8, configs=(("segment.ms", "7"),)))
+    node = TopicNode(ID, None, 1, (("flush", "fsync"), ("segment.ms", "7")))
+    assert the(fx.Write, again).operations == (wr.PutTopic("tide", node, 8),)
+
+
+def test_settings_that_a_topic_has_need_no_write() -> None:
+    broker = admin()
+    broker.hear(ev.AlterTopicRequested(-1, "tide", SET, ("flush",)))
+    assert read(broker, -1, GROWN) == (fx.Answer(-1, Outcome.DONE),)
+
+
+def test_the_settings_of_a_topic_that_grows_wait() -> None:
+    broker = admin()
+    broker.hear(ev.AlterTopicRequested(-1, "tide", SET))
+    other = topic(LIVING, STARTING, attempt=(2, 0), count=1)
+    assert read(broker, -1, other, ALL) == (fx.Answer(-1, Outcome.TOPIC_BEING_CREATED),)
+
+
+def test_a_topic_that_is_not_there_has_no_settings() -> None:
+    broker = admin()
+    broker.hear(ev.AlterTopicRequested(-1, "tide", SET))
+    assert read(broker, -1, None) == (fx.Answer(-1, Outcome.UNKNOWN_TOPIC),)

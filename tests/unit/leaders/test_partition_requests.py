@@ -1,0 +1,135 @@
+"""What clients ask about one partition: another target of a move, the end of one, elections."""
+
+from __future__ import annotations
+
+from hightide_leaders.core import effects as fx
+from hightide_leaders.core import events as ev
+from hightide_leaders.core import writes as wr
+from hightide_leaders.core.effects import Outcome
+from hightide_leaders.core.values import ChangeKind, IsrNode, LeaderNode, Lives
+from hightide_runtime.znodes.recovered_log import RecoveredLog
+from unit.leaders.one_broker import NAME, OneBroker, change, kinds, partition, the, topic
+from unit.leaders.test_admin import admin, queues, read
+
+LED_BY_2 = LeaderNode(2, 4, 71)
+MOVING = partition(replicas=(2, 3), leader=LED_BY_2, isr=IsrNode(4, (1, 2, 3), 9), reassigned=(1, 2))
+CLOSE = change(ChangeKind.CLOSE_REPLICA, epoch=4)
+CANCEL = ev.ReassignmentRequested(-1, NAME, None)
+PREFERRED = ev.ElectionRequested(-1, NAME)
+UNCLEAN = ev.ElectionRequested(-1, NAME, unclean=True)
+
+
+def test_a_move_that_is_taken_back_leaves_neither_a_replica_nor_a_place_in_the_isr() -> None:
+    broker = admin()
+    broker.hear(CANCEL)
+    assert the(fx.ReadQueues, read(broker, -1, topic(MOVING, version=3))).broker_ids == (1,)
+    cancelled = queues(broker, -1, topic(MOVING, version=3))
+    assert the(fx.Write, cancelled).operations == (
+        wr.CheckTopic("tide", 3),
+        wr.PutIsr(NAME, IsrNode(4, (2, 3), 9), 9),
+        wr.DeleteLeader(NAME),
+        wr.DeleteReassigned(NAME),
+        wr.Enqueue(1, CLOSE),
+    )
+    assert broker.end(cancelled) == (fx.Answer(-1, Outcome.DONE),)
+
+
+def test_a_move_to_where_the_partition_is_takes_back_the_one_before() -> None:
+    broker = admin()
+    broker.hear(ev.ReassignmentRequested(-1, NAME, (2, 3)))
+    read(broker, -1, topic(MOVING))
+    assert wr.DeleteReassigned(NAME) in the(fx.Write, queues(broker, -1, topic(MOVING))).operations
+
+
+def test_another_target_closes_the_replicas_that_only_the_first_one_wanted() -> None:
+    broker = OneBroker()
+    broker.serve()
+    broker.hear(ev.ReassignmentRequested(-1, NAME, (3, 2)))
+    read(broker, -1, topic(MOVING))
+    written = the(fx.Write, queues(broker, -1, topic(MOVING))).operations
+    assert wr.PutReassigned(NAME, (3, 2), create=False) in written
+    assert wr.Enqueue(1, CLOSE) in written
+
+
+def test_a_target_that_keeps_all_replicas_of_the_first_one_is_one_write() -> None:
+    broker = admin()
+    broker.hear(ev.ReassignmentRequested(-1, NAME, (1, 3)))
+    assert the(fx.Write, read(broker, -1, topic(MOVING))).operations == (
+        wr.CheckTopic("tide", 0),
+        wr.PutReassigned(NAME, (1, 3), create=False),
+    )
+
+
+def test_a_move_is_not_taken_back_if_only_its_new_replicas_have_everything() -> None:
+    broker = admin()
+    broker.hear(CANCEL)
+    alone = partition(replicas=(2, 3), leader=LED_BY_2, isr=IsrNode(4, (1,), 9), reassigned=(1, 2))
+    assert read(broker, -1, topic(alone)) == (fx.Answer(-1, Outcome.ELIGIBLE_LEADERS_NOT_AVAILABLE),)
+
+
+def test_nor_if_that_has_become_so_while_the_queues_were_read() -> None:
+    broker = admin()
+    broker.hear(CANCEL)
+    read(broker, -1, topic(MOVING))
+    alone = partition(replicas=(2, 3), leader=LED_BY_2, isr=IsrNode(4, (1,), 10), reassigned=(1, 2))
+    assert kinds(queues(broker, -1, topic(alone))) == [fx.ReadTopic]
+
+
+def test_a_move_that_is_done_cannot_be_taken_back() -> None:
+    broker = admin()
+    broker.hear(CANCEL)
+    still = partition(replicas=(1, 2), isr=IsrNode(5, (1, 2), 10))
+    assert read(broker, -1, topic(still)) == (fx.Answer(-1, Outcome.NO_REASSIGNMENT),)
+
+
+def test_the_preferred_replica_follows_a_leader_whose_term_ends() -> None:
+    broker = admin()
+    broker.hear(PREFERRED)
+    led = partition(replicas=(3, 2), leader=LED_BY_2, isr=IsrNode(4, (2, 3), 9))
+    ended = read(broker, -1, topic(led))
+    assert the(fx.Write, ended).operations == (wr.CheckIsr(NAME, 9), wr.DeleteLeader(NAME))
+    assert broker.end(ended) == (fx.Answer(-1, Outcome.DONE),)
+
+
+def test_a_preferred_replica_that_leads_already_is_let_be() -> None:
+    broker = admin()
+    broker.hear(PREFERRED)
+    led = partition(replicas=(2, 3), leader=LED_BY_2, isr=IsrNode(4, (2, 3), 9))
+    assert read(broker, -1, topic(led)) == (fx.Answer(-1, Outcome.DONE),)
+
+
+def test_a_preferred_replica_that_is_dead_or_behind_is_not_elected() -> None:
+    led = partition(replicas=(3, 2), leader=LED_BY_2, isr=IsrNode(4, (2, 3), 9))
+    behind = partition(replicas=(3, 2), leader=LED_BY_2, isr=IsrNode(4, (2,), 9))
+    for nodes, lives in ((led, Lives(((1, 0), (2, 0)))), (behind, Lives(((1, 0), (2, 0), (3, 0))))):
+        broker = admin()
+        broker.hear(PREFERRED)
+        assert read(broker, -1, topic(nodes), lives) == (
+            fx.Answer(-1, Outcome.ELIGIBLE_LEADERS_NOT_AVAILABLE),
+        )
+
+
+ONE_DEAD = Lives(((1, 0), (3, 0)))
+LOST = partition(replicas=(1, 2, 3), isr=IsrNode(4, (2,), 9, recovered=(RecoveredLog(3, 4, 7),)))
+
+
+def test_an_unclean_election_makes_the_longest_log_that_is_there_the_only_one_in_sync() -> None:
+    broker = admin()
+    broker.hear(UNCLEAN)
+    assert the(fx.ReadQueues, read(broker, -1, topic(LOST), ONE_DEAD)).broker_ids == (3,)
+    elected = queues(broker, -1, topic(LOST), ONE_DEAD)
+    assert the(fx.Write, elected).operations == (
+        wr.CheckTopic("tide", 0),
+        wr.PutIsr(NAME, IsrNode(4, (3,), 9, unclean_epoch=5), 9),
+        wr.Enqueue(3, change(ChangeKind.START_REPLICA, epoch=4)),
+    )
+    assert broker.end(elected) == (fx.Answer(-1, Outcome.DONE),)
+
+
+def test_no_unclean_election_where_one_that_has_everything_is_alive_or_leads() -> None:
+    alive = partition(replicas=(1, 2, 3), isr=IsrNode(4, (3,), 9))
+    led = partition(replicas=(1, 2, 3), leader=LED_BY_2, isr=IsrNode(4, (2,), 9))
+    for nodes in (alive, led):
+        broker = admin()
+        broker.hear(UNCLEAN)
+        assert read(broker, -1, topic(nodes), ONE_DEAD) == (fx.Answer(-1, Outcome.ELECTION_NOT_NEEDED),)
