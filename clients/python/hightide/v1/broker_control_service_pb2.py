@@ -27,7 +27,7 @@ from hightide.v1 import errors_pb2 as hightide_dot_v1_dot_errors__pb2
 from hightide.v1 import metadata_pb2 as hightide_dot_v1_dot_metadata__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(hightide/v1/broker_control_service.proto\x12\x0bhightide.v1\x1a\x18hightide/v1/access.proto\x1a\x18hightide/v1/errors.proto\x1a\x1ahightide/v1/metadata.proto\"l\n\x0f\x43ontrollerStamp\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x15\n\rcontroller_id\x18\x02 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x03 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x04 \x01(\x03\"\x9a\x01\n\x13LeaderAndISRRequest\x12+\n\x05stamp\x18\x01 \x01(\x0b\x32\x1c.hightide.v1.ControllerStamp\x12.\n\x06topics\x18\x02 \x03(\x0b\x32\x1e.hightide.v1.LeaderAndISRTopic\x12&\n\x07leaders\x18\x03 \x03(\x0b\x32\x15.hightide.v1.Endpoint\"\xda\x01\n\x11LeaderAndISRTopic\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12<\n\x07\x63onfigs\x18\x03 \x03(\x0b\x32+.hightide.v1.LeaderAndISRTopic.ConfigsEntry\x12\x36\n\npartitions\x18\x04 \x03(\x0b\x32\".hightide.v1.LeaderAndISRPartition\x1a.\n\x0c\x43onfigsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xae\x02\n\x15LeaderAndISRPartition\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x0e\n\x06leader\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x0b\n\x03isr\x18\x04 \x03(\x05\x12\x10\n\x08replicas\x18\x05 \x03(\x05\x12\x17\n\x0fpartition_epoch\x18\x06 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x07 \x01(\x05\x12\x1a\n\x12\x66irst_leader_epoch\x18\x08 \x01(\x05\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\t \x03(\x05\x12\x10\n\x08\x65ligible\x18\n \x03(\x05\x12,\n\trecovered\x18\x0b \x03(\x0b\x32\x19.hightide.v1.RecoveredLog\x12\x15\n\runclean_epoch\x18\x0c \x01(\x05\"O\n\x0cRecoveredLog\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x05\x12\x16\n\x0elog_end_offset\x18\x03 \x01(\x03\"O\n\x14LeaderAndISRResponse\x12\x37\n\npartitions\x18\x01 \x03(\x0b\x32#.hightide.v1.ControlPartitionResult\"i\n\x16\x43ontrolPartitionResult\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12*\n\nerror_code\x18\x03 \x01(\x0e\x32\x16.hightide.v1.ErrorCode\"x\n\x12StopReplicaRequest\x12+\n\x05stamp\x18\x01 \x01(\x0b\x32\x1c.hightide.v1.ControllerStamp\x12\x35\n\npartitions\x18\x02 \x03(\x0b\x32!.hightide.v1.StopReplicaPartition\"\xa2\x01\n\x14StopReplicaPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x0e\n\x06\x64\x65lete\x18\x05 \x01(\x08\x12\x1c\n\x0fpartition_epoch\x18\x06 \x01(\x05H\x00\x88\x01\x01\x42\x12\n\x10_partition_epoch\"N\n\x13StopReplicaResponse\x12\x37\n\npartitions\x18\x01 \x03(\x0b\x32#.hightide.v1.ControlPartitionResult\"\x97\x02\n\x15UpdateMetadataRequest\x12+\n\x05stamp\x18\x01 \x01(\x0b\x32\x1c.hightide.v1.ControllerStamp\x12&\n\x07\x62rokers\x18\x02 \x03(\x0b\x32\x15.hightide.v1.Endpoint\x12)\n\ncontroller\x18\x03 \x01(\x0b\x32\x15.hightide.v1.Endpoint\x12*\n\x06topics\x18\x04 \x03(\x0b\x32\x1a.hightide.v1.TopicMetadata\x12\x19\n\x11\x64\x65leted_topic_ids\x18\x05 \x03(\x0c\x12\x0c\n\x04\x66ull\x18\x06 \x01(\x08\x12)\n!reassignment_throttle_bytes_per_s\x18\x07 \x01(\x03\"\x18\n\x16UpdateMetadataResponse2\xfe\x02\n\x14\x42rokerControlService\x12u\n\x0cLeaderAndISR\x12 .hightide.v1.LeaderAndISRRequest\x1a!.hightide.v1.LeaderAndISRResponse\" \xfa\xb5\x18\x1c\n\x01\x02\x18\x07 \x03:\x13stamp.controller_id\x12r\n\x0bStopReplica\x12\x1f.hightide.v1.StopReplicaRequest\x1a .hightide.v1.StopReplicaResponse\" \xfa\xb5\x18\x1c\n\x01\x02\x18\x07 \x03:\x13stamp.controller_id\x12{\n\x0eUpdateMetadata\x12\".hightide.v1.UpdateMetadataRequest\x1a#.hightide.v1.UpdateMetadataResponse\" \xfa\xb5\x18\x1c\n\x01\x02\x18\x07 \x03:\x13stamp.controller_idBU\n\x0eio.hightide.v1P\x01Z\x16hightide/v1;hightidev1\xaa\x02\x0bHightide.V1\xca\x02\x0bHightide\\V1\xea\x02\x0cHightide::V1b\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n(hightide/v1/broker_control_service.proto\x12\x0bhightide.v1\x1a\x18hightide/v1/access.proto\x1a\x18hightide/v1/errors.proto\x1a\x1ahightide/v1/metadata.proto\"~\n\x0f\x43ontrollerStamp\x12\x12\n\ncluster_id\x18\x01 \x01(\t\x12\x15\n\rcontroller_id\x18\x02 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x03 \x01(\x05\x12\x14\n\x0c\x62roker_epoch\x18\x04 \x01(\x03\x12\x10\n\x08sequence\x18\x05 \x01(\x03\"\x9a\x01\n\x13LeaderAndISRRequest\x12+\n\x05stamp\x18\x01 \x01(\x0b\x32\x1c.hightide.v1.ControllerStamp\x12.\n\x06topics\x18\x02 \x03(\x0b\x32\x1e.hightide.v1.LeaderAndISRTopic\x12&\n\x07leaders\x18\x03 \x03(\x0b\x32\x15.hightide.v1.Endpoint\"\xda\x01\n\x11LeaderAndISRTopic\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12<\n\x07\x63onfigs\x18\x03 \x03(\x0b\x32+.hightide.v1.LeaderAndISRTopic.ConfigsEntry\x12\x36\n\npartitions\x18\x04 \x03(\x0b\x32\".hightide.v1.LeaderAndISRPartition\x1a.\n\x0c\x43onfigsEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\t:\x02\x38\x01\"\xae\x02\n\x15LeaderAndISRPartition\x12\x11\n\tpartition\x18\x01 \x01(\x05\x12\x0e\n\x06leader\x18\x02 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x03 \x01(\x05\x12\x0b\n\x03isr\x18\x04 \x03(\x05\x12\x10\n\x08replicas\x18\x05 \x03(\x05\x12\x17\n\x0fpartition_epoch\x18\x06 \x01(\x05\x12\x18\n\x10\x63ontroller_epoch\x18\x07 \x01(\x05\x12\x1a\n\x12\x66irst_leader_epoch\x18\x08 \x01(\x05\x12\x17\n\x0f\x61\x64\x64ing_replicas\x18\t \x03(\x05\x12\x10\n\x08\x65ligible\x18\n \x03(\x05\x12,\n\trecovered\x18\x0b \x03(\x0b\x32\x19.hightide.v1.RecoveredLog\x12\x15\n\runclean_epoch\x18\x0c \x01(\x05\"O\n\x0cRecoveredLog\x12\x11\n\tbroker_id\x18\x01 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x02 \x01(\x05\x12\x16\n\x0elog_end_offset\x18\x03 \x01(\x03\"O\n\x14LeaderAndISRResponse\x12\x37\n\npartitions\x18\x01 \x03(\x0b\x32#.hightide.v1.ControlPartitionResult\"i\n\x16\x43ontrolPartitionResult\x12\x10\n\x08topic_id\x18\x01 \x01(\x0c\x12\x11\n\tpartition\x18\x02 \x01(\x05\x12*\n\nerror_code\x18\x03 \x01(\x0e\x32\x16.hightide.v1.ErrorCode\"x\n\x12StopReplicaRequest\x12+\n\x05stamp\x18\x01 \x01(\x0b\x32\x1c.hightide.v1.ControllerStamp\x12\x35\n\npartitions\x18\x02 \x03(\x0b\x32!.hightide.v1.StopReplicaPartition\"\xa2\x01\n\x14StopReplicaPartition\x12\r\n\x05topic\x18\x01 \x01(\t\x12\x10\n\x08topic_id\x18\x02 \x01(\x0c\x12\x11\n\tpartition\x18\x03 \x01(\x05\x12\x14\n\x0cleader_epoch\x18\x04 \x01(\x05\x12\x0e\n\x06\x64\x65lete\x18\x05 \x01(\x08\x12\x1c\n\x0fpartition_epoch\x18\x06 \x01(\x05H\x00\x88\x01\x01\x42\x12\n\x10_partition_epoch\"N\n\x13StopReplicaResponse\x12\x37\n\npartitions\x18\x01 \x03(\x0b\x32#.hightide.v1.ControlPartitionResult\"\x97\x02\n\x15UpdateMetadataRequest\x12+\n\x05stamp\x18\x01 \x01(\x0b\x32\x1c.hightide.v1.ControllerStamp\x12&\n\x07\x62rokers\x18\x02 \x03(\x0b\x32\x15.hightide.v1.Endpoint\x12)\n\ncontroller\x18\x03 \x01(\x0b\x32\x15.hightide.v1.Endpoint\x12*\n\x06topics\x18\x04 \x03(\x0b\x32\x1a.hightide.v1.TopicMetadata\x12\x19\n\x11\x64\x65leted_topic_ids\x18\x05 \x03(\x0c\x12\x0c\n\x04\x66ull\x18\x06 \x01(\x08\x12)\n!reassignment_throttle_bytes_per_s\x18\x07 \x01(\x03\"\x18\n\x16UpdateMetadataResponse2\xfe\x02\n\x14\x42rokerControlService\x12u\n\x0cLeaderAndISR\x12 .hightide.v1.LeaderAndISRRequest\x1a!.hightide.v1.LeaderAndISRResponse\" \xfa\xb5\x18\x1c\n\x01\x02\x18\x07 \x03:\x13stamp.controller_id\x12r\n\x0bStopReplica\x12\x1f.hightide.v1.StopReplicaRequest\x1a .hightide.v1.StopReplicaResponse\" \xfa\xb5\x18\x1c\n\x01\x02\x18\x07 \x03:\x13stamp.controller_id\x12{\n\x0eUpdateMetadata\x12\".hightide.v1.UpdateMetadataRequest\x1a#.hightide.v1.UpdateMetadataResponse\" \xfa\xb5\x18\x1c\n\x01\x02\x18\x07 \x03:\x13stamp.controller_idBU\n\x0eio.hightide.v1P\x01Z\x16hightide/v1;hightidev1\xaa\x02\x0bHightide.V1\xca\x02\x0bHightide\\V1\xea\x02\x0cHightide::V1b\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -44,31 +44,31 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_BROKERCONTROLSERVICE'].methods_by_name['UpdateMetadata']._loaded_options = None
   _globals['_BROKERCONTROLSERVICE'].methods_by_name['UpdateMetadata']._serialized_options = b'\372\265\030\034\n\001\002\030\007 \003:\023stamp.controller_id'
   _globals['_CONTROLLERSTAMP']._serialized_start=137
-  _globals['_CONTROLLERSTAMP']._serialized_end=245
-  _globals['_LEADERANDISRREQUEST']._serialized_start=248
-  _globals['_LEADERANDISRREQUEST']._serialized_end=402
-  _globals['_LEADERANDISRTOPIC']._serialized_start=405
-  _globals['_LEADERANDISRTOPIC']._serialized_end=623
-  _globals['_LEADERANDISRTOPIC_CONFIGSENTRY']._serialized_start=577
-  _globals['_LEADERANDISRTOPIC_CONFIGSENTRY']._serialized_end=623
-  _globals['_LEADERANDISRPARTITION']._serialized_start=626
-  _globals['_LEADERANDISRPARTITION']._serialized_end=928
-  _globals['_RECOVEREDLOG']._serialized_start=930
-  _globals['_RECOVEREDLOG']._serialized_end=1009
-  _globals['_LEADERANDISRRESPONSE']._serialized_start=1011
-  _globals['_LEADERANDISRRESPONSE']._serialized_end=1090
-  _globals['_CONTROLPARTITIONRESULT']._serialized_start=1092
-  _globals['_CONTROLPARTITIONRESULT']._serialized_end=1197
-  _globals['_STOPREPLICAREQUEST']._serialized_start=1199
-  _globals['_STOPREPLICAREQUEST']._serialized_end=1319
-  _globals['_STOPREPLICAPARTITION']._serialized_start=1322
-  _globals['_STOPREPLICAPARTITION']._serialized_end=1484
-  _globals['_STOPREPLICARESPONSE']._serialized_start=1486
-  _globals['_STOPREPLICARESPONSE']._serialized_end=1564
-  _globals['_UPDATEMETADATAREQUEST']._serialized_start=1567
-  _globals['_UPDATEMETADATAREQUEST']._serialized_end=1846
-  _globals['_UPDATEMETADATARESPONSE']._serialized_start=1848
-  _globals['_UPDATEMETADATARESPONSE']._serialized_end=1872
-  _globals['_BROKERCONTROLSERVICE']._serialized_start=1875
-  _globals['_BROKERCONTROLSERVICE']._serialized_end=2257
+  _globals['_CONTROLLERSTAMP']._serialized_end=263
+  _globals['_LEADERANDISRREQUEST']._serialized_start=266
+  _globals['_LEADERANDISRREQUEST']._serialized_end=420
+  _globals['_LEADERANDISRTOPIC']._serialized_start=423
+  _globals['_LEADERANDISRTOPIC']._serialized_end=641
+  _globals['_LEADERANDISRTOPIC_CONFIGSENTRY']._serialized_start=595
+  _globals['_LEADERANDISRTOPIC_CONFIGSENTRY']._serialized_end=641
+  _globals['_LEADERANDISRPARTITION']._serialized_start=644
+  _globals['_LEADERANDISRPARTITION']._serialized_end=946
+  _globals['_RECOVEREDLOG']._serialized_start=948
+  _globals['_RECOVEREDLOG']._serialized_end=1027
+  _globals['_LEADERANDISRRESPONSE']._serialized_start=1029
+  _globals['_LEADERANDISRRESPONSE']._serialized_end=1108
+  _globals['_CONTROLPARTITIONRESULT']._serialized_start=1110
+  _globals['_CONTROLPARTITIONRESULT']._serialized_end=1215
+  _globals['_STOPREPLICAREQUEST']._serialized_start=1217
+  _globals['_STOPREPLICAREQUEST']._serialized_end=1337
+  _globals['_STOPREPLICAPARTITION']._serialized_start=1340
+  _globals['_STOPREPLICAPARTITION']._serialized_end=1502
+  _globals['_STOPREPLICARESPONSE']._serialized_start=1504
+  _globals['_STOPREPLICARESPONSE']._serialized_end=1582
+  _globals['_UPDATEMETADATAREQUEST']._serialized_start=1585
+  _globals['_UPDATEMETADATAREQUEST']._serialized_end=1864
+  _globals['_UPDATEMETADATARESPONSE']._serialized_start=1866
+  _globals['_UPDATEMETADATARESPONSE']._serialized_end=1890
+  _globals['_BROKERCONTROLSERVICE']._serialized_start=1893
+  _globals['_BROKERCONTROLSERVICE']._serialized_end=2275
 # @@protoc_insertion_point(module_scope)

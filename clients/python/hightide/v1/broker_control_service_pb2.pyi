@@ -30,6 +30,7 @@ class ControllerStamp(_message.Message):
     CONTROLLER_ID_FIELD_NUMBER: _builtins.int
     CONTROLLER_EPOCH_FIELD_NUMBER: _builtins.int
     BROKER_EPOCH_FIELD_NUMBER: _builtins.int
+    SEQUENCE_FIELD_NUMBER: _builtins.int
     cluster_id: _builtins.str
     """The cluster that the controller belongs to."""
     controller_id: _builtins.int
@@ -38,6 +39,12 @@ class ControllerStamp(_message.Message):
     """Its epoch; a broker refuses an older one than it has seen."""
     broker_epoch: _builtins.int
     """The broker epoch of the receiver that is meant; another life of it refuses the request."""
+    sequence: _builtins.int
+    """The number of this request among all that the controller sends under its epoch, from 1 on. It sends a
+    broker one at a time, and the next one once it has the answer or has given up on it, and then says the
+    same again. So a broker refuses a lower number than it has heard. 0: an older controller, which does not
+    count.
+    """
     def __init__(
         self,
         *,
@@ -45,10 +52,11 @@ class ControllerStamp(_message.Message):
         controller_id: _builtins.int = ...,
         controller_epoch: _builtins.int = ...,
         broker_epoch: _builtins.int = ...,
+        sequence: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "cluster_id", b"cluster_id", "controller_epoch", b"controller_epoch", "controller_id", b"controller_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["broker_epoch", b"broker_epoch", "cluster_id", b"cluster_id", "controller_epoch", b"controller_epoch", "controller_id", b"controller_id", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
