@@ -11,7 +11,7 @@ from hightide_runtime.znodes.cluster_znodes import TopicZnode
 from hightide_runtime.zookeeper.session import SetData
 from sim.messages import ZOOKEEPER, Envelope
 from sim.topics.messages import Rpc
-from sim.topics.schedules import FIRST_ID, TOPIC, begin, grow
+from sim.topics.schedules import FIRST_ID, TOPIC, begin, delete, grow
 from sim.topics.world import CONTROLLERS, Cluster, Settings
 
 KEY = (bytes.fromhex(FIRST_ID), 1)
@@ -51,7 +51,7 @@ def test_a_stray_that_was_not_certain_to_be_one_goes_once_it_is() -> None:
         world.close()
 
 
-def test_a_replica_that_a_late_command_brings_back_goes_again() -> None:
+def test_a_late_command_brings_no_replica_back() -> None:
     """Its partition is removed: nobody names it any more, and it stayed until a controller failed over."""
     world = Cluster(Settings())
     try:
@@ -70,10 +70,9 @@ def test_a_replica_that_a_late_command_brings_back_goes_again() -> None:
         assert KEY not in world.hosts[3].logs.partitions()
         world.let_arrive(late)
         world.settle()
-        assert KEY in world.hosts[3].replicas
+        assert KEY not in world.hosts[3].replicas
         world.heal()
         world.until_healed()
-        assert KEY not in world.hosts[3].replicas
     finally:
         world.close()
 
@@ -115,6 +114,50 @@ def test_a_replica_that_was_opened_for_an_older_controller_goes_again() -> None:
         world.close()
 
 
+def test_an_order_that_its_controller_has_given_up_begins_no_replica() -> None:
+    """The broker never had it: it was away when the partition went, and has been told of all others since."""
+    world = Cluster(Settings())
+    try:
+        begin(world)
+        world.ask(rq.AddPartitionsRequested(0, TOPIC, 2, ((1, 2, 3),)), ef.AnswerTopic)
+        world.settle_until(lambda: bool(commands_to(world, 3)))
+        (late,) = commands_to(world, 3)
+        world.delay(late, give_up=True)
+        world.refuse(3)
+        world.detect_death(3, world.hosts[3].broker_epoch)
+        world.settle()
+        remove_the_last(world)
+        world.let_in(3)
+        world.converge(2)
+        world.let_arrive(late)
+        world.settle()
+        assert KEY not in world.hosts[3].replicas
+        world.heal()
+        world.until_healed()
+    finally:
+        world.close()
+
+
+def test_metadata_that_its_controller_has_given_up_names_no_topic_that_is_deleted() -> None:
+    world = Cluster(Settings())
+    try:
+        begin(world)
+        world.ask(rq.AddPartitionsRequested(0, TOPIC, 2, ((1, 2),)), ef.AnswerTopic)
+        world.settle_until(lambda: bool(commands_to(world, 3, "UpdateMetadata")))
+        (late,) = commands_to(world, 3, "UpdateMetadata")
+        world.delay(late, give_up=True)
+        world.settle()
+        delete(world)
+        world.converge(2)
+        world.let_arrive(late)
+        world.settle()
+        parts = world.hosts[3].parts
+        assert parts is not None
+        assert parts._metadata.topics() == []
+    finally:
+        world.close()
+
+
 def remove_the_last(world: Cluster) -> None:
     """A client removes the second partition."""
     world.ask(rq.RemovePartitionsRequested(0, TOPIC, 1), ef.AnswerTopic)
@@ -122,11 +165,11 @@ def remove_the_last(world: Cluster) -> None:
     assert len(world.topic(TOPIC).partitions) == 1
 
 
-def commands_to(world: Cluster, broker_id: int) -> list[Envelope]:
-    """The LeaderAndISR that are under way to a broker."""
+def commands_to(world: Cluster, broker_id: int, method: str = "LeaderAndISR") -> list[Envelope]:
+    """The LeaderAndISR, or others, that are under way to a broker."""
     found = []
     for envelope in world.pending:
         body: Any = envelope.body
-        if envelope.target == broker_id and isinstance(body, Rpc) and body.method == "LeaderAndISR":
+        if envelope.target == broker_id and isinstance(body, Rpc) and body.method == method:
             found.append(envelope)
     return found

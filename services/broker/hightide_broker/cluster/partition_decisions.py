@@ -20,6 +20,8 @@ class Stamp:
     controller_id: int
     controller_epoch: int
     broker_epoch: int
+    sequence: int = 0
+    """The request's number among those of its controller, rising; 0: it was not given one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,7 +47,9 @@ def _topic_id(value: bytes) -> bytes:
 
 def stamp_in(stamp: control_pb2.ControllerStamp) -> Stamp:
     """The fence of a control request."""
-    return Stamp(stamp.cluster_id, stamp.controller_id, stamp.controller_epoch, stamp.broker_epoch)
+    return Stamp(
+        stamp.cluster_id, stamp.controller_id, stamp.controller_epoch, stamp.broker_epoch, stamp.sequence
+    )
 
 
 def endpoint_in(endpoint: metadata_pb2.Endpoint) -> EndpointView:

@@ -1,7 +1,7 @@
 """Carrying out the controller's orders: LeaderAndISR, StopReplica, UpdateMetadata (V3 section C).
 
-The fences are checked first, in this order: cluster id, broker epoch, controller epoch. The core of each
-replica checks leader epochs and partition epochs.
+The fences are checked first, in this order: cluster id, broker epoch, controller epoch, the number of the
+request. The core of each replica checks leader epochs and partition epochs.
 
 Theory of operation. An order about a replica that runs, or about one without a log yet, is carried out at
 once. An order that has to wait for a disk (opening and perhaps recovering a log, a quarantine) waits without
@@ -113,6 +113,8 @@ class ControlHandler:
         oldest are forgotten."""
         self.controller_epoch = 0
         """The newest controller epoch seen: an older one is refused."""
+        self._sequence = 0
+        """The highest number of a request of that controller: a lower one is refused."""
         self._listeners = listeners
 
     async def leader_and_isr(self, stamp: Stamp, decisions: Decisions) -> ControlResults:
@@ -300,8 +302,15 @@ class ControlHandler:
                 f"with epoch {self.controller_epoch} was elected since; resign",
             )
         if stamp.controller_epoch > self.controller_epoch:
-            self.controller_epoch = stamp.controller_epoch
+            self.controller_epoch, self._sequence = stamp.controller_epoch, 0
             self._listeners.controller_elected()
+        if 0 < stamp.sequence < self._sequence:
+            raise ServiceError(
+                ErrorCode.ERROR_CODE_TIMED_OUT,
+                f"request {stamp.sequence} of controller {stamp.controller_id} comes after its request "
+                f"{self._sequence}, so the controller has given it up: it is not carried out",
+            )
+        self._sequence = max(self._sequence, stamp.sequence)
 
     # --- one decision ----------------------------------------------------------------------------
 

@@ -4,9 +4,11 @@ its process, and for each that was declared dead, while it is registered, repeat
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections.abc import Callable
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.clock import Clock
@@ -43,7 +45,7 @@ class BrokerConnections:
         """`on_death`: a broker, the wall-clock time in us at which its stream broke, and the reason:
         `process_died`, or `pings_unanswered` for one that may live on. `on_revival`: a broker that was
         declared dead answers as the same life. `ping_timeout_ms` 0: no pings."""
-        self._callbacks = callbacks
+        self._callbacks = _numbered(callbacks)
         self._on_death = on_death
         self._on_revival = on_revival
         self._telemetry = telemetry
@@ -163,3 +165,23 @@ class BrokerConnections:
             await watcher.closed()
         for probe in probes:
             await probe.closed()
+
+
+def _numbered(callbacks: LinkCallbacks) -> LinkCallbacks:
+    """The same, but each message that they make has a higher number than those before it."""
+    numbers = itertools.count(1)
+
+    def number(make: Callable[[int, BrokerDelivery], Any]) -> Callable[[int, BrokerDelivery], Any]:
+        def made(broker_epoch: int, delivery: BrokerDelivery) -> Any:
+            request = make(broker_epoch, delivery)
+            request.stamp.sequence = next(numbers)
+            return request
+
+        return made
+
+    return replace(
+        callbacks,
+        leader_and_isr=number(callbacks.leader_and_isr),
+        stop_replica=number(callbacks.stop_replica),
+        update_metadata=number(callbacks.update_metadata),
+    )
