@@ -7,3 +7,7 @@ class ClusterError(Exception):
 
 class CertificateError(ClusterError):
     """A certificate cannot be issued or read. The message names the file or the value."""
+
+
+class RepositoryError(ClusterError):
+    """A Maven repository does not give a jar. The message names the jar, the repository and the reason."""

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from hightide_local.jars.zookeeper_jars import zookeeper_class_path
 from hightide_local.processes import class_archive
 from hightide_local.processes.embedded_zookeeper import EmbeddedZooKeeper
-from hightide_local.processes.java import find_java, zookeeper_class_path
+from hightide_local.processes.java import find_java
 from hightide_local.processes.making_class_archive import make_archive
 
 # The JVM says of each class that it loads where from.

@@ -16,6 +16,7 @@ from typing import Final
 from xml.etree import ElementTree
 
 from hightide_local.errors import ClusterError
+from hightide_local.jars.pinned_jars import checked, digest_of
 
 KAFKA_VERSION: Final = "4.3.1"
 _PLUGIN: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies"
@@ -54,16 +55,10 @@ def jars_of(jars: JarSet, cache: Path) -> list[Path]:
     Raises ClusterError in one line if Maven is missing, if it fails, or if a jar is not the one that was
     pinned.
     """
-    directory = cache / f"{jars.name}-{_digest(jars)}"
+    directory = cache / f"{jars.name}-{digest_of(jars.sums)}"
     if not directory.is_dir():
         _download(jars, cache, directory)
-    wrong = departures(directory, jars.sums)
-    if wrong:
-        raise ClusterError(
-            f"the jars of {jars.what} in {directory} are not those that are pinned: {wrong[0]}; "
-            "delete this folder, and the next run downloads them again"
-        )
-    return sorted(directory.glob("*.jar"))
+    return checked(directory, jars.what, jars.sums)
 
 
 def read_sums(text: str) -> dict[str, str]:
@@ -75,19 +70,6 @@ def read_sums(text: str) -> dict[str, str]:
         assert name == Path(name).name, line
         sums[name] = digest
     return sums
-
-
-def departures(directory: Path, sums: Mapping[str, str]) -> list[str]:
-    """Tell how the jars of a folder differ from the sums, a clause for each; none if they do not."""
-    found = {path.name for path in directory.glob("*.jar")}
-    missing = [f"{name} is missing" for name in sums.keys() - found]
-    foreign = [f"{name} is not one of them" for name in found - sums.keys()]
-    changed = [
-        f"{name} has another SHA-256 sum"
-        for name in sums.keys() & found
-        if hashlib.sha256((directory / name).read_bytes()).hexdigest() != sums[name]
-    ]
-    return sorted([*missing, *foreign, *changed])
 
 
 def coordinates_of(pom: Path) -> list[str]:
@@ -109,11 +91,6 @@ def maven(environment: Mapping[str, str] | None = None) -> Path:
             "no Maven found, which downloads Apache Kafka by its coordinates: install `mvn`, and a JDK 17"
         )
     return Path(found)
-
-
-def _digest(jars: JarSet) -> str:
-    """A name for what is pinned, so that another version has another folder."""
-    return hashlib.sha256(repr(sorted(jars.sums.items())).encode()).hexdigest()[:12]
 
 
 def _download(jars: JarSet, cache: Path, directory: Path) -> None:

@@ -1,4 +1,4 @@
-"""Runs a real ZooKeeper as a child process, from its jars (`hightide_local.processes.java`)."""
+"""Runs a real ZooKeeper as a child process, from its jars (`hightide_local.jars.zookeeper_jars`)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from hightide_local.errors import ClusterError
+from hightide_local.jars.zookeeper_jars import zookeeper_class_path
 from hightide_local.processes import class_archive
 from hightide_local.processes.guard import ProcessGuard
-from hightide_local.processes.java import SHORT_LIVED_JVM, find_java, zookeeper_class_path
+from hightide_local.processes.java import SHORT_LIVED_JVM, find_java
 from hightide_local.processes.managed_process import ManagedProcess
 from hightide_local.processes.ports import HOST, free_port
 
@@ -100,7 +101,9 @@ def zookeeper_process(
         *class_sharing,
         "-Dzookeeper.forceSync=no",
         "-Dzookeeper.preAllocSize=4096",
+        # The logger of Spark, else the one that is downloaded. A release brings its own configuration.
         "-Dorg.apache.logging.log4j.level=WARN",
+        *("-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-Dorg.slf4j.simpleLogger.showDateTime=true"),
         *("-cp", class_path),
         "org.apache.zookeeper.server.ZooKeeperServerMain",
         str(configuration),

@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Final
 
 from hightide_local.errors import ClusterError
+from hightide_local.jars.zookeeper_jars import zookeeper_class_path
 from hightide_local.processes.class_archive import archive_directory, archive_path
 from hightide_local.processes.embedded_zookeeper import JVM_FLAGS, EmbeddedZooKeeper
-from hightide_local.processes.java import find_java, zookeeper_class_path
+from hightide_local.processes.java import find_java
 
 _CHECK_TIMEOUT_S: Final = 30.0
 

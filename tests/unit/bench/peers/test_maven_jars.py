@@ -4,19 +4,18 @@ import hashlib
 from pathlib import Path
 
 import pytest
-from hightide_bench.peers.jars import maven_jars
 from hightide_bench.peers.jars.maven_jars import (
     KAFKA,
     KAFKA_VERSION,
     SPARK,
     JarSet,
     coordinates_of,
-    departures,
     jars_of,
     maven,
     read_sums,
 )
 from hightide_local.errors import ClusterError
+from hightide_local.jars.pinned_jars import digest_of
 
 
 @pytest.mark.parametrize("jars", [KAFKA, SPARK], ids=lambda jars: jars.name)
@@ -41,23 +40,8 @@ def sum_of(content: str) -> str:
     return hashlib.sha256(content.encode()).hexdigest()
 
 
-def test_a_folder_with_the_pinned_jars_departs_in_nothing(tmp_path: Path) -> None:
-    directory = folder_with(tmp_path / "jars", a="one", b="two")
-    sums = read_sums(f"{sum_of('one')}  a.jar\n{sum_of('two')}  b.jar\n")
-    assert departures(directory, sums) == []
-
-
-def test_a_jar_that_is_another_is_missing_or_is_foreign_is_told(tmp_path: Path) -> None:
-    directory = folder_with(tmp_path / "jars", a="one", c="three")
-    assert departures(directory, {"a.jar": sum_of("two"), "b.jar": sum_of("two")}) == [
-        "a.jar has another SHA-256 sum",
-        "b.jar is missing",
-        "c.jar is not one of them",
-    ]
-
-
 def test_a_cache_with_other_jars_is_refused_and_named(tmp_path: Path) -> None:
-    directory = folder_with(tmp_path / f"spark-{maven_jars._digest(SPARK)}", evil="code")
+    directory = folder_with(tmp_path / f"spark-{digest_of(SPARK.sums)}", evil="code")
     with pytest.raises(
         ClusterError, match=f"{directory} are not those that are pinned: .*; delete this folder"
     ):

