@@ -2,7 +2,7 @@
 
 from hightide_broker.cluster.topic_settings import _LOG_FIELDS, TopicSettings
 from hightide_broker.storage import LogSettings
-from hightide_controller.core.values.topic_configs import _RULES
+from hightide_runtime.topics.topic_configs import _RULES
 
 from reference_pages.markdown import code, number, table
 

@@ -13,7 +13,7 @@ from hightide_controller.core.brokers.outbox import BrokerDelivery, Outbox
 from hightide_controller.core.machine import step
 from hightide_controller.core.state.cluster_state import ClusterState, Role
 from hightide_controller.core.values.partition import LeaderAndIsr, TopicPartition
-from hightide_controller.core.values.topic_configs import MIN_INSYNC_REPLICAS
+from hightide_runtime.topics.topic_configs import MIN_INSYNC_REPLICAS
 from hightide_runtime.znodes.recovered_log import RecoveredLog
 from sim.messages import (
     ZOOKEEPER,

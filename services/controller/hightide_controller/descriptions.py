@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1 import metadata_pb2
+from hightide_runtime.topics.topic_configs import MIN_INSYNC_REPLICAS
 from hightide_runtime.znodes.cluster_znodes import CONTROLLER_CANDIDATES, COORDINATOR_CANDIDATES
 
 from hightide_controller.contract.convert import (
@@ -18,7 +19,6 @@ from hightide_controller.contract.convert import (
 from hightide_controller.contract.convert_requests import name_out
 from hightide_controller.core.state.cluster_state import ClusterState
 from hightide_controller.core.values.partition import NO_LEADER, LeaderAndIsr, TopicPartition
-from hightide_controller.core.values.topic_configs import MIN_INSYNC_REPLICAS
 from hightide_controller.zookeeper.admin_reader import AdminReader
 from hightide_controller.zookeeper.store import ControllerStore
 

@@ -21,11 +21,11 @@ from hightide_controller.core import effects as ef
 from hightide_controller.core import events as ev
 from hightide_controller.core.machine import step
 from hightide_controller.core.state.cluster_state import ClusterState
-from hightide_controller.core.topics.assignment import assign
 from hightide_controller.core.writes import StoreWrites
 from hightide_controller.zookeeper.admin_reader import AdminReader
 from hightide_controller.zookeeper.store import ControllerStore
 from hightide_local.processes.embedded_zookeeper import EmbeddedZooKeeper
+from hightide_runtime.topics.assignment import assign
 from hightide_runtime.znodes.cluster_znodes import LeaderAndIsrZnode, TopicZnode
 from hightide_runtime.zookeeper.election import ElectedProcess
 from hightide_runtime.zookeeper.session import SetData, ZooKeeperSession, multis_of

@@ -9,7 +9,7 @@ from hightide_cli.config.topic_settings import (
     TOPIC_SETTINGS,
     settings_in_use,
 )
-from hightide_controller.core.values.topic_configs import config_fault, unknown_setting
+from hightide_runtime.topics.topic_configs import config_fault, unknown_setting
 
 DEFAULTS = {each.name: each.default for each in TOPIC_SETTINGS}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from hightide_controller.core.topics.assignment import assign
+from hightide_runtime.topics.assignment import assign
 from hypothesis import given
 from hypothesis import strategies as st
 

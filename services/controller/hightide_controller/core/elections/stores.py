@@ -14,6 +14,8 @@ from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Final
 
+from hightide_runtime.topics.topic_configs import allows_unclean, min_insync_replicas
+
 from hightide_controller.core.effects import (
     Decision,
     Effect,
@@ -33,7 +35,6 @@ from hightide_controller.core.state.cluster_state import ClusterState, StoreInFl
 from hightide_controller.core.state.multi_limits import BYTES_MAX, OPERATIONS_MAX, cost_of
 from hightide_controller.core.state.request_purposes import ShutsDown
 from hightide_controller.core.values.partition import NO_LEADER, LeaderAndIsr, TopicPartition
-from hightide_controller.core.values.topic_configs import allows_unclean, min_insync_replicas
 
 __all__ = [
     "READS_MAX",

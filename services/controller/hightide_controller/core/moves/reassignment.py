@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hightide_runtime.topics.topic_configs import config_fault
 from hightide_runtime.znodes.paths import reassignment_path
 
 from hightide_controller.core.effects import LogWarning, Refusal
@@ -33,7 +34,6 @@ from hightide_controller.core.state.topic_rules import ASSIGNMENT_BYTES_MAX, Fau
 from hightide_controller.core.state.topic_work import TopicWork
 from hightide_controller.core.values.partition import Partition, TopicPartition
 from hightide_controller.core.values.requested_changes import RequestedMoves
-from hightide_controller.core.values.topic_configs import config_fault
 from hightide_controller.core.writes import LeaderAndIsrWrite, ReassignmentDone, ReassignmentWrite, Write
 
 __all__ = ["cancel_fault", "heed_moves", "look_at_moves_again", "move_fault", "plan_moves", "surroundings_of"]

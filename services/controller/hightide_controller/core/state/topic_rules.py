@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
+from hightide_runtime.topics.topic_configs import config_fault
 from hightide_runtime.znodes.topic_names import is_legal_topic_name
 
 from hightide_controller.core.effects import Refusal
 from hightide_controller.core.events import Topic
-from hightide_controller.core.values.topic_configs import config_fault
 
 __all__ = [
     "ASSIGNMENT_BYTES_MAX",

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from hightide_runtime.topics.assignment import assign
+from hightide_runtime.topics.topic_configs import config_fault
 from hightide_runtime.znodes.paths import partition_add_path, partition_remove_path
 
 from hightide_controller.core.effects import Refusal
@@ -29,10 +31,8 @@ from hightide_controller.core.state.topic_rules import (
     size_fault,
 )
 from hightide_controller.core.state.topic_work import TopicWork
-from hightide_controller.core.topics.assignment import assign
 from hightide_controller.core.values.partition import TopicPartition
 from hightide_controller.core.values.requested_changes import RequestedGrowth, RequestedShrink
-from hightide_controller.core.values.topic_configs import config_fault
 from hightide_controller.core.writes import AdditionDone, MarkerRaised, PartitionRemoved, RemovalDone, Write
 
 __all__ = ["choose_replicas", "growth_fault", "plan_additions", "plan_removals", "shrink_fault"]

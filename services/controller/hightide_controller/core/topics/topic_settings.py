@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from hightide_runtime.topics.topic_configs import config_fault, sensible_part, unknown_setting
 from hightide_runtime.znodes.paths import topic_config_path
 
 from hightide_controller.core.effects import Effect, Refusal
@@ -17,7 +18,6 @@ from hightide_controller.core.state.topic_plan import TopicPlan
 from hightide_controller.core.state.topic_rules import Fault
 from hightide_controller.core.values.partition import TopicPartition
 from hightide_controller.core.values.requested_changes import RequestedChange, RequestedSettings
-from hightide_controller.core.values.topic_configs import config_fault, sensible_part, unknown_setting
 from hightide_controller.core.writes import ConfigWrite
 
 __all__ = [

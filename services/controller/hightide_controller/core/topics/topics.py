@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from hightide_runtime.topics.assignment import assign
+from hightide_runtime.topics.topic_configs import configs_of_new_topic
 from hightide_runtime.znodes.paths import TOPICS, delete_topic_path, topic_config_path
 
 from hightide_controller.core.effects import (
@@ -32,11 +34,9 @@ from hightide_controller.core.state.topic_rules import (
     request_fault,
     size_fault,
 )
-from hightide_controller.core.topics.assignment import assign
 from hightide_controller.core.topics.deletion import heed_intent
 from hightide_controller.core.topics.topic_settings import sensible_settings
 from hightide_controller.core.values.partition import TopicPartition
-from hightide_controller.core.values.topic_configs import configs_of_new_topic
 
 __all__ = [
     "add_topics",
