@@ -14,6 +14,7 @@ from hightide_runtime.quotas.live_quotas import LiveQuotas
 from hightide_runtime.serving.answer_budget import answer_budgets
 from hightide_runtime.serving.fair_limit import FairLimit
 from hightide_runtime.serving.interceptors.interceptor import Plane
+from hightide_runtime.serving.server import Service
 from hightide_runtime.telemetry.metric_declarations import Measure
 from hightide_runtime.telemetry.tracing import Telemetry
 from hightide_runtime.znodes.cluster_znodes import BrokerZnode
@@ -22,6 +23,8 @@ from hightide_broker.cluster.coordinators import Coordinators
 from hightide_broker.cluster.metadata import MetadataCache
 from hightide_broker.cluster.partition_decisions import PartitionKey
 from hightide_broker.contract.replica_calls import Follower
+from hightide_broker.coordination.by_controller import ControllerDecider
+from hightide_broker.coordination.decider import Coordination, Host
 from hightide_broker.core.events import DirectoryFailed
 from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.data.delete_records import RecordDeletion
@@ -40,8 +43,6 @@ from hightide_broker.directories.log_directories import LogDirectories, LogDirec
 from hightide_broker.directories.maintenance import Maintenance, MaintenanceSettings
 from hightide_broker.directories.replica_descriptions import ReplicaDescriptions
 from hightide_broker.directories.scrub import ReplicaScrub, ScrubSettings
-from hightide_broker.hosting.control import ControlHandler, ControlListeners
-from hightide_broker.hosting.failed_replicas import FailedReplicas
 from hightide_broker.hosting.registration import Registration
 from hightide_broker.hosting.restart_checks import (
     begin_anew,
@@ -50,8 +51,6 @@ from hightide_broker.hosting.restart_checks import (
     leave_doubtful_isrs,
     look_at_disks,
 )
-from hightide_broker.hosting.startup import read_cluster
-from hightide_broker.hosting.strays import StrayWatch
 from hightide_broker.metrics import MeasuredParts, broker_readings
 from hightide_broker.ports import BrokerPorts
 from hightide_broker.replica.group_commit import GroupCommit, GroupCommits
@@ -60,9 +59,8 @@ from hightide_broker.replica.shell import EffectPorts, ReplicaShell
 from hightide_broker.replication.comparison import LeaderComparison
 from hightide_broker.replication.digests import DigestServer
 from hightide_broker.replication.fetchers import Fetchers, FetchSettings
-from hightide_broker.replication.isr_store import IsrStore
 from hightide_broker.replication.replica_server import ReplicaServer
-from hightide_broker.servicer import ClientRpcs, ControlRpcs, ReplicaRpcs
+from hightide_broker.servicer import ClientRpcs, ReplicaRpcs, services
 from hightide_broker.settings import BrokerSettings
 from hightide_broker.storage import StorageError
 
@@ -84,17 +82,20 @@ class Assembly:
         cluster_id: str,
         directories: LogDirectories,
         worker: Executor,
+        coordination: Coordination = ControllerDecider,
         *,
         is_measured: bool,
     ) -> None:
-        """`is_measured`: whether any exporter reads the metrics."""
+        """`coordination` makes whoever decides about the replicas. `is_measured`: whether any exporter reads
+        the metrics."""
         clock, session = ports.clock, ports.session
         self._settings = settings
         self._session = session
         self._directories = directories
         broker_id = settings.broker_id
         self.failure: asyncio.Future[Exception] = asyncio.get_running_loop().create_future()
-        """Done when no data directory is left: the broker stops, so that its leaderships move."""
+        """Done when the broker cannot go on, for example because no data directory is left: it stops, so
+        that its leaderships move."""
         self._metadata = MetadataCache(cluster_id)
         self._replicas = HostedReplicas()
         self._coordinators = Coordinators(session, self._metadata)
@@ -111,19 +112,15 @@ class Assembly:
         self._shell.counters.counts_what_is_sent = is_measured
         self._reads = ports.threads(READING_THREADS, "reads")
         self._at_rest = ports.threads(1, "at-rest")
-        self._isr_store = IsrStore(broker_id, clock, session, self._shell)
         follow = ports.follow or ports.connect
         self._fetchers = Fetchers(self._replicas, self._shell, self._fetch_settings(), follow)
         self._replica_server = ReplicaServer(
             cluster_id, clock, self._replicas, self._sessions, self._shell, self._reads,
             self.answers[Plane.CONTROL],
         )  # fmt: skip
-        self._failed_replicas = FailedReplicas(
-            session, broker_id, lambda: self.registration.broker_epoch, ports.connect
-        )
-        self.hung_disks = HungDisks(self._replicas, self._fetchers, self._failed_replicas)
+        self.decider = coordination(self._host(ports, telemetry, cluster_id))
+        self.hung_disks = HungDisks(self._replicas, self._fetchers, self.decider.reports)
         self._healing, self._comparison, self._scrub = self._care_for_data_at_rest(ports)
-        self._strays, self._control = self._lifecycle(ports, telemetry, cluster_id)
         self._log_starts = LogStartWriter(self._shell, directories, self.storage_failed)
         self._shell.perform_with(self._effect_ports())
         # A connection has many batches under way, and shares with others only what is left.
@@ -148,7 +145,7 @@ class Assembly:
         self, ports: BrokerPorts
     ) -> tuple[ReplicaHealing, LeaderComparison, ReplicaScrub]:
         """What looks for damage at rest and mends it. Its own thread does so: no read and no write waits."""
-        settings, replicas, reports = self._settings, self._replicas, self._failed_replicas
+        settings, replicas, reports = self._settings, self._replicas, self.decider.reports
         address_of, at_rest = self._address_of, self._at_rest
         healing = ReplicaHealing(
             settings.broker_id, replicas, self._fetchers, reports, address_of, at_rest, ports.connect
@@ -157,23 +154,11 @@ class Assembly:
         scrubbing = ScrubSettings(settings.scrub_bytes_per_s, settings.scrub_interval_ms)
         return healing, comparison, ReplicaScrub(replicas, at_rest, scrubbing, comparison)
 
-    def _lifecycle(
-        self, ports: BrokerPorts, telemetry: Telemetry, cluster_id: str
-    ) -> tuple[StrayWatch, ControlHandler]:
-        """What carries out the controller's decisions, and what looks for replicas without one. The watch is
-        built first, and asks the control later."""
-        settings = self._settings
-        strays = StrayWatch(
-            settings.broker_id, cluster_id, ports.session,
-            lambda key: self._control.held(key), lambda held: self._control.let_go(held),
-        )  # fmt: skip
-        listeners = ControlListeners(
-            strays.suspect, self._controller_elected, self._replica_server.limit_moves
-        )
-        return strays, ControlHandler(
-            settings.broker_id, ports.clock, self._replicas, self._metadata, self._shell, self._directories,
-            self.registration, telemetry, listeners, settings.replica_lag_time_max_ms,
-            settings.min_insync_replicas,
+    def _host(self, ports: BrokerPorts, telemetry: Telemetry, cluster_id: str) -> Host:
+        """What the decider gets."""
+        return Host(
+            self._settings, ports, telemetry, cluster_id, self._directories, self._metadata, self._replicas,
+            self._shell, self.registration, self._replica_server.limit_moves, self._tell_again, self.fail,
         )  # fmt: skip
 
     def _effect_ports(self) -> EffectPorts:
@@ -181,14 +166,14 @@ class Assembly:
         commits = {path: self._group_commit(each) for path, each in self._directories.by_path.items()}
         return EffectPorts(
             fetching=self._fetchers,
-            isr=self._isr_store,
-            stopped=self._control,
+            isr=self.decider.isr,
+            stopped=self.decider,
             log_starts=self._log_starts,
-            divergences=self._failed_replicas,
+            divergences=self.decider.reports,
             group_commit=GroupCommits(commits, lambda replica: replica.log.data_directory),
         )
 
-    def _controller_elected(self) -> None:
+    def _tell_again(self) -> None:
         """A new controller knows of nothing that was reported to earlier ones."""
         self._healing.tell_again()
         self._comparison.tell_again()
@@ -217,8 +202,12 @@ class Assembly:
             self.storage_failed,
         )  # fmt: skip
 
-    def rpcs(self) -> tuple[ClientRpcs, ReplicaRpcs, ControlRpcs]:
-        """The RPCs for the server."""
+    def services(self) -> list[Service]:
+        """What the server serves."""
+        return [*services(*self.rpcs()), *self.decider.services()]
+
+    def rpcs(self) -> tuple[ClientRpcs, ReplicaRpcs]:
+        """The RPCs of every broker, whoever decides."""
         client = ClientRpcs(
             self._settings.broker_id, self._metadata, self._replicas, self._producing, self._fetching,
             self._offsets, self._plain, ProducerIds(self._session), self._producer_owners,
@@ -229,23 +218,22 @@ class Assembly:
             DiskSpace(self._directories), self.quotas,
         )  # fmt: skip
         digests = DigestServer(self._metadata.cluster_id, self._replicas, self._reads)
-        replica = ReplicaRpcs(self._replica_server, digests)
-        return client, replica, ControlRpcs(self._control)
+        return client, ReplicaRpcs(self._replica_server, digests)
 
     @property
     def measure(self) -> Measure:
         """The readings of this broker, as `Metrics.report` takes them."""
         return broker_readings(
             MeasuredParts(
-                self._replicas, self._directories, self._shell, self._isr_store, self._fetchers,
+                self._replicas, self._directories, self._shell, self.decider.isr, self._fetchers,
                 self._fetching, self._sessions, self._in_flight, self.quotas, self.answers, self._healing,
                 self._scrub, self._comparison,
             )
         )  # fmt: skip
 
     async def take_over_from_zookeeper(self, patience_s: float) -> None:
-        """Start the replicas that ZooKeeper assigns to this broker, in the roles that it gives them (V3
-        section E).
+        """Find out how far the logs can be trusted, leave the ISRs that expect more, and start what ZooKeeper
+        assigns to this broker (V3 section E).
 
         `patience_s`: how long to wait until another registration of our id is gone. Raises ZooKeeperError,
         StorageError, StartupError.
@@ -254,16 +242,14 @@ class Assembly:
         await self.registration.begin_life(patience_s)
         if self._settings.knows_callers:
             await self._producer_owners.load(self._session)
-        stored = await read_cluster(self._session, self._settings.broker_id)
-        broker_id = self._settings.broker_id
+        cluster, broker_id = self.decider.cluster, self._settings.broker_id
+        stored = await cluster.read()
         broker_trust = await look_at_disks(self._directories, broker_id, stored.decisions)
-        stored = await leave_doubtful_isrs(self._session, broker_id, broker_trust, stored)
+        stored = await leave_doubtful_isrs(self._session, cluster, broker_id, broker_trust, stored)
         await begin_anew(self._directories, broker_id, broker_trust, stored.decisions)
         await confirm_all(self._directories)
         self._metadata.apply(stored.metadata)
-        self._control.controller_epoch = stored.controller_epoch
-        await self._control.decide(stored.decisions, is_live=False)
-        self._strays.suspect(self._control.not_hosted())
+        await self.decider.begin(stored)
         self._coordinators.start()
         log.info(
             "took over %d replicas from ZooKeeper in %.0f ms",
@@ -299,21 +285,25 @@ class Assembly:
         self.hung_disks.forget(directory)
         directory.executor.submit(disown, directory.data)
         if self._directories.online:
-            self._failed_replicas.report([replica.key for replica in gone])
-        elif not self.failure.done():
-            log.critical("no data directory is left, the broker stops")
-            self.failure.set_result(StorageError(directory.failure))
+            self.decider.reports.report([replica.key for replica in gone])
+        else:
+            self.fail(StorageError(f"no data directory is left: {directory.failure}"))
+
+    def fail(self, reason: Exception) -> None:
+        """Stop the broker: it cannot go on."""
+        if not self.failure.done():
+            log.critical("the broker stops, since %s", reason)
+            self.failure.set_result(reason)
 
     async def close(self) -> None:
         """Stop all parts, and store the high watermarks once more."""
-        await self._strays.close()
         await self._scrub.close()
         await self._healing.close()
         await self.hung_disks.close()
         await self._coordinators.close()
-        await self._failed_replicas.close()
+        await self.decider.close()
         await self._fetchers.close()
-        await self._isr_store.close()
+        await self.decider.isr.close()
         await asyncio.gather(*(maintenance.close() for maintenance in self._maintenances))
         await self._log_starts.close()
         self._shell.close()

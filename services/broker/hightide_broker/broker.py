@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import grpc
@@ -27,12 +27,12 @@ from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.zookeeper.session import InconsistentClusterId, ZooKeeperError, ZooKeeperSession
 
 from hightide_broker.assembly import Assembly
+from hightide_broker.coordination.by_controller import ControllerDecider
+from hightide_broker.coordination.decider import Coordination
 from hightide_broker.directories.disk_watch import DiskWatch, patience_s
 from hightide_broker.directories.log_directories import LogDirectories, LogDirectory, cluster_ids
-from hightide_broker.hosting.controlled_shutdown import hand_over_leadership
 from hightide_broker.metrics import METRICS
 from hightide_broker.ports import BrokerPorts, os_threads
-from hightide_broker.servicer import services
 from hightide_broker.settings import BrokerSettings
 from hightide_broker.storage import StorageError
 
@@ -41,6 +41,10 @@ log = logging.getLogger(__name__)
 DRAIN_S: Final = 1.0
 REGISTRATION_PATIENCE_SESSIONS: Final = 2.5
 """How many session timeouts to wait until another registration of our id expires."""
+
+
+COORDINATIONS: Final[Mapping[str, Coordination]] = {"controller": ControllerDecider}
+"""By the setting `coordination`: who decides about the replicas."""
 
 
 class Broker:
@@ -75,7 +79,8 @@ class Broker:
         try:
             parts = Assembly(
                 settings, _ports(process, session), process.telemetry,
-                cluster_id, directories, self._worker, is_measured=process.metrics.enabled,
+                cluster_id, directories, self._worker, COORDINATIONS[settings.coordination],
+                is_measured=process.metrics.enabled,
             )  # fmt: skip
             process.metrics.report(METRICS, parts.measure)
             watch.tell(parts.hung_disks.does_not_answer, parts.hung_disks.answers)
@@ -91,7 +96,7 @@ class Broker:
         finally:
             await directories.close(clean)
         if parts.failure.done():
-            raise StartupError(f"stopped, since no data directory is left: {parts.failure.result()}")
+            raise StartupError(f"stopped, since {parts.failure.result()}")
 
     async def _join_cluster(self, session: ZooKeeperSession, disks: Sequence[LogDirectory]) -> str:
         """The cluster's id, which must be that of our data, if there is any. Raises StorageError,
@@ -112,7 +117,7 @@ class Broker:
         identity = identity_service("broker", settings.broker_id, settings, session, SystemClock())
         server = await serve(
             settings.listen,
-            [*services(*parts.rpcs()), identity],
+            [*parts.services(), identity],
             external=settings.external_listen,
             external_introspection=settings.external_introspection,
             tls=settings.server_tls,
@@ -128,7 +133,7 @@ class Broker:
         quotas.start()
         watching = asyncio.create_task(parts.registration.keep(session.session_id, patience_s))
         try:
-            await parts.registration.register(patience_s)
+            await parts.decider.join(patience_s)
             await server.set_serving(True)
             log.info("broker %d serves at %s", settings.broker_id, settings.advertised)
             told = asyncio.create_task(process.until_stopped())
@@ -153,13 +158,7 @@ class Broker:
         started = time.monotonic()
         settings = self._settings
         await parts.stop_following()
-        await hand_over_leadership(
-            process.session,
-            settings.broker_id,
-            parts.registration.broker_epoch,
-            settings.controlled_shutdown_timeout_ms,
-            process.open_channel,
-        )
+        await parts.decider.hand_over()
         handed_over = time.monotonic()
         parts.answer_waiters()
         await server.drain_for_good(DRAIN_S)

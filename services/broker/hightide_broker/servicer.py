@@ -297,8 +297,15 @@ class ControlRpcs(BrokerControlServiceServicer):
         return control_pb2.UpdateMetadataResponse()
 
 
-def services(client: ClientRpcs, replica: ReplicaRpcs, control: ControlRpcs) -> list[Service]:
-    """The broker's gRPC services, as `serve` takes them."""
+def control_service(control: ControlRpcs) -> Service:
+    """The door for the controller, as `serve` takes it."""
+    return Service(
+        BROKER_CONTROL_SERVICE, control, add_BrokerControlServiceServicer_to_server, plane=Plane.CONTROL
+    )
+
+
+def services(client: ClientRpcs, replica: ReplicaRpcs) -> list[Service]:
+    """The gRPC services of every broker, as `serve` takes them."""
     return [
         Service(
             BROKER_SERVICE,
@@ -321,8 +328,5 @@ def services(client: ClientRpcs, replica: ReplicaRpcs, control: ControlRpcs) -> 
                 )
             },
             plane=Plane.CONTROL,
-        ),
-        Service(
-            BROKER_CONTROL_SERVICE, control, add_BrokerControlServiceServicer_to_server, plane=Plane.CONTROL
         ),
     ]

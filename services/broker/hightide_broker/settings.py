@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.process.settings import Address, ServiceSettings
@@ -47,6 +47,11 @@ class BrokerSettings(ServiceSettings, env_prefix="HIGHTIDE_BROKER_", cli_prog_na
     data_dir: Directories = Field(
         description="the directory for the logs; no other broker may use it. For more disks, give the flag "
         "once for each, or separate the directories by commas"
+    )
+    coordination: Literal["controller", "leaders"] = Field(
+        "controller",
+        description="who decides which broker leads a partition: the controller, or the replicas themselves; "
+        "the same for all brokers of a cluster",
     )
     replica_lag_time_max_ms: int = Field(
         10_000,

@@ -18,6 +18,7 @@ from hightide.v1 import broker_control_service_pb2 as control_pb2
 from hightide.v1 import broker_service_pb2 as broker_pb2
 from hightide.v1 import replica_service_pb2 as replica_pb2
 from hightide_broker.assembly import Assembly
+from hightide_broker.coordination.by_controller import ControllerDecider
 from hightide_broker.core import effects as fx
 from hightide_broker.core.replica import Replica
 from hightide_broker.directories.log_directories import LogDirectories
@@ -336,7 +337,8 @@ class SimHost:
     def strays(self) -> StrayWatch:
         """Who looks for what is not assigned here any more."""
         assert self.parts is not None
-        return self.parts._strays
+        assert isinstance(self.parts.decider, ControllerDecider)
+        return self.parts.decider.strays
 
     @property
     def session(self) -> int:
@@ -457,7 +459,9 @@ class _Call:
 
 
 def _methods(parts: Assembly) -> dict[str, _Method]:
-    client, replica, control = parts.rpcs()
+    client, replica = parts.rpcs()
+    assert isinstance(parts.decider, ControllerDecider)
+    control = parts.decider.rpcs
     return {
         "Produce": _Method(
             wire.parse_produce_request, client.Produce, broker_pb2.ProduceResponse.SerializeToString

@@ -31,10 +31,10 @@ from hightide_broker.cluster.partition_decisions import (
     Stamp,
     StopDecision,
 )
-from hightide_broker.cluster.topic_settings import TopicSettings, topic_settings
+from hightide_broker.cluster.topic_settings import topic_settings
 from hightide_broker.contract.convert_control import ControlResults
 from hightide_broker.core.decisions import refuse_decision
-from hightide_broker.core.events import LeaderAndIsrDecided, SettingsChanged, StopRequested
+from hightide_broker.core.events import LeaderAndIsrDecided, StopRequested
 from hightide_broker.core.replica import Decision, Replica, Role
 from hightide_broker.directories.log_directories import LogDirectories
 from hightide_broker.hosting.partition_queue import PartitionQueues, QueuePlace
@@ -366,7 +366,7 @@ class ControlHandler:
             return OK
         # A decision that comes late brings settings that are late.
         if replica.settings != order.settings and refuse_decision(before, decision) is None:
-            self._change_settings(replica, order.settings)
+            self._lifecycle.change_settings(replica, order.settings)
         code = self._lifecycle.feed(replica, LeaderAndIsrDecided(decision, self._clock.monotonic_ms()))
         if code != OK:
             return code
@@ -398,15 +398,6 @@ class ControlHandler:
         finally:
             place.end()
         return OK
-
-    def _change_settings(self, replica: HostedReplica, settings: TopicSettings) -> None:
-        replica.settings = settings
-        replica.log.update_settings(settings.log)
-        self._shell.feed(replica, SettingsChanged(settings.min_insync_replicas, settings.flush_on_disk))
-        self._shell.cover_unflushed(replica)
-        if replica.state.is_follower:
-            # With flush=replicated it need not wait any more for the flush it was waiting for.
-            self._shell.ports.fetching.resume(replica)
 
 
 class _Spans:

@@ -17,7 +17,7 @@ from hightide.v1.errors_pb2 import ErrorCode
 from hightide_broker.cluster.partition_decisions import PartitionDecision, PartitionKey
 from hightide_broker.cluster.topic_settings import TopicSettings
 from hightide_broker.contract import convert
-from hightide_broker.core.events import LeaderAndIsrDecided, StopRequested
+from hightide_broker.core.events import LeaderAndIsrDecided, SettingsChanged, StopRequested
 from hightide_broker.core.lineage import NO_EPOCH
 from hightide_broker.core.replica import Replica, ReplicaSettings
 from hightide_broker.directories.log_directories import LogDirectories
@@ -125,6 +125,16 @@ class ReplicaLifecycle:
             )  # fmt: skip
             await self.put_aside(key)
         return await self._directories.create_log(key, topic, order.settings.log, is_first)
+
+    def change_settings(self, replica: HostedReplica, settings: TopicSettings) -> None:
+        """Run a replica under other settings of its topic from now on."""
+        replica.settings = settings
+        replica.log.update_settings(settings.log)
+        self._shell.feed(replica, SettingsChanged(settings.min_insync_replicas, settings.flush_on_disk))
+        self._shell.cover_unflushed(replica)
+        if replica.state.is_follower:
+            # With flush=replicated it need not wait any more for the flush it was waiting for.
+            self._shell.ports.fetching.resume(replica)
 
     # --- removing --------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ logs, the one with the longest log leads. The broker updates what an earlier lif
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -21,7 +22,7 @@ from typing import Final
 
 from hightide.calls.backoff import Backoff
 from hightide_runtime.errors import StartupError
-from hightide_runtime.znodes.cluster_znodes import TOPIC_IDS, LeaderAndIsrZnode, TopicIdZnode
+from hightide_runtime.znodes.cluster_znodes import TOPIC_IDS, TopicIdZnode
 from hightide_runtime.znodes.recovered_log import RecoveredLog
 from hightide_runtime.zookeeper.session import (
     BadVersion,
@@ -40,9 +41,9 @@ from hightide_broker.cluster.partition_decisions import (
     TopicDecisions,
 )
 from hightide_broker.cluster.topic_settings import topic_settings
-from hightide_broker.core.replica import NO_LEADER, Decision
+from hightide_broker.core.replica import Decision
 from hightide_broker.directories.log_directories import LogDirectories, LogDirectory
-from hightide_broker.hosting.startup import ClusterAsStored, read_cluster
+from hightide_broker.hosting.startup import ClusterAsStored, StoredCluster
 from hightide_broker.storage import DataDirectory, DiskFull, StorageError, StorageFailed
 
 log = logging.getLogger(__name__)
@@ -383,7 +384,11 @@ async def confirm_all(directories: LogDirectories) -> None:
 
 
 async def leave_doubtful_isrs(
-    session: ZooKeeperSession, broker_id: int, broker_trust: BrokerTrust, stored: ClusterAsStored
+    session: ZooKeeperSession,
+    cluster: StoredCluster,
+    broker_id: int,
+    broker_trust: BrokerTrust,
+    stored: ClusterAsStored,
 ) -> ClusterAsStored:
     """Take this broker out of the ISRs of partitions that it may not have in full. Returns the cluster as it
     is stored then.
@@ -392,7 +397,7 @@ async def leave_doubtful_isrs(
     an ISR is never empty. Raises ZooKeeperError, StartupError.
     """
     for attempt in range(ATTEMPTS):
-        groups = list(_departures(broker_id, broker_trust, stored.decisions))
+        groups = list(_departures(cluster, broker_id, broker_trust, stored.decisions))
         if not groups:
             return stored
         # All in one multi at first. If a partition has changed, each of the others is written separately.
@@ -405,24 +410,28 @@ async def leave_doubtful_isrs(
         count = sum(isinstance(operation, SetData) for group in groups for operation in group)
         log.warning("left the ISRs of %d partitions: the tails of their logs may be lost", count)
         await asyncio.sleep(AGAIN.pause_s(attempt + 1))
-        stored = await read_cluster(session, broker_id)
+        stored = await cluster.read()
     raise StartupError(
         f"the ISRs that broker {broker_id} must leave keep changing, or their topics have no marker below "
         f"{TOPIC_IDS}, which the controller makes; start a controller, then this broker again"
     )
 
 
-def _departures(broker_id: int, broker_trust: BrokerTrust, decisions: Decisions) -> Iterator[list[Operation]]:
+def _departures(
+    cluster: StoredCluster, broker_id: int, broker_trust: BrokerTrust, decisions: Decisions
+) -> Iterator[list[Operation]]:
     """The operations that are written together: some of a topic, under a check of its marker. Without the
     check, the versions could be those of another topic that has got the same name since they were read."""
     for topic in decisions.topics:
-        writes = list(_departures_from(broker_id, broker_trust, topic))
+        writes = list(_departures_from(cluster, broker_id, broker_trust, topic))
         for start in range(0, len(writes), WRITES_MAX):
             some = writes[start : start + WRITES_MAX]
-            yield [Check(TopicIdZnode.path(topic.topic_id), -1), *some]
+            yield [Check(TopicIdZnode.path(topic.topic_id), -1), *itertools.chain(*some)]
 
 
-def _departures_from(broker_id: int, broker_trust: BrokerTrust, topic: TopicDecisions) -> Iterator[SetData]:
+def _departures_from(
+    cluster: StoredCluster, broker_id: int, broker_trust: BrokerTrust, topic: TopicDecisions
+) -> Iterator[Sequence[Operation]]:
     for each in topic.partitions:
         if not _has_to_tell(broker_id, broker_trust, topic, each):
             continue
@@ -440,8 +449,7 @@ def _departures_from(broker_id: int, broker_trust: BrokerTrust, topic: TopicDeci
                 each.partition,
                 told.log_end_offset,
             )
-        path = LeaderAndIsrZnode.path(topic.topic, each.partition)
-        yield SetData(path, _without(each.decision, told).encode(), each.decision.partition_epoch)
+        yield cluster.departure(topic, each, told)
 
 
 def _has_to_tell(
@@ -466,18 +474,3 @@ def _is_trusted(broker_id: int, decision: Decision) -> bool:
     """Whether this broker should have all committed records."""
     is_member = broker_id in decision.isr or broker_id in decision.eligible
     return is_member and all(log.broker_id != broker_id for log in decision.recovered)
-
-
-def _without(decision: Decision, told: RecoveredLog) -> LeaderAndIsrZnode:
-    """The znode after this broker has left the ISR and has told the end of its log."""
-    broker_id = told.broker_id
-    others = (log for log in decision.recovered if log.broker_id != broker_id)
-    return LeaderAndIsrZnode(
-        NO_LEADER if decision.leader == broker_id else decision.leader,
-        decision.leader_epoch,
-        tuple(member for member in decision.isr if member != broker_id) or decision.isr,
-        decision.controller_epoch,
-        eligible=tuple(member for member in decision.eligible if member != broker_id),
-        recovered=tuple(sorted((told, *others))),
-        unclean_epoch=decision.unclean_epoch,
-    )

@@ -9,8 +9,9 @@ is deleted by omission").
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from hightide_runtime.znodes.cluster_znodes import (
     BROKER_IDS,
@@ -23,8 +24,9 @@ from hightide_runtime.znodes.cluster_znodes import (
     TopicZnode,
     ZnodeGarbage,
 )
+from hightide_runtime.znodes.recovered_log import RecoveredLog
 from hightide_runtime.znodes.topic_names import is_legal_topic_name
-from hightide_runtime.zookeeper.session import Znode, ZooKeeperSession
+from hightide_runtime.zookeeper.session import Operation, Znode, ZooKeeperSession
 
 from hightide_broker.cluster.metadata import EndpointView, MetadataUpdate, TopicView
 from hightide_broker.cluster.partition_decisions import Decisions, PartitionDecision, TopicDecisions
@@ -44,6 +46,20 @@ class ClusterAsStored:
     wrote it."""
 
 
+class StoredCluster(Protocol):
+    """The cluster in ZooKeeper, as its kind spells it."""
+
+    async def read(self) -> ClusterAsStored:
+        """Read the whole cluster, at least as new as this call. Raises ZooKeeperError."""
+        ...
+
+    def departure(
+        self, topic: TopicDecisions, stored: PartitionDecision, told: RecoveredLog
+    ) -> Sequence[Operation]:
+        """The write by which this broker leaves the ISR of a partition, and says how far its log goes."""
+        ...
+
+
 async def read_cluster(session: ZooKeeperSession, broker_id: int) -> ClusterAsStored:
     """Read the whole cluster, at least as new as this call, in a few round trips whatever the number of
     partitions.
@@ -52,7 +68,7 @@ async def read_cluster(session: ZooKeeperSession, broker_id: int) -> ClusterAsSt
     """
     await session.sync()
     controller_epoch, controller = await _read_controller(session)
-    brokers = await _read_brokers(session)
+    brokers = await read_brokers(session)
     topics = await _read_topics(session)
     paths = [
         LeaderAndIsrZnode.path(name, partition)
@@ -65,7 +81,7 @@ async def read_cluster(session: ZooKeeperSession, broker_id: int) -> ClusterAsSt
     mine: list[TopicDecisions] = []
     for name, topic in topics.items():
         decided = _decisions(name, topic, states)
-        settings = _configs(name, configs)
+        settings = configs_of(name, configs)
         views.append(TopicView(name, topic.topic_id, tuple(each.view for each in decided), settings))
         assigned = tuple(each for each in decided if broker_id in each.decision.replicas)
         if assigned:
@@ -91,7 +107,8 @@ async def _read_controller(session: ZooKeeperSession) -> tuple[int, EndpointView
     return epoch, endpoint
 
 
-async def _read_brokers(session: ZooKeeperSession) -> tuple[EndpointView, ...]:
+async def read_brokers(session: ZooKeeperSession) -> tuple[EndpointView, ...]:
+    """The brokers that are registered. Raises ZooKeeperError."""
     names = await session.children(BROKER_IDS)
     found = await session.multi_read([f"{BROKER_IDS}/{name}" for name in names])
     brokers = []
@@ -160,7 +177,8 @@ def _decisions(name: str, topic: TopicZnode, states: Mapping[str, Znode]) -> lis
     return decided
 
 
-def _configs(name: str, found: Mapping[str, Znode]) -> Mapping[str, str]:
+def configs_of(name: str, found: Mapping[str, Znode]) -> Mapping[str, str]:
+    """The settings of a topic, of these znodes; none where they cannot be read."""
     znode = found.get(TopicConfigZnode.path(name))
     if znode is None:
         return {}

@@ -152,7 +152,7 @@ async def read_stored(
     }
     paths = {LeaderAndIsrZnode.path(*each): each for each in partitions}
     found = await session.multi_read([ClusterIdZnode.path(), *paths])
-    if not _is_of_cluster(found.get(ClusterIdZnode.path()), cluster_id):
+    if not is_of_cluster(found.get(ClusterIdZnode.path()), cluster_id):
         return None
     states = {}
     for path, partition in paths.items():
@@ -181,7 +181,8 @@ async def _read_topics(session: ZooKeeperSession, names: Iterable[str]) -> dict[
     return topics
 
 
-def _is_of_cluster(znode: Znode | None, cluster_id: str) -> bool:
+def is_of_cluster(znode: Znode | None, cluster_id: str) -> bool:
+    """Whether that is what a ZooKeeper of this cluster says of itself."""
     try:
         return znode is not None and ClusterIdZnode.decode(znode.data).cluster_id == cluster_id
     except ZnodeGarbage as error:
@@ -192,6 +193,11 @@ def _is_of_cluster(znode: Znode | None, cluster_id: str) -> bool:
 # --- the task --------------------------------------------------------------------------------------
 
 
+ReadStored = Callable[[Sequence[HeldReplica]], Awaitable[StoredPartitions | None]]
+"""Reads what `look_at` needs, at least as new as the call; None if this is another cluster's ZooKeeper.
+Raises ZooKeeperError."""
+
+
 class StrayWatch:
     """Checks suspects, a bounded number at a time. One for each broker; on the event loop's thread."""
 
@@ -199,15 +205,15 @@ class StrayWatch:
         self,
         broker_id: int,
         cluster_id: str,
-        session: ZooKeeperSession,
+        read: ReadStored,
         held: Callable[[PartitionKey], HeldReplica | None],
         let_go: Callable[[HeldReplica], Awaitable[bool]],
     ) -> None:
-        """`held` returns what the broker holds now. `let_go` puts it into quarantine, unless that has
-        changed."""
+        """`read` reads what ZooKeeper has about suspects. `held` returns what the broker holds now. `let_go`
+        puts it into quarantine, unless that has changed."""
         self._broker_id = broker_id
         self._cluster_id = cluster_id
-        self._session = session
+        self._read = read
         self._held = held
         self._let_go = let_go
         self._suspects: dict[PartitionKey, None] = {}
@@ -270,7 +276,7 @@ class StrayWatch:
                 self._unsure.pop(key, None)
         if not suspects:
             return
-        stored = await read_stored(self._session, self._cluster_id, suspects)
+        stored = await self._read(suspects)
         if stored is None:
             log.error(
                 "ZooKeeper does not hold cluster %s (any more): nothing is put aside; is it the right one, "

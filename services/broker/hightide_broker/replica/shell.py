@@ -106,6 +106,14 @@ class StoppedReplicaPort(Protocol):
         ...
 
 
+class FeedPort(Protocol):
+    """Who is told what became of an ISR (`ReplicaShell`, or a decider that listens to it)."""
+
+    def feed(self, replica: HostedReplica, event: Event) -> fx.Effects:
+        """Feed the event to the replica."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class EffectPorts:
     """The objects that perform those effects that the shell does not perform itself."""

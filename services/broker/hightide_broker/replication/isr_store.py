@@ -20,13 +20,7 @@ from typing import Final
 
 from hightide.calls.backoff import Backoff
 from hightide_runtime.clock import Clock
-from hightide_runtime.znodes.cluster_znodes import (
-    BrokerIncarnationZnode,
-    LeaderAndIsrZnode,
-    TopicIdZnode,
-    TopicZnode,
-    ZnodeGarbage,
-)
+from hightide_runtime.znodes.cluster_znodes import TopicIdZnode, TopicZnode, ZnodeGarbage
 from hightide_runtime.zookeeper.session import (
     BadVersion,
     Check,
@@ -52,7 +46,8 @@ from hightide_broker.core.events import (
 )
 from hightide_broker.core.isr_state import CommittedIsr
 from hightide_broker.replica.held_replicas import HostedReplica
-from hightide_broker.replica.shell import ReplicaShell
+from hightide_broker.replica.shell import FeedPort
+from hightide_broker.replication.isr_znodes import IsrZnodes
 from hightide_broker.storage import StorageError
 
 log = logging.getLogger(__name__)
@@ -105,11 +100,12 @@ class _Trouble:
 
 
 class IsrStore:
-    """Writes and reads leaderAndISR for the partitions that this broker leads. One task, which sleeps while
+    """Writes and reads the ISR znodes of the partitions that this broker leads. One task, which sleeps while
     there is nothing to do."""
 
-    def __init__(self, broker_id: int, clock: Clock, session: ZooKeeperSession, shell: ReplicaShell) -> None:
-        self._broker_id = broker_id
+    def __init__(self, znodes: IsrZnodes, clock: Clock, session: ZooKeeperSession, shell: FeedPort) -> None:
+        """`shell` is told the outcomes."""
+        self._znodes = znodes
         self._clock = clock
         self._session = session
         self._shell = shell
@@ -217,12 +213,12 @@ class IsrStore:
             if marker is None or topic is None:
                 continue
             try:
-                znode = TopicZnode.decode(topic.data)
+                stored = self._znodes.decode_topic(topic.data)
             except ZnodeGarbage as error:
                 log.error("topic %s: %s", replica.topic, error)
                 continue
-            if znode.topic_id == topic_id:
-                self._markers[topic_id] = _Marker(marker.version, dict(znode.first_leader_epochs))
+            if stored.topic_id == topic_id:
+                self._markers[topic_id] = _Marker(marker.version, stored.first_leader_epochs)
 
     def _is_of_a_removed_partition(self, replica: HostedReplica, effect: StoreIsr) -> bool:
         """Whether the partition's number is in use again. Then its leaderAndISR belongs to another partition
@@ -282,17 +278,7 @@ class IsrStore:
                 self._feed(change.replica, IsrStoreRefused(expected, _is_another_life(change, failure)))
 
     def _change(self, replica: HostedReplica, effect: StoreIsr) -> _Change:
-        znode = LeaderAndIsrZnode(
-            self._broker_id,
-            effect.leader_epoch,
-            effect.isr,
-            effect.controller_epoch,
-            eligible=effect.eligible,
-            recovered=effect.recovered,
-            unclean_epoch=effect.unclean_epoch,
-        )
-        write = SetData(_path(replica), znode.encode(), effect.expected_partition_epoch)
-        lives = tuple(Check(BrokerIncarnationZnode.path(member), life) for member, life in effect.joining)
+        write, lives = self._znodes.change(replica.topic, replica.key[1], effect)
         known = self._markers.get(replica.key[0])
         marker = Check(_marker_path(replica), -1 if known is None else known.version)
         return _Change(replica, effect, write, lives, marker)
@@ -302,7 +288,7 @@ class IsrStore:
     async def _read_all(self, replicas: list[HostedReplica]) -> None:
         if not replicas:
             return
-        states = [_path(replica) for replica in replicas]
+        states = [self._path(replica) for replica in replicas]
         # Read after the states: if the marker of a topic is found, the topic existed when they were read.
         markers = dict.fromkeys(_marker_path(replica) for replica in replicas)
         try:
@@ -329,14 +315,14 @@ class IsrStore:
             if replica in gone:
                 self._stop(replica)
             else:
-                self._tell_read(replica, found.get(_path(replica)))
+                self._tell_read(replica, found.get(self._path(replica)))
 
     def _tell_read(self, replica: HostedReplica, znode: Znode | None) -> None:
         if znode is None:
             self._read_again((replica,), READ_AGAIN)
             return
         try:
-            read = LeaderAndIsrZnode.decode(znode.data)
+            read = self._znodes.decode(znode.data)
         except ZnodeGarbage as error:
             log.error("%s: %s", replica, error)
             self._read_again((replica,), READ_AGAIN)
@@ -382,11 +368,12 @@ class IsrStore:
                 gone.add(replica)
                 continue
             try:
-                topic = TopicZnode.decode(znode.data)
+                topic = self._znodes.decode_topic(znode.data)
             except ZnodeGarbage as error:
                 log.error("topic %s: %s", replica.topic, error)
                 continue
-            if topic.topic_id not in (b"", topic_id) or partition >= len(topic.partitions):
+            is_removed = topic.partition_count is not None and partition >= topic.partition_count
+            if topic.topic_id not in (b"", topic_id) or is_removed:
                 gone.add(replica)
         return gone
 
@@ -427,6 +414,9 @@ class IsrStore:
 
         asyncio.get_running_loop().call_later(pause_s, read_now)
 
+    def _path(self, replica: HostedReplica) -> str:
+        return self._znodes.path(replica.topic, replica.key[1])
+
     def _feed(
         self,
         replica: HostedReplica,
@@ -457,10 +447,6 @@ def _is_another_life(change: _Change, failure: ZooKeeperError) -> bool:
     """Whether it failed because a follower that should join has restarted since it fetched."""
     lives = {life.path for life in change.lives}
     return isinstance(failure, BadVersion | NoNode) and failure.path in lives
-
-
-def _path(replica: HostedReplica) -> str:
-    return LeaderAndIsrZnode.path(replica.topic, replica.key[1])
 
 
 def _marker_path(replica: HostedReplica) -> str:

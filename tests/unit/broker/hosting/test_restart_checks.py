@@ -8,17 +8,19 @@ import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import pytest
 from faulty_files import Fault, FaultyFiles
 from hightide_broker.cluster.partition_decisions import Decisions, PartitionDecision, TopicDecisions
+from hightide_broker.coordination.by_controller import ControllerCluster
 from hightide_broker.core.replica import Decision
 from hightide_broker.directories.log_directories import LogDirectories
 from hightide_broker.hosting import restart_checks
 from hightide_broker.storage import DataDirectory, LogSettings
 from hightide_runtime.znodes.cluster_znodes import LeaderAndIsrZnode
 from hightide_runtime.znodes.recovered_log import RecoveredLog
-from hightide_runtime.zookeeper.session import Check, SetData
+from hightide_runtime.zookeeper.session import Check, SetData, ZooKeeperSession
 from log_rig import KEY, LogRig
 
 PLAIN = TopicDecisions("plain", bytes(16), {}, ())
@@ -312,7 +314,8 @@ def decided(
 
 def written(broker_trust: restart_checks.BrokerTrust, decisions: Decisions) -> LeaderAndIsrZnode | None:
     """What broker 1 writes before it registers; None: nothing."""
-    groups = list(restart_checks._departures(1, broker_trust, decisions))
+    cluster = ControllerCluster(cast(ZooKeeperSession, None), 1)
+    groups = list(restart_checks._departures(cluster, 1, broker_trust, decisions))
     if not groups:
         return None
     ((check, write),) = groups

@@ -26,6 +26,7 @@ from hightide_broker.core.replica import Replica, ReplicaSettings, Role
 from hightide_broker.replica.held_replicas import HostedReplica
 from hightide_broker.replica.shell import Payload, ReplicaShell
 from hightide_broker.replication.isr_store import IsrStore
+from hightide_broker.replication.isr_znodes import LeaderAndIsrZnodes
 from hightide_broker.storage import DataDirectory
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry.tracing import Telemetry
@@ -136,7 +137,7 @@ class Leaders(ReplicaShell):
     def __init__(self, znodes: Znodes, data: DataDirectory) -> None:
         failures: list[Exception] = []
         super().__init__(SystemClock(), LeaderSessions(1), Telemetry.off(), failures.append)
-        self.store = IsrStore(1, SystemClock(), cast(ZooKeeperSession, znodes), self)
+        self.store = IsrStore(LeaderAndIsrZnodes(1), SystemClock(), cast(ZooKeeperSession, znodes), self)
         perform_with(self, isr=self.store, stopped=KeptData())
         self._data = data
         self._heard: asyncio.Queue[tuple[HostedReplica, Event]] = asyncio.Queue()
