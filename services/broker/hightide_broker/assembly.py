@@ -24,7 +24,7 @@ from hightide_broker.cluster.metadata import MetadataCache
 from hightide_broker.cluster.partition_decisions import PartitionKey
 from hightide_broker.contract.replica_calls import Follower
 from hightide_broker.coordination.by_controller import ControllerDecider
-from hightide_broker.coordination.decider import Coordination, Host
+from hightide_broker.coordination.decider import Host, MakeDecider
 from hightide_broker.core.events import DirectoryFailed
 from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.data.delete_records import RecordDeletion
@@ -82,11 +82,11 @@ class Assembly:
         cluster_id: str,
         directories: LogDirectories,
         worker: Executor,
-        coordination: Coordination = ControllerDecider,
+        make_decider: MakeDecider = ControllerDecider,
         *,
         is_measured: bool,
     ) -> None:
-        """`coordination` makes whoever decides about the replicas. `is_measured`: whether any exporter reads
+        """`make_decider` makes whoever decides about the replicas. `is_measured`: whether any exporter reads
         the metrics."""
         clock, session = ports.clock, ports.session
         self._settings = settings
@@ -118,7 +118,7 @@ class Assembly:
             cluster_id, clock, self._replicas, self._sessions, self._shell, self._reads,
             self.answers[Plane.CONTROL],
         )  # fmt: skip
-        self.decider = coordination(self._host(ports, telemetry, cluster_id))
+        self.decider = make_decider(self._host(ports, telemetry, cluster_id))
         self.hung_disks = HungDisks(self._replicas, self._fetchers, self.decider.reports)
         self._healing, self._comparison, self._scrub = self._care_for_data_at_rest(ports)
         self._log_starts = LogStartWriter(self._shell, directories, self.storage_failed)

@@ -24,11 +24,14 @@ from hightide_runtime.serving.call_stream_channel import CallStreamChannel
 from hightide_runtime.serving.rpc_metrics import report_rpcs
 from hightide_runtime.serving.server import Server, serve
 from hightide_runtime.system_clock import SystemClock
+from hightide_runtime.znodes.coordination_znode import Coordination
+from hightide_runtime.zookeeper.coordination import fix_coordination
 from hightide_runtime.zookeeper.session import InconsistentClusterId, ZooKeeperError, ZooKeeperSession
 
 from hightide_broker.assembly import Assembly
 from hightide_broker.coordination.by_controller import ControllerDecider
-from hightide_broker.coordination.decider import Coordination
+from hightide_broker.coordination.by_leaders import LeadersDecider
+from hightide_broker.coordination.decider import MakeDecider
 from hightide_broker.directories.disk_watch import DiskWatch, patience_s
 from hightide_broker.directories.log_directories import LogDirectories, LogDirectory, cluster_ids
 from hightide_broker.metrics import METRICS
@@ -43,7 +46,10 @@ REGISTRATION_PATIENCE_SESSIONS: Final = 2.5
 """How many session timeouts to wait until another registration of our id expires."""
 
 
-COORDINATIONS: Final[Mapping[str, Coordination]] = {"controller": ControllerDecider}
+DECIDERS: Final[Mapping[Coordination, MakeDecider]] = {
+    Coordination.CONTROLLER: ControllerDecider,
+    Coordination.LEADERS: LeadersDecider,
+}
 """By the setting `coordination`: who decides about the replicas."""
 
 
@@ -79,7 +85,7 @@ class Broker:
         try:
             parts = Assembly(
                 settings, _ports(process, session), process.telemetry,
-                cluster_id, directories, self._worker, COORDINATIONS[settings.coordination],
+                cluster_id, directories, self._worker, DECIDERS[settings.coordination],
                 is_measured=process.metrics.enabled,
             )  # fmt: skip
             process.metrics.report(METRICS, parts.measure)
@@ -103,11 +109,13 @@ class Broker:
         StartupError."""
         known = await cluster_ids(disks)
         try:
-            return await session.ensure_cluster_id(known)
+            cluster_id = await session.ensure_cluster_id(known)
         except InconsistentClusterId as error:
             raise StartupError(
                 f"{error}, or with an empty --data-dir; what it has is in {', '.join(map(str, disks))}"
             ) from error
+        await fix_coordination(session, self._settings.coordination, f"broker {self._settings.broker_id}")
+        return cluster_id
 
     async def _serve(self, process: ServiceProcess, parts: Assembly) -> None:
         """Listen, register, and serve until the broker is told to stop, or cannot go on."""

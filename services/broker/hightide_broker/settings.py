@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.process.settings import Address, ServiceSettings
+from hightide_runtime.znodes.coordination_znode import Coordination
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic_settings import NoDecode
 
@@ -48,8 +49,8 @@ class BrokerSettings(ServiceSettings, env_prefix="HIGHTIDE_BROKER_", cli_prog_na
         description="the directory for the logs; no other broker may use it. For more disks, give the flag "
         "once for each, or separate the directories by commas"
     )
-    coordination: Literal["controller", "leaders"] = Field(
-        "controller",
+    coordination: Coordination = Field(
+        Coordination.CONTROLLER,
         description="who decides which broker leads a partition: the controller, or the replicas themselves; "
         "the same for all brokers of a cluster",
     )

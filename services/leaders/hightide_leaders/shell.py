@@ -12,7 +12,13 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Protocol, assert_never
 
-from hightide_runtime.znodes.cluster_znodes import BROKER_IDS, TOPICS, BrokerIncarnationZnode, BrokerZnode
+from hightide_runtime.znodes.cluster_znodes import (
+    BROKER_IDS,
+    TOPIC_IDS,
+    TOPICS,
+    BrokerIncarnationZnode,
+    BrokerZnode,
+)
 from hightide_runtime.znodes.content import ZnodeGarbage
 from hightide_runtime.znodes.leaders_znodes import (
     PARTITIONS_REASSIGNED,
@@ -108,6 +114,7 @@ class LeadersShell:
         self._reads: list[fx.Read] = []
         self._watching: dict[int, fx.ReadQueues] = {}
         self._waiting: dict[int, asyncio.Future[fx.Outcome]] = {}
+        self._handed_over = asyncio.Event()
         self._asked = 0
         self._again: list[Callable[[], None]] = []
         """Reads that failed: they are sent again when there is a connection."""
@@ -133,10 +140,16 @@ class LeadersShell:
         self.hear(request(self._asked))
         return await outcome
 
+    async def hand_over(self) -> None:
+        """Leave what others can lead, and take nothing any more; returns when they can lead it. Called once,
+        before the broker stops. The caller bounds how long."""
+        self.hear(ev.StopRequested())
+        await self._handed_over.wait()
+
     async def run(self, incarnation: int) -> None:
         """Start the replicas, register, and decide, until cancelled."""
         me = self.state.me
-        for path in (BROKER_IDS, TOPICS, PARTITIONS_REASSIGNED, STATE, StateQueueZnode.path(me)):
+        for path in (BROKER_IDS, TOPICS, TOPIC_IDS, PARTITIONS_REASSIGNED, STATE, StateQueueZnode.path(me)):
             await self._session.ensure_path(path)
         self._session.followers.add(self._zookeeper_says)
         self.hear(ev.Started(incarnation, self._session.session_id))
@@ -194,6 +207,8 @@ class LeadersShell:
                     waiting.set_result(outcome)
             case fx.Complain(message):
                 _log.warning("%s", message)
+            case fx.HandedOver():
+                self._handed_over.set()
             case fx.StepAside():
                 self._replicas.step_aside()
             case _:

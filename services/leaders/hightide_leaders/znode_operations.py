@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import assert_never
 
-from hightide_runtime.znodes.cluster_znodes import BrokerIncarnationZnode, PartitionZnode
+from hightide_runtime.znodes.cluster_znodes import BrokerIncarnationZnode, PartitionZnode, TopicIdZnode
 from hightide_runtime.znodes.content import ZnodeGarbage
 from hightide_runtime.znodes.leaders_znodes import (
     IsrZnode,
@@ -44,6 +44,8 @@ def _of(operation: wr.Operation) -> Iterator[Operation]:
     match operation:
         case wr.CheckIncarnation(broker_id, incarnation):
             yield Check(BrokerIncarnationZnode.path(broker_id), incarnation)
+        case wr.CheckTopicId(topic_id):
+            yield Check(TopicIdZnode.path(bytes.fromhex(topic_id)), wr.ANY_VERSION)
         case wr.CheckIsr(name, version):
             yield Check(IsrZnode.path(*name), version)
         case wr.CreateLeader(name, broker_id, epoch):
@@ -80,6 +82,8 @@ def _of_topic(
         case wr.CreateTopic(topic, node):
             yield Create(LedTopicZnode.path(topic), _topic(node).encode())
             yield Create(ReassignedZnode.topic_path(topic), b"")
+            marker = TopicIdZnode.path(bytes.fromhex(node.topic_id))
+            yield Create(marker, TopicIdZnode(topic).encode())
         case wr.CreatePartition(name, replicas):
             yield Create(PartitionZnode.path(*name), b"")
             yield Create(ReassignedZnode.path(*name), ReassignedZnode(replicas).encode())
@@ -89,7 +93,8 @@ def _of_topic(
             yield Check(LedTopicZnode.path(topic), version)
         case wr.DeletePartition():
             yield from _deleting(operation)
-        case wr.DeleteTopic(topic, version):
+        case wr.DeleteTopic(topic, version, topic_id):
+            yield Delete(TopicIdZnode.path(bytes.fromhex(topic_id)), wr.ANY_VERSION)
             yield Delete(ReassignedZnode.topic_path(topic), wr.ANY_VERSION)
             yield Delete(LedTopicZnode.path(topic), version)
         case _:

@@ -203,6 +203,8 @@ class LeadersBroker(SimBroker):
                 pass  # Of a partition that holds nothing.
             case fx.Answer(request_id, outcome):
                 self.answers[request_id] = outcome
+            case fx.HandedOver():
+                raise AssertionError("brokers of these schedules are killed")
             case fx.StepAside():
                 raise AssertionError("one process for each broker in these schedules")
             case fx.Complain():

@@ -22,6 +22,7 @@ from hightide_leaders.core.values import (
     TopicNodes,
     TopicPartition,
 )
+from hightide_runtime.znodes.cluster_znodes import TOPIC_IDS
 from hightide_runtime.znodes.leaders_znodes import (
     IsrZnode,
     LeaderZnode,
@@ -96,6 +97,8 @@ class LeadersZooKeeper(ZooKeeper):
         match operation:
             case wr.CheckIncarnation(broker_id, life):
                 yield Check(incarnation(broker_id), life)
+            case wr.CheckTopicId(topic_id):
+                yield Check(marker(topic_id), wr.ANY_VERSION)
             case wr.CheckIsr(name, version):
                 yield Check(IsrZnode.path(*name), version)
             case wr.CreateLeader(name, broker_id, epoch):
@@ -116,6 +119,10 @@ class LeadersZooKeeper(ZooKeeper):
                 yield Delete(ReassignedZnode.path(*name))
             case wr.CreateTopic() | wr.PutTopic() | wr.CheckTopic() | wr.DeleteTopic():
                 yield self._of_topic(operation)
+                if isinstance(operation, wr.CreateTopic):
+                    yield Create(marker(operation.node.topic_id), operation.topic)
+                if isinstance(operation, wr.DeleteTopic):
+                    yield Delete(marker(operation.topic_id))
             case wr.CreatePartition(name, replicas):
                 yield Create(ReassignedZnode.path(*name), replicas)
             case wr.DeletePartition():
@@ -227,3 +234,8 @@ class LeadersZooKeeper(ZooKeeper):
             self.watch(ReplicasZnode.path(*name), node)
         if as_leader:
             self.watch(ReassignedZnode.path(*name), node)
+
+
+def marker(topic_id: str) -> str:
+    """The znode that is there as long as the topic of this id."""
+    return f"{TOPIC_IDS}/{topic_id}"

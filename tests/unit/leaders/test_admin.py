@@ -135,7 +135,7 @@ def test_a_creation_that_takes_too_long_is_cleaned_up_and_fails() -> None:
         wr.Enqueue(2, close),
         wr.Enqueue(3, close),
         wr.DeletePartition(NAME, False, -1, False, True),
-        wr.DeleteTopic("tide", 0),
+        wr.DeleteTopic("tide", 0, ID),
     )
     broker.end(cleaning)
     assert read(broker, -1, None) == (fx.Answer(-1, Outcome.TIMED_OUT),)
@@ -231,7 +231,7 @@ def test_deletion_does_not_wait_for_a_dead_broker() -> None:
     assert the(fx.Write, removal).operations == (
         wr.CheckTopic("tide", 0),
         wr.DeletePartition(NAME, False, 9, True, True),
-        wr.DeleteTopic("tide", 0),
+        wr.DeleteTopic("tide", 0, ID),
     )
     broker.end(removal)
     assert read(broker, -2, None) == (fx.Answer(-2, Outcome.DONE),)
@@ -300,7 +300,7 @@ def test_a_creation_finds_a_half_deleted_topic_and_finishes_that_first() -> None
     broker.hear(CREATE)
     half = topic(partition(replicas=(3,), reassigned=()), topic_id=LATER_ID)
     assert kinds(read(broker, -1, half)) == [fx.ReadQueues]
-    assert wr.DeleteTopic("tide", 0) in the(fx.Write, queues(broker, -1, half)).operations
+    assert wr.DeleteTopic("tide", 0, LATER_ID) in the(fx.Write, queues(broker, -1, half)).operations
 
 
 def test_a_reassignment_is_asked_for_once() -> None:

@@ -6,7 +6,7 @@ from hightide_leaders.core import effects as fx
 from hightide_leaders.core import events as ev
 from hightide_leaders.core import writes as wr
 from hightide_leaders.core.values import ChangeKind, IsrNode, Lives, PartitionNodes, QueuedChange
-from unit.leaders.one_broker import ALL, NAME, OneBroker, change, kinds, led_by_me, partition, the
+from unit.leaders.one_broker import ALL, ID, NAME, OneBroker, change, kinds, led_by_me, partition, the
 
 ISR = IsrNode(4, (1, 2, 3), version=9)
 FOUR = Lives((*ALL.of, (4, 0)))
@@ -58,6 +58,7 @@ def test_when_all_of_rar_are_in_sync_one_multi_makes_them_the_replicas_and_close
     done = broker.hear(ev.QueuesRead(asked.request_id, {2: (), 3: ()}, None, FOUR))
     assert the(fx.Write, done).operations == (
         wr.CheckIncarnation(1, 0),
+        wr.CheckTopicId(ID),
         wr.PutIsr(NAME, IsrNode(6, (1, 4), 10), version=10),
         wr.PutReplicas(NAME, (1, 4)),
         wr.DeleteReassigned(NAME),
@@ -73,6 +74,7 @@ def test_a_move_by_which_nobody_leaves_ends_no_epoch() -> None:
     _, effects = leading(before)
     assert the(fx.Write, effects).operations == (
         wr.CheckIncarnation(1, 0),
+        wr.CheckTopicId(ID),
         wr.PutIsr(NAME, IsrNode(5, (1, 2), 10), version=10),
         wr.PutReplicas(NAME, (2, 1)),
         wr.DeleteReassigned(NAME),

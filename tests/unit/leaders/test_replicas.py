@@ -62,6 +62,7 @@ def test_the_preferred_replica_races_at_once_and_writes_epoch_and_leader_in_one_
     elected = IsrNode(5, (1, 2, 3))
     assert the(fx.Write, effects).operations == (
         wr.CheckIncarnation(1, 0),
+        wr.CheckTopicId(ID),
         wr.CreateLeader(NAME, 1, 5),
         wr.PutIsr(NAME, elected, version=9),
     )
@@ -110,7 +111,7 @@ def test_a_replica_out_of_the_isr_does_not_race_and_looks_again_after_leader_ele
 def test_a_new_partition_begins_with_its_first_leader_alone_in_sync() -> None:
     broker = OneBroker()
     effects = broker.serve(partition())
-    assert the(fx.Write, effects).operations[1:] == (
+    assert the(fx.Write, effects).operations[2:] == (
         wr.CreateLeader(NAME, 1, 1),
         wr.CreateIsr(NAME, IsrNode(1, (1,))),
     )
@@ -169,7 +170,7 @@ def test_a_leader_znode_of_an_earlier_life_is_nobodys_word() -> None:
     """The text would let this broker follow itself until its old session ends."""
     broker = OneBroker()
     effects = broker.serve(partition(leader=LeaderNode(1, 4, SESSION - 1), isr=ISR))
-    assert the(fx.Write, effects).operations[1:3] == (
+    assert the(fx.Write, effects).operations[2:4] == (
         wr.DeleteLeader(NAME),
         wr.CreateLeader(NAME, 1, 5),
     )

@@ -98,5 +98,5 @@ class Decider(StoppedReplicaPort, Protocol):
         ...
 
 
-Coordination = Callable[[Host], Decider]
+MakeDecider = Callable[[Host], Decider]
 """Makes the decider of a broker."""

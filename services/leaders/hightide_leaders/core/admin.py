@@ -350,7 +350,7 @@ def _removal(topic: str, found: TopicNodes, first: int, also: Operations = ()) -
         if number >= first
     ]
     writes = chunks((check,), (*also, *partitions), check)
-    last: Operation = DeleteTopic(topic, found.version)
+    last: Operation = DeleteTopic(topic, found.version, found.topic_id)
     if first > 0:
         last = PutTopic(topic, replace(found.node, attempt=None), found.version)
     writes[-1] = (*writes[-1], last)

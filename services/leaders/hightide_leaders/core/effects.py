@@ -96,6 +96,11 @@ class CloseReplica:
 
 
 @dataclass(frozen=True, slots=True)
+class HandedOver:
+    """Others lead what they can lead, or may take it now: the broker that stops need not wait any more."""
+
+
+@dataclass(frozen=True, slots=True)
 class StepAside:
     """Another process has begun a later life of this broker: stop everything, and end."""
 
@@ -149,6 +154,7 @@ Effect: TypeAlias = (
     | OpenReplica
     | Decide
     | CloseReplica
+    | HandedOver
     | StepAside
     | Complain
     | Answer

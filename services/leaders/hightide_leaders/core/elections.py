@@ -27,6 +27,7 @@ from hightide_leaders.core.values import (
 from hightide_leaders.core.writes import (
     CheckIncarnation,
     CheckIsr,
+    CheckTopicId,
     CreateIsr,
     CreateLeader,
     DeleteLeader,
@@ -132,7 +133,7 @@ def election(
 ) -> Operations:
     """The write by which this replica becomes the leader, or nothing happens."""
     isr = elected(nodes, me, lives)
-    operations: list[Operation] = [CheckIncarnation(me, incarnation)]
+    operations: list[Operation] = [CheckIncarnation(me, incarnation), CheckTopicId(nodes.topic_id)]
     if nodes.leader is not None:
         operations.append(DeleteLeader(name))
     operations.append(CreateLeader(name, me, isr.epoch))
@@ -158,6 +159,32 @@ def fenced_by(nodes: PartitionNodes) -> int:
 def resignation(name: TopicPartition, nodes: PartitionNodes) -> Operations:
     """The write by which a leader gives up its leader znode, and never that of a later leader."""
     return (CheckIsr(name, fenced_by(nodes)), DeleteLeader(name))
+
+
+def leaving(
+    name: TopicPartition, nodes: PartitionNodes, me: int, incarnation: int, lives: Lives
+) -> Operations | None:
+    """The write by which a broker that stops leaves the ISR, and gives up the leader znode if it has it, so
+    that nobody waits for it; None if no other that is in sync is alive. What it acknowledged, the others in
+    the ISR have.
+    """
+    known = nodes.isr
+    if known is None or me not in known.isr:
+        return None
+    if not (trusted(nodes) & set(known.isr) & lives.live) - {me}:
+        return None
+    isr = tuple(each for each in known.isr if each != me)
+    after = IsrNode(
+        known.epoch,
+        isr,
+        eligible=_eligible_beside(nodes, isr),
+        recovered=_recovered_beside(nodes, isr),
+        unclean_epoch=known.unclean_epoch,
+    )
+    is_mine = nodes.leader is not None and nodes.leader.broker_id == me
+    leader: Operations = (DeleteLeader(name),) if is_mine else ()
+    put = PutIsr(name, after, fenced_by(nodes))
+    return (CheckIncarnation(me, incarnation), CheckTopicId(nodes.topic_id), *leader, put)
 
 
 def isr_change(

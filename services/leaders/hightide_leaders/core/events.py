@@ -36,6 +36,11 @@ class SessionEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class StopRequested:
+    """The broker is to stop: it hands over what others can lead, and takes nothing any more."""
+
+
+@dataclass(frozen=True, slots=True)
 class WatchesLost:
     """The connection to ZooKeeper broke, and there is one again. The session is the same, but no watch of
     before fires any more."""
@@ -214,6 +219,7 @@ Requested: TypeAlias = (
 Event: TypeAlias = (
     Started
     | SessionEnded
+    | StopRequested
     | WatchesLost
     | AssignmentsRead
     | PartitionsRead

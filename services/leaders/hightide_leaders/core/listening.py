@@ -13,6 +13,7 @@ from hightide_leaders.core.effects import (
     Complain,
     Effect,
     Effects,
+    HandedOver,
     ReadAssignments,
     ReadQueue,
     Register,
@@ -60,6 +61,7 @@ def queue_read(state: LeadersState, event: QueueRead) -> Effects:
 def partitions_read(state: LeadersState, event: PartitionsRead, now_ms: int) -> Effects:
     """Partitions were read: obey what the queue said about them, look at each, then empty the queue of it."""
     drained = state.draining.pop(event.read_id, ())
+    hands_over = bool(state.leaving)
     effects: list[Effect] = []
     for queued in drained:
         if queued.change is not None and queued.change.kind is not ChangeKind.READ_ASSIGNMENTS:
@@ -73,7 +75,21 @@ def partitions_read(state: LeadersState, event: PartitionsRead, now_ms: int) -> 
     if event.read_id == state.starting:
         state.starting, state.phase = None, Phase.SERVING
         effects.append(Register())
+    if hands_over and state.leaving is not None:
+        state.leaving &= state.hosted.keys()
+        effects += _handed_over(state)
     return tuple(effects)
+
+
+def stop_requested(state: LeadersState) -> Effects:
+    """The broker is to stop: look at each replica, and hand over what others can lead."""
+    state.leaving = set(state.hosted)
+    reads = (state.read(*state.hosted),) if state.hosted else ()
+    return (*reads, *_handed_over(state))
+
+
+def _handed_over(state: LeadersState) -> Effects:
+    return () if state.leaving else (HandedOver(),)
 
 
 def taken_out(state: LeadersState, drained: tuple[QueuedChange, ...]) -> Operations:

@@ -27,6 +27,7 @@ from hightide_leaders.core.events import (
     QueueTouched,
     SessionEnded,
     Started,
+    StopRequested,
     Ticked,
     TopicRead,
     WatchesLost,
@@ -67,6 +68,8 @@ def step(state: LeadersState, event: Event, now_ms: int) -> Effects:
             return listening.started(state, event)
         case SessionEnded():
             return listening.session_ended(state, event)
+        case StopRequested():
+            return listening.stop_requested(state)
         case WatchesLost():
             return listening.watches_lost(state)
         case LeadershipDeclined():

@@ -21,6 +21,7 @@ from hightide_leaders.core.values import ChangeKind, Lives, QueuedChange, StateC
 from hightide_leaders.core.writes import (
     CheckIncarnation,
     CheckIsr,
+    CheckTopicId,
     CreateLeader,
     DeleteLeader,
     DeleteReassigned,
@@ -137,6 +138,7 @@ def step_of_move(
         moved = replace(moved, epoch=isr.epoch + 1)
     operations: list[Operation] = [
         CheckIncarnation(state.me, state.incarnation),
+        CheckTopicId(nodes.topic_id),
         PutIsr(hosted.name, moved, fenced_by(nodes)),
         PutReplicas(hosted.name, rar),
         DeleteReassigned(hosted.name),

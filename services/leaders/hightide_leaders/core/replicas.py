@@ -11,7 +11,14 @@ from __future__ import annotations
 
 from hightide_leaders.core import moves
 from hightide_leaders.core.effects import CloseReplica, Complain, Decide, Effect, Effects, OpenReplica
-from hightide_leaders.core.elections import election, is_void, may_lead, resignation, waits_for_another
+from hightide_leaders.core.elections import (
+    election,
+    is_void,
+    leaving,
+    may_lead,
+    resignation,
+    waits_for_another,
+)
 from hightide_leaders.core.events import LeadershipDeclined
 from hightide_leaders.core.state import Hosted, LeadersState, Role
 from hightide_leaders.core.values import (
@@ -47,6 +54,8 @@ def look(
     hosted.nodes = nodes
     hosted.due_ms = None
     leader = nodes.leader
+    if state.leaving is not None:
+        return (*effects, *hand_over(state, hosted, state.leaving, lives))
     if leader is None or is_void(leader, state.me, state.session):
         return (*effects, *leader_election(state, hosted, lives, now_ms))
     hosted.races_at_ms = None
@@ -150,6 +159,21 @@ def resign(state: LeadersState, hosted: Hosted) -> Effects:
     if hosted.writing is not None:
         return ()
     return (state.write(hosted.name, resignation(hosted.name, hosted.nodes)),)
+
+
+def hand_over(state: LeadersState, hosted: Hosted, remaining: set[TopicPartition], lives: Lives) -> Effects:
+    """The broker stops: leave the ISR, if others are in sync, and follow whoever leads then. What nobody else
+    can lead stays, until the session ends."""
+    if hosted.writing is not None:
+        return ()  # It is read again when that has ended.
+    write = leaving(hosted.name, hosted.nodes, state.me, state.incarnation, lives)
+    if write is not None:
+        return (state.write(hosted.name, write),)
+    remaining.discard(hosted.name)
+    leader = hosted.nodes.leader
+    if leader is None or is_void(leader, state.me, state.session):
+        return without_leader(state, hosted)
+    return () if leader.broker_id == state.me else become_follower(hosted, leader)
 
 
 def close_replica(state: LeadersState, name: TopicPartition, nodes: PartitionNodes | None) -> Effects:

@@ -125,6 +125,8 @@ class LeadersState:
     incarnation: int = -1
     session: int = 0
     hosted: dict[TopicPartition, Hosted] = field(default_factory=dict)
+    leaving: set[TopicPartition] | None = None
+    """While the broker stops: the partitions that it may still hand over; None while it does not stop."""
     starting: int | None = None
     """The read after which all replicas have started."""
     draining: dict[int, tuple[QueuedChange, ...]] = field(default_factory=dict)

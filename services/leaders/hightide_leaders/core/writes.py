@@ -24,6 +24,14 @@ class CheckIncarnation:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckTopicId:
+    """Nothing happens unless there is a topic of this id: the version of an ISR begins at 0 again with a
+    later topic of the same name."""
+
+    topic_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class CheckIsr:
     """Nothing happens unless the ISR znode has this version: since then nobody was elected."""
 
@@ -91,7 +99,7 @@ class DeleteReassigned:
 
 @dataclass(frozen=True, slots=True)
 class CreateTopic:
-    """Create the znode of a topic, and the parent of its RARs."""
+    """Create the znode of a topic, the parent of its RARs, and the marker of its id."""
 
     topic: str
     node: TopicNode
@@ -136,10 +144,11 @@ class DeletePartition:
 
 @dataclass(frozen=True, slots=True)
 class DeleteTopic:
-    """Delete the znode of a topic, and the parent of its RARs."""
+    """Delete the znode of a topic, the parent of its RARs, and the marker of its id."""
 
     topic: str
     version: int
+    topic_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +169,7 @@ class Dequeue:
 
 Operation: TypeAlias = (
     CheckIncarnation
+    | CheckTopicId
     | CheckIsr
     | CreateLeader
     | DeleteLeader
@@ -185,7 +195,9 @@ def weight(operation: Operation) -> int:
     match operation:
         case DeletePartition():
             return 7
-        case CreateTopic() | CreatePartition() | DeleteTopic():
+        case CreateTopic() | DeleteTopic():
+            return 3
+        case CreatePartition():
             return 2
         case _:
             return 1
