@@ -70,8 +70,9 @@ class HostedReplicas(Protocol):
     """What the broker does for its decider. A replica that does not lead when it is to is told by
     `LeadersShell.hear(LeadershipDeclined(…))`."""
 
-    async def open_replica(self, name: TopicPartition, topic_id: str) -> None:
-        """Open its log, or create it; a log of another topic id is put aside first."""
+    async def open_replica(self, name: TopicPartition, topic_id: str, is_first: bool) -> None:
+        """Open its log, or create it; a log of another topic id is put aside first. `is_first`: there is none
+        of it anywhere."""
         ...
 
     async def close_replica(self, name: TopicPartition, topic_id: str) -> None:
@@ -141,7 +142,7 @@ class LeadersShell:
         return await outcome
 
     async def hand_over(self) -> None:
-        """Leave what others can lead, and take nothing any more; returns when they can lead it. Called once,
+        """Leave what others can lead, and take nothing any more; returns when they lead it. Called once,
         before the broker stops. The caller bounds how long."""
         self.hear(ev.StopRequested())
         await self._handed_over.wait()
@@ -184,8 +185,8 @@ class LeadersShell:
                 self._start(self._write(effect))
             case fx.Decide(name, decision):
                 self._replicas.decide(name, decision)
-            case fx.OpenReplica(name, topic_id):
-                await self._replicas.open_replica(name, topic_id)
+            case fx.OpenReplica(name, topic_id, is_first):
+                await self._replicas.open_replica(name, topic_id, is_first)
             case fx.CloseReplica(name, topic_id):
                 await self._replicas.close_replica(name, topic_id)
             case fx.Register():

@@ -50,7 +50,7 @@ class ObedientReplicas:
         self.joining: dict[TopicPartition, asyncio.Task[None]] = {}
         self.aside = asyncio.Event()
 
-    async def open_replica(self, name: TopicPartition, topic_id: str) -> None:
+    async def open_replica(self, name: TopicPartition, topic_id: str, is_first: bool) -> None:
         self.hosted[name] = topic_id
 
     async def close_replica(self, name: TopicPartition, topic_id: str) -> None:

@@ -227,7 +227,7 @@ def test_a_topic_created_again_under_the_name_gets_another_replica() -> None:
     broker = OneBroker()
     broker.serve(partition(leader=LeaderNode(2, 4, 71), isr=ISR))
     effects = broker.see(partition(topic_id=LATER_ID))
-    assert effects[:2] == (fx.CloseReplica(NAME, ID), fx.OpenReplica(NAME, LATER_ID))
+    assert effects[:2] == (fx.CloseReplica(NAME, ID), fx.OpenReplica(NAME, LATER_ID, is_first=True))
 
 
 def test_garbage_in_a_znode_changes_nothing_and_is_complained_of() -> None:

@@ -45,9 +45,25 @@ def test_it_stops_to_lead_when_that_is_written_and_leaves_the_race_to_others() -
     read = the(fx.Read, broker.end(stop(broker, LED)))
     left = partition(isr=IsrNode(5, (2, 3), 11))
     effects = broker.hear(ev.PartitionsRead(read.read_id, {NAME: left}, ALL))
+    assert kinds(effects) == [fx.Decide]
     assert the(fx.Decide, effects).decision.leader == -1
+    assert broker.after(10_000, left) == ()
+
+
+def test_it_waits_for_one_that_leads_so_that_it_can_tell_clients_who_that_is() -> None:
+    broker = leading()
+    broker.end(stop(broker, LED))
+    broker.see(partition(isr=IsrNode(5, (2, 3), 11)))
+    effects = broker.see(partition(leader=LeaderNode(2, 6, 71), isr=IsrNode(6, (2, 3), 12)))
+    assert the(fx.Decide, effects).decision.leader == 2
     assert fx.HandedOver in kinds(effects)
-    assert fx.Write not in kinds(broker.after(10_000, left))
+
+
+def test_it_does_not_wait_for_the_dead() -> None:
+    broker = leading()
+    broker.end(stop(broker, LED))
+    left = partition(isr=IsrNode(5, (2, 3), 11))
+    assert fx.HandedOver in kinds(broker.see(left, Lives(((1, 0),))))
 
 
 def test_a_write_that_is_refused_is_made_again_from_what_is_there() -> None:

@@ -18,6 +18,7 @@ from hightide_leaders.core.values import TopicPartition
 from hightide_runtime.znodes.admin_znodes import ReassignmentThrottleZnode
 from hightide_runtime.znodes.cluster_znodes import BROKER_IDS, TOPICS
 from hightide_runtime.znodes.content import ZnodeGarbage
+from hightide_runtime.znodes.leaders_znodes import LedTopicZnode
 from hightide_runtime.znodes.topic_names import is_legal_topic_name
 from hightide_runtime.zookeeper.session import (
     SessionState,
@@ -155,6 +156,10 @@ class LedMetadata:
         whole = await self._cluster.read_topics(sorted(topics))
         parts = await self._cluster.read_partitions(sorted(partitions))
         views = [*views_of(whole), *views_of(parts)]
-        gone = [known.topic_id for name in topics - whole.keys() if (known := self._cache.topic(name))]
+        # What is there and cannot be read is not gone.
+        unread = {LedTopicZnode.path(name): name for name in topics - whole.keys()}
+        found = await self._session.multi_read(list(unread)) if unread else {}
+        names = (name for path, name in unread.items() if path not in found)
+        gone = [known.topic_id for name in names if (known := self._cache.topic(name))]
         self._cache.apply(self._cluster.update(self._brokers, views, gone))
         self._on_topics(views)

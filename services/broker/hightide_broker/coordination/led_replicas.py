@@ -21,6 +21,7 @@ from hightide_broker.core import effects as fx
 from hightide_broker.core.events import Event as ReplicaEvent
 from hightide_broker.core.events import LeaderAndIsrDecided, StopRequested
 from hightide_broker.core.isr_state import CommittedIsr
+from hightide_broker.core.lineage import NO_EPOCH
 from hightide_broker.core.replica import Decision
 from hightide_broker.hosting.partition_queue import PartitionQueues
 from hightide_broker.hosting.replica_lifecycle import OK, ReplicaLifecycle, ReplicaOrder
@@ -62,12 +63,12 @@ class LedReplicas:
 
     # --- what the decider asks for ----------------------------------------------------------------
 
-    async def open_replica(self, name: TopicPartition, topic_id: str) -> None:
+    async def open_replica(self, name: TopicPartition, topic_id: str, is_first: bool) -> None:
         """Open the log, or create it. A replica whose disk fails is not there, and declines to lead."""
         key = (bytes.fromhex(topic_id), name.partition)
         self._keys[name] = key
-        # No life of before vouches for what it has: the epoch of the first decision is spent.
-        nobody = Decision(EPOCH, replicas=(self._me,))
+        # Nothing is decided yet. Where somebody led before, the epoch of the first decision is spent.
+        nobody = Decision(EPOCH, leader_epoch=0 if is_first else NO_EPOCH, replicas=(self._me,))
         settings = await self._settings_of(name.topic, key[0])
         order = ReplicaOrder(key, name.topic, settings, PartitionDecision(name.partition, nobody))
         place = self._queues.take(key)
@@ -112,6 +113,7 @@ class LedReplicas:
             self._lifecycle.feed(
                 replica, LeaderAndIsrDecided(_decision(decision), self._host.ports.clock.monotonic_ms())
             )
+            replica.adding_replicas = frozenset(decision.adding)
             self._tell_isr(replica)
         if decision.leader != self._me:
             return

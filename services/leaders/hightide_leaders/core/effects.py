@@ -73,10 +73,11 @@ class Register:
 @dataclass(frozen=True, slots=True)
 class OpenReplica:
     """Open the log of this replica, or create it (V2 startReplica); a log of another topic id is put
-    aside."""
+    aside. `is_first`: the partition never had a leader, so that there is no log of it anywhere."""
 
     name: TopicPartition
     topic_id: str
+    is_first: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ class CloseReplica:
 
 @dataclass(frozen=True, slots=True)
 class HandedOver:
-    """Others lead what they can lead, or may take it now: the broker that stops need not wait any more."""
+    """Others lead what they can lead: the broker that stops need not wait any more."""
 
 
 @dataclass(frozen=True, slots=True)

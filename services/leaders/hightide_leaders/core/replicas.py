@@ -17,6 +17,7 @@ from hightide_leaders.core.elections import (
     leaving,
     may_lead,
     resignation,
+    trusted,
     waits_for_another,
 )
 from hightide_leaders.core.events import LeadershipDeclined
@@ -50,7 +51,7 @@ def look(
         hosted = None
     if hosted is None:
         hosted = state.hosted[name] = Hosted(name, nodes.topic_id, nodes)
-        effects.append(OpenReplica(name, nodes.topic_id))
+        effects.append(OpenReplica(name, nodes.topic_id, nodes.isr is None))
     hosted.nodes = nodes
     hosted.due_ms = None
     leader = nodes.leader
@@ -147,6 +148,7 @@ def decide(hosted: Hosted, leader: int, epoch: int) -> Effects:
         isr.eligible if isr is not None else (),
         isr.recovered if isr is not None else (),
         isr.unclean_epoch if isr is not None else 0,
+        nodes.adding,
     )
     if decision == hosted.decided:
         return ()
@@ -162,17 +164,19 @@ def resign(state: LeadersState, hosted: Hosted) -> Effects:
 
 
 def hand_over(state: LeadersState, hosted: Hosted, remaining: set[TopicPartition], lives: Lives) -> Effects:
-    """The broker stops: leave the ISR, if others are in sync, and follow whoever leads then. What nobody else
+    """The broker stops: leave the ISR, if others are in sync, and wait for one that leads. What nobody else
     can lead stays, until the session ends."""
     if hosted.writing is not None:
         return ()  # It is read again when that has ended.
     write = leaving(hosted.name, hosted.nodes, state.me, state.incarnation, lives)
     if write is not None:
         return (state.write(hosted.name, write),)
-    remaining.discard(hosted.name)
     leader = hosted.nodes.leader
     if leader is None or is_void(leader, state.me, state.session):
+        if not (trusted(hosted.nodes) & lives.live) - {state.me}:
+            remaining.discard(hosted.name)
         return without_leader(state, hosted)
+    remaining.discard(hosted.name)
     return () if leader.broker_id == state.me else become_follower(hosted, leader)
 
 

@@ -124,6 +124,11 @@ class PartitionNodes:
         return (*self.replicas, *(each for each in self.reassigned or () if each not in self.replicas))
 
     @property
+    def adding(self) -> tuple[int, ...]:
+        """The replicas that a move adds; none while the partition is created."""
+        return tuple(each for each in self.assigned if each not in self.replicas) if self.replicas else ()
+
+    @property
     def is_being_deleted(self) -> bool:
         """Whether an admin is deleting it."""
         return self.reassigned == ()
@@ -157,6 +162,7 @@ class Decision:
     eligible: tuple[int, ...] = ()
     recovered: tuple[RecoveredLog, ...] = ()
     unclean_epoch: int = 0
+    adding: tuple[int, ...] = ()
 
 
 class Attempt(NamedTuple):
