@@ -22,6 +22,8 @@ from hightide_runtime.zookeeper.session import BadVersion, NoNode, ZooKeeperErro
 from hightide_broker.cluster.metadata import MetadataCache
 from hightide_broker.cluster.partition_decisions import PartitionKey
 from hightide_broker.coordination.led_cluster import LedCluster
+from hightide_broker.core.lineage import NO_EPOCH
+from hightide_broker.core.replica import Role
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.shell import Divergence
 
@@ -127,10 +129,7 @@ class LedReports:
             if found is not None and found.topic_id == key[0].hex():
                 if not elections.trusted(found) - {self._broker_id}:
                     return True
-                state = replica.state
-                write = elections.departure(
-                    name, found, self._broker_id, state.epochs.latest_epoch, state.log_end_offset
-                )
+                write = elections.departure(name, found, self._broker_id, *_end_of(replica))
                 if write is not None:
                     await self._session.multi(operations_of(write))
                     log.warning("%s left its ISR", replica)
@@ -142,3 +141,11 @@ class LedReports:
         if replica.state.is_leader:
             self._declines(replica)
         return True
+
+
+def _end_of(replica: HostedReplica) -> tuple[int, int]:
+    """Leader epoch and log end that a replica may vouch for; of a failed disk, nothing."""
+    state = replica.state
+    if state.role is Role.FAILED:
+        return NO_EPOCH, 0
+    return state.epochs.latest_epoch, state.reliable_end_offset
