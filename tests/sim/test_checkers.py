@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -115,3 +116,27 @@ def test_what_was_shown_may_change_only_where_as_many_disks_lost_it_as_have_it_b
     judge._remember(1, [other], 0)
     with pytest.raises(Violation, match="they were shown"):
         judge._remember(1, [shown], 0)
+
+
+@pytest.mark.parametrize(
+    ("deleted_before", "unclean_epoch", "is_well"), [(3, 1, True), (2, 1, False), (3, 0, False)]
+)
+def test_a_high_watermark_goes_back_only_over_what_was_deleted_and_only_to_the_best_of_those_that_lost(
+    deleted_before: int, unclean_epoch: int, *, is_well: bool
+) -> None:
+    world = World()
+    world.start()
+    for _ in range(3):
+        world.produce(1)
+        world.settle()
+    world.advance(1)
+    world.settle()
+    world.deleted_before = deleted_before
+    judge = HighWatermark(world)
+    judge.check()
+    follower = world.brokers[2]
+    assert follower.state.high_watermark == 3
+    decision = replace(follower.state.decision, unclean_epoch=unclean_epoch)
+    follower.state = replace(follower.state, high_watermark=0, decision=decision)
+    with nullcontext() if is_well else pytest.raises(Violation, match="2 went back from 3 to 0"):
+        judge.check()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from hightide_broker.core.isr_state import IsrState
+from hightide_broker.core.replica import Replica
 from sim.checkers.checker import Checker
 from sim.messages import GONE, Record
 
@@ -27,7 +28,11 @@ class HighWatermark(Checker):
             state = broker.state
             key = (broker.broker_id, broker.lives)
             before, epoch = self._seen.get(key, (0, -1))
-            if state.high_watermark < before and epoch >= self._unclean_epoch:
+            if (
+                state.high_watermark < before
+                and epoch >= self._unclean_epoch
+                and not self._is_begun_anew(state, before, epoch)
+            ):
                 self.violated(f"{broker.broker_id} went back from {before} to {state.high_watermark}")
             self._seen[key] = (state.high_watermark, state.epochs.latest_epoch)
             if state.leading is not None and state.leader_epoch >= self._unclean_epoch:
@@ -36,6 +41,11 @@ class HighWatermark(Checker):
                 # What lies before that is not on its disk is for Acknowledged to miss.
                 start = max(state.log_start_offset, broker.disk.log_start)
                 self._remember(broker.broker_id, log, start)
+
+    def _is_begun_anew(self, state: Replica, before: int, epoch: int) -> bool:
+        """Whether all that a replica had below its high watermark was deleted, and the best of those that
+        lost their ends leads since: it may have lost the deletion too, and others begin where it does."""
+        return before <= self.world.deleted_before and epoch < state.decision.unclean_epoch
 
     def _check_leader(self, leader: int, isr: IsrState, high_watermark: int) -> None:
         for member in isr.maximal:
