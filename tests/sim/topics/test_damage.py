@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from random import Random
 
@@ -98,6 +98,71 @@ def test_who_lacks_a_segment_in_the_middle_is_in_sync_once_it_has_all_again() ->
         world.converge(2)
         heal(world)
         log = world.hosts[3].logs.log(KEY)
+        assert (log.log_start, len(log.log)) == (0, RECORDS + 2), "one was produced since"
+
+
+@pytest.mark.parametrize("end", [Cluster.stop, Cluster.crash])
+def test_who_was_not_mended_when_it_ended_is_in_sync_only_with_all(
+    end: Callable[[Cluster, int], None],
+) -> None:
+    """A clean stop leaves nothing to read at the start, and what is missing in the middle is not noticed."""
+    with world_with_records() as world:
+        assert world.produce_to(TOPIC) is not None, "the first record of a third segment"
+        world.settle()
+        world.advance(FLUSHED_AFTER_MS)
+        world.settle()
+        world.crash(3)
+        world.expire(3)
+        world.damage(3, 0, (without_the_second_segment,))
+        for other in (1, 2):
+            world.hold(3, other)  # It cannot fetch what it lacks.
+            world.hold(other, 3)
+        world.restart(3)
+        world.converge(2)
+        assert isr_and_eligible(world)[0] == (1, 2)
+        end(world, 3)
+        world.converge(1)
+        for other in (1, 2):
+            world.release(3, other)
+            world.release(other, 3)
+        heal(world)
+        log = world.hosts[3].logs.log(KEY)
+        assert (log.log_start, len(log.log)) == (0, RECORDS + 2), "one was produced since"
+
+
+@pytest.mark.parametrize("lacking", [(1,), (2,), (1, 2), (3,)])
+def test_who_lacks_a_segment_where_its_leader_parts_from_it_is_in_sync_again(
+    lacking: tuple[int, ...],
+) -> None:
+    """It led alone, and nobody else has what it wrote then: no peer can give it back."""
+    with world_with_records() as world:
+        world.ask(rq.AlterTopicConfigRequested(0, TOPIC, {"min.insync.replicas": "2"}), ef.AnswerTopic)
+        world.settle()
+        for follower in (2, 3):
+            world.hold(1, follower)
+        for _ in range(RECORDS):
+            assert world.produce(1, KEY) is not None
+            world.settle()
+        world.advance(FLUSHED_AFTER_MS)  # A start reads no segment but the last.
+        world.settle()
+        world.crash(1)
+        world.expire(1)
+        for follower in (2, 3):
+            world.release(1, follower)
+        world.settle()
+        assert world.produce_to(TOPIC) is not None
+        world.settle()
+
+        def without(_disk: MemoryDisk, path: str, log: Directory, _random: Random) -> str:
+            gone = [segments(log)[place] for place in lacking]
+            for name in gone:
+                del log.entries[name]
+            return f"{path} lacks {gone}"
+
+        world.damage(1, 0, (without,))
+        world.restart(1)
+        heal(world)
+        log = world.hosts[1].logs.log(KEY)
         assert (log.log_start, len(log.log)) == (0, RECORDS + 2), "one was produced since"
 
 

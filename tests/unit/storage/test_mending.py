@@ -290,3 +290,48 @@ def test_a_power_cut_leaves_the_old_segment_or_the_mended_one(rig: LogRig, peer:
     mended(rig.log, 4, no_peer)
     rig.cut_power(steps)
     assert offsets(rig.log) == list(range(END))
+
+
+@pytest.mark.parametrize(
+    ("damage", "base"), [(each, 4) for each in DAMAGES] + [("a flipped magic", 12), ("a deleted file", 12)]
+)
+def test_a_cut_into_a_damaged_segment_leaves_what_peers_have(
+    rig: LogRig, peer: LogRig, damage: str, base: int
+) -> None:
+    """No peer has what is beyond the cut: it was never committed, so it can never be mended."""
+    DAMAGES[damage](segment(rig, base))
+    end_offset = {4: 7, 12: 13}[base]
+    assert rig.log.truncate_to(end_offset) == end_offset
+    mended(rig.log, base, fetch_from(peer))
+    assert offsets(rig.log) == list(range(end_offset))
+    assert checked(rig.log) == end_offset * SIZE
+    assert rig.append(1, epoch=3) == end_offset + 1
+    rig.log.flush()
+    assert offsets(rig.cut_power(1)) == list(range(end_offset + 1))
+
+
+def test_a_cut_into_a_damaged_segment_tells_of_the_damage(rig: LogRig) -> None:
+    found: list[DamagedLog] = []
+    rig.directory.tell_of_damage(found.append)
+    DAMAGES["a deleted file"](segment(rig, 4))
+    assert rig.log.truncate_to(6) == 6
+    assert [(each.segment, each.offset) for each in found] == [(4, 4)]
+
+
+@pytest.mark.parametrize("stop", [LogRig.restart, LogRig.crash])
+def test_damage_that_is_known_is_known_after_a_restart_which_reads_nothing(
+    rig: LogRig, stop: Callable[[LogRig], Log]
+) -> None:
+    DAMAGES["a flipped bit in a body"](segment(rig, 4))
+    assert not rig.log.at_rest.report_gaps()
+    rig.log.at_rest.note_damage(is_damaged=True)
+    rig.directory.checkpoint_high_watermarks({})
+    stop(rig)
+    found: list[DamagedLog] = []
+    rig.directory.tell_of_damage(found.append)
+    assert rig.log.at_rest.report_gaps()
+    assert [each.segment for each in found] == [-1], "which one it is nobody has written down"
+    rig.log.at_rest.note_damage(is_damaged=False)
+    rig.directory.checkpoint_high_watermarks({})
+    stop(rig)
+    assert not rig.log.at_rest.report_gaps()

@@ -130,6 +130,7 @@ class ReplicaHealing:
             self.found += 1
             patient = self._patients[key] = _Patient(replica, damage.offset)
             replica.is_damaged = True
+            replica.log.at_rest.note_damage(is_damaged=True)
             self._copying.hold(replica)
             task = asyncio.get_running_loop().create_task(self._heal(key, patient), name=f"heal-{replica}")
             self._tasks.add(task)
@@ -155,6 +156,7 @@ class ReplicaHealing:
         try:
             if await self._is_mended(key, patient):
                 self.healed += 1
+                replica.log.at_rest.note_damage(is_damaged=False)
                 log.warning("%s is whole again", replica)
         except Exception:
             # The top of a task: the replica fetches again, and the next reader that finds the damage starts
@@ -245,8 +247,13 @@ class ReplicaHealing:
                 mend.taken,
             )
         finally:
-            # Also when cancelled: it waits for the thread to finish its current work.
-            await asyncio.shield(self._run(mend.close))
+            # Also when cancelled: it waits for the thread to finish its current work. What fails then is not
+            # to hide that it was cancelled.
+            closing = asyncio.ensure_future(self._run(mend.close))
+            await asyncio.wait([closing])
+            failure = closing.exception()
+        if failure is not None:
+            raise failure
 
     async def _fetch_into(
         self, mend: SegmentMend, replica: HostedReplica, offset: int, peers: _Peers

@@ -21,6 +21,7 @@ _VERSION: Final = 2
 _ENTRY: Final = struct.Struct("<16siqqqiqqIB")
 _IS_CLEAN: Final = 1
 _IS_SYNCED: Final = 2
+_IS_DAMAGED: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,8 @@ class PartitionCheckpoint:
     is_clean: bool = False
     # Everything that was acknowledged was on disk before: flush=fsync was set, and not only since just now.
     is_synced: bool = False
+    # Damage was found in it and is not mended yet. A clean start, which reads nothing, would not see it.
+    is_damaged: bool = False
 
     @property
     def end_offset(self) -> int:
@@ -63,7 +66,7 @@ def encode_checkpoints(checkpoints: Mapping[PartitionKey, PartitionCheckpoint]) 
                 entry.size_bytes,
                 entry.active_size_bytes,
                 entry.segment_count,
-                entry.is_clean * _IS_CLEAN | entry.is_synced * _IS_SYNCED,
+                entry.is_clean * _IS_CLEAN | entry.is_synced * _IS_SYNCED | entry.is_damaged * _IS_DAMAGED,
             )
             for (topic_id, partition), entry in checkpoints.items()
         ),
@@ -79,6 +82,7 @@ def decode_checkpoints(data: bytes) -> dict[PartitionKey, PartitionCheckpoint]:
         (topic_id, partition): PartitionCheckpoint(
             recovery_point, high_watermark, start_offset, latest_epoch, size_bytes, active_size_bytes,
             segment_count, is_clean=bool(flags & _IS_CLEAN), is_synced=bool(flags & _IS_SYNCED),
+            is_damaged=bool(flags & _IS_DAMAGED),
         )
         for (
             topic_id, partition, recovery_point, high_watermark, start_offset, latest_epoch, size_bytes,

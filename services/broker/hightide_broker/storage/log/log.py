@@ -385,7 +385,7 @@ class Log:
 
     def _cut(self, offset: int) -> None:
         self._note_cut()
-        self._end_offset = self._row.truncate_to(offset)
+        self._end_offset = self._row.truncate_to(offset, self._files)
         self._durable_end_offset = min(self._durable_end_offset, self._end_offset)
         self._tail.truncate_to(self._end_offset)
         self.epochs.truncate_to(self._end_offset)

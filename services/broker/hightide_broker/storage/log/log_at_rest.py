@@ -91,11 +91,19 @@ class LogAtRest:
         self._gaps = gaps
 
     def report_gaps(self) -> bool:
-        """Report as damage what the log was found to lack in the middle when it was opened, and say whether
-        that is anything. Called once a replica uses the log, which was opened before to look at it."""
+        """Report as damage what the log was found to lack in the middle when it was opened, and damage that
+        was known before, and say whether there is any. Called once a replica uses the log, which was opened
+        before to look at it."""
         for segment, offset in self._gaps:
             self._files.damaged("it does not end where the next segment begins", segment, offset)
-        return bool(self._gaps)
+        if self._files.is_damaged and not self._gaps:
+            self._files.damaged("it was damaged when it was closed")
+        return bool(self._gaps) or self._files.is_damaged
+
+    def note_damage(self, *, is_damaged: bool) -> None:
+        """Take note that the log is damaged, or whole again, so that the next life of the broker knows it.
+        Called by whoever mends it."""
+        self._files.is_damaged = is_damaged
 
     @property
     def expected(self) -> BatchesAtRest:

@@ -113,6 +113,7 @@ class LogPromises:
             return PartitionCheckpoint(
                 durable, min(high_watermark, known_end), self.start_file.offset, log.epochs.latest,
                 *log.sizes, is_clean=is_clean, is_synced=self.acks_are_synced,
+                is_damaged=self._files.is_damaged,
             )  # fmt: skip
 
     def settle(self) -> None:

@@ -119,6 +119,7 @@ class _Opening:
                 may_hold_cuts=self.may_hold_cuts,
                 gaps=self.gaps,
             )  # fmt: skip
+            files.is_damaged = checkpoint.is_damaged
             made = Log(
                 volume, self.directory, self.topic_id, self.partition, self.topic_name, self.settings, opened
             )

@@ -227,6 +227,22 @@ class Segment:
                 return position, header
         raise CorruptBatch(f"{self.log_path} has no batch with offset {offset}")
 
+    def whole_before(self, offset: int) -> tuple[int, int]:
+        """Of a damaged segment: the position and the offset at which its whole batches in front of `offset`
+        end. Its indexes are begun anew. Raises OSError."""
+        self.forget_indexes()
+        position, end_offset = 0, self.base_offset
+        try:
+            for at, header in self.batches():
+                if header.next_offset > offset:
+                    break
+                position, end_offset = at + header.size_bytes, header.next_offset
+        except FileNotFoundError:
+            self.exists = False
+        except BatchError:
+            pass
+        return position, end_offset
+
     def batches_from(self, timestamp_us: int) -> Iterator[tuple[int, BatchHeader]]:
         """The batches from the first that can have this timestamp or a later one, or from before it."""
         offset_index, time_index = self._loaded()

@@ -12,11 +12,13 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from hightide.batch.errors import BatchError
 from hightide.batch.header import Buffer
 
 from hightide_broker.storage.files.sealed_file import write_new
 from hightide_broker.storage.segments.segment import Segment
 from hightide_broker.storage.settings import SEGMENT_BYTES_MAX
+from hightide_broker.storage.volume.log_files import LogFiles
 from hightide_broker.storage.volume.volume import Volume
 
 __all__ = ["SegmentRow"]
@@ -105,14 +107,21 @@ class SegmentRow:
         self.segments.append(segment)
         return segment
 
-    def truncate_to(self, offset: int) -> int:
+    def truncate_to(self, offset: int, files: LogFiles) -> int:
         """Cut off everything from `offset` on, and the whole batch that contains it. Returns the end. The
-        oldest segment stays, perhaps empty. If it is damaged, nothing is cut."""
+        oldest segment stays, perhaps empty.
+
+        Where the segment is damaged in which the cut lies, its whole batches in front of the damage stay, the
+        log ends at `offset`, and what it then lacks is reported. Not to cut would leave it as it is for good:
+        no other replica has what is beyond `offset`, so nobody could mend it.
+        """
         last = max(
             (place for place, each in enumerate(self.segments) if each.base_offset < offset), default=0
         )
         at = max(offset, self.segments[last].base_offset)
-        found = self.segments[last].locate(at) if at < self.segments[last].next_offset else None
+        found = None
+        if at < self.segments[last].next_offset:
+            found = _place_to_cut(self.segments[last], at, files)
         while len(self.segments) > last + 1:
             self.segments.pop().remove()
             # A power cut could bring the file back; the next flush makes sure that it does not.
@@ -120,8 +129,7 @@ class SegmentRow:
         active = self.active
         active.activate()
         if found is not None:
-            position, header = found
-            active.truncate(position, header.base_offset)
+            active.truncate(*found)
         self.size_bytes = sum(segment.size_bytes for segment in self.segments)
         return active.next_offset
 
@@ -165,3 +173,16 @@ class SegmentRow:
         for segment in self.segments:
             self._volume.indexes.forget(segment)
             self._volume.open_files.forget(segment.log_path)
+
+
+def _place_to_cut(segment: Segment, offset: int, files: LogFiles) -> tuple[int, int]:
+    """The position at which a segment is to be cut, and the offset at which it ends then."""
+    try:
+        position, header = segment.locate(offset)
+    except (BatchError, FileNotFoundError) as error:
+        if not files.is_damage(error):
+            raise
+        position, end_offset = segment.whole_before(offset)
+        files.damaged(error, segment.base_offset, end_offset)
+        return position, offset
+    return position, header.base_offset

@@ -24,7 +24,17 @@ __all__ = ["LogFiles"]
 class LogFiles:
     """A context around calls on the files of one log; it holds no state of a call. Any thread."""
 
-    __slots__ = ("_disk", "_files", "_on_damage", "_partition", "_path", "_topic", "_topic_id", "is_closed")
+    __slots__ = (
+        "_disk",
+        "_files",
+        "_on_damage",
+        "_partition",
+        "_path",
+        "_topic",
+        "_topic_id",
+        "is_closed",
+        "is_damaged",
+    )
 
     def __init__(
         self,
@@ -48,6 +58,8 @@ class LogFiles:
         self.is_closed = False
         """Whether the log was closed or put into quarantine: its files that are then missing are no
         damage."""
+        self.is_damaged = False
+        """Whether damage is known that is not mended. The checkpoints tell the next life of it."""
 
     def check_usable(self) -> None:
         """Raise StorageFailed after the directory's first final error."""
