@@ -37,7 +37,7 @@ def test_a_controller_that_reaches_no_broker_declares_none_dead(
         cluster.partition(controller, [f"broker-{number}" for number in cluster.brokers])
         wait_until(
             "the controller hears nobody",
-            lambda: "too many others do not either" in cluster.log_tail(controller),
+            lambda: "too many others do not answer either" in cluster.log_tail(controller),
             HEALED_S,
         )
         drill.wait_for_progress()

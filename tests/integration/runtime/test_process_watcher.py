@@ -6,6 +6,7 @@ import asyncio
 import signal
 import socket
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 from hightide_local.processes.guard import ProcessGuard
@@ -95,6 +96,34 @@ def test_a_paused_process_is_not_dead_while_others_do_not_answer_either(tmp_path
         await watched.start(Pings(300, nobody_answers, lambda _: watched.died.set()))
         with paused(watched.process):
             await asyncio.wait_for(asked_twice.wait(), 60)
+        assert not watched.died.is_set()
+        await watched.stop()
+
+    asyncio.run(scenario())
+
+
+def test_a_process_that_answers_as_soon_as_others_do_is_not_dead(tmp_path: Path) -> None:
+    """It was the watcher who was cut off, and the others are asked just when it is not any more."""
+
+    async def scenario() -> None:
+        watched = Watched(tmp_path)
+        joined = asyncio.Event()
+        cut = ExitStack()
+
+        async def is_joined_again() -> bool:
+            watched.watcher.was_reached = False
+            cut.close()
+            joined.set()
+            return True
+
+        await watched.start(Pings(3_000, is_joined_again, lambda _: watched.died.set()))
+        cut.enter_context(paused(watched.process))
+        await asyncio.wait_for(joined.wait(), 60)
+
+        async def reached_or_dead() -> bool:
+            return watched.watcher.was_reached or watched.died.is_set()
+
+        await until(reached_or_dead, "the stream is open again")
         assert not watched.died.is_set()
         await watched.stop()
 

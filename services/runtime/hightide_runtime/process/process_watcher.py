@@ -7,9 +7,9 @@ address is then *refused*, no process listens there any more: the kernel of that
 process is dead.
 
 A process that is paused, or whose machine is gone, refuses nothing. A watcher with `Pings` pings the
-connection of its stream. The stream breaks when a ping gets no answer. The process is declared dead if it
-takes no new connection within the rest of the timeout either, and if others that should answer do: else it
-is the watcher who is cut off. gRPC answers pings and takes connections in threads of its own, so a process
+connection of its stream. The stream breaks when a ping gets no answer. The process is declared dead if others
+that should answer do, else it is the watcher who is cut off, and if it then takes no new connection within
+the rest of the timeout. gRPC answers pings and takes connections in threads of its own, so a process
 whose event loop is busy or hangs does both. For such a process, and without `Pings`, the expiry of the
 ZooKeeper session is the fallback.
 
@@ -145,12 +145,11 @@ class ProcessWatcher:
             await channel.close()
 
     async def _is_mute(self, pings: Pings) -> bool:
-        """Whether the process, which refuses no connection, does not answer on a new one either."""
-        if await answers(self._address, self._open_channel, pings.pause_ms):
-            return False
+        """Whether others answer, and the process, which refuses no connection, then takes no new one. In this
+        order: a watcher who was cut off and is not any more reaches the others and this process."""
         if await pings.others_answer():
-            return True
-        _log.warning("%s answers nothing, and too many others do not either", self._address)
+            return not await answers(self._address, self._open_channel, pings.pause_ms)
+        _log.warning("%s answered no ping, and too many others do not answer either", self._address)
         return False
 
     async def _probe_is_refused(self) -> bool:
