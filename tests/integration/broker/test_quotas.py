@@ -160,16 +160,14 @@ def test_a_producer_gets_its_quota_and_another_one_is_not_slowed(
         began_s = time.monotonic()
         sent = sending.submit(send, slow, partition, LARGE)
         send(fast, other)
-        assert time.monotonic() - began_s < AT_RATE_S
         assert fast.throttled_ms == 0
         while wait([sent], 0.2).not_done:
             appended = log_bytes(operator, partition)
             assert appended <= RATE * (time.monotonic() - began_s + 1) + PIECE_BYTES
         sent.result()
         took_s = time.monotonic() - began_s
-        assert slow.throttled_ms > 1_000
+        assert 1_000 < slow.throttled_ms < 2_000 * AT_RATE_S, "it gets half of its quota at least"
     assert took_s > AT_RATE_S - PIECE_BYTES / RATE
-    assert took_s < 2 * AT_RATE_S, "it gets half of its quota at least"
 
 
 def test_a_consumer_gets_its_quota_and_another_one_is_not_slowed(
@@ -191,12 +189,11 @@ def test_a_consumer_gets_its_quota_and_another_one_is_not_slowed(
 
     with ThreadPoolExecutor(1) as reading:
         slow = reading.submit(read, alice)
-        took_s, throttled_ms = read(bob)
-        assert took_s < AT_RATE_S
+        _, throttled_ms = read(bob)
         assert throttled_ms == 0
         took_s, throttled_ms = slow.result(PATIENCE_S)
-    assert AT_RATE_S - PIECE_BYTES / RATE < took_s < 2 * AT_RATE_S
-    assert throttled_ms > 1_000
+    assert took_s > AT_RATE_S - PIECE_BYTES / RATE
+    assert 1_000 < throttled_ms < 2_000 * AT_RATE_S, "it gets half of its quota at least"
 
 
 def test_the_broker_holds_a_client_that_does_not_wait_as_it_is_told(alice: Client, operator: Admin) -> None:
