@@ -31,7 +31,7 @@ $(STAMP):
 	rm -f $(VENV)/.ready-* && touch $@
 
 demo: setup
-	@$(BIN)/hightide demo $(if $(filter 1 yes true,$(TLS)),--tls)
+	@$(BIN)/hightide demo $(if $(filter 1 yes true,$(TLS)),--tls) $(if $(COORDINATION),--coordination $(COORDINATION))
 
 # Two parts at a time, so that no processor waits while a part ends on one worker. The cluster of the pages has the
 # ports of `dev up`, and loses one for a while where a page kills a broker: no other part with such a cluster may run

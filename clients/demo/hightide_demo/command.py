@@ -19,6 +19,14 @@ from hightide_cli.printing.output import emit, wants_document
     show_default=True,
     help="How many seconds the writing takes, so that all kills happen under load.",
 )
+@click.option(
+    "--coordination",
+    type=click.Choice(["controller", "leaders"]),
+    default="controller",
+    show_default=True,
+    help="What decides who leads a partition. With leaders there is no controller to kill, and another "
+    "broker dies in its place.",
+)
 @click.option("--tls", is_flag=True, help="Let all processes and clients use TLS with certificates.")
 @click.option(
     "--directory",
@@ -26,7 +34,14 @@ from hightide_cli.printing.output import emit, wants_document
     help="The directory of the cluster of the demo.",
 )
 @click.pass_context
-def demo(ctx: click.Context, rows: int | None, seconds: float, tls: bool, directory: Path | None) -> None:
+def demo(
+    ctx: click.Context,
+    rows: int | None,
+    seconds: float,
+    coordination: str,
+    tls: bool,
+    directory: Path | None,
+) -> None:
     """Write real data, kill processes under load, and prove that nothing is lost.
 
     Starts a cluster of its own: ZooKeeper, 2 controllers, 3 brokers, 2 coordinators. Writes the 336,776
@@ -37,12 +52,13 @@ def demo(ctx: click.Context, rows: int | None, seconds: float, tls: bool, direct
     archives all of it as Parquet, counts the archive, and computes the delays of the flights.
     """
     from hightide_cli.dev.cluster import demo_directory
+    from hightide_runtime.znodes.coordination_znode import Coordination
     from rich.console import Console
 
     from hightide_demo.run import DemoSettings, run_demo
 
     as_document = wants_document(ctx)
-    settings = DemoSettings(rows, seconds, directory or demo_directory(), tls)
+    settings = DemoSettings(rows, seconds, directory or demo_directory(), tls, Coordination(coordination))
     report = run_demo(settings, Console(stderr=as_document, highlight=False))
     if as_document:
         emit(ctx, report.document())

@@ -21,6 +21,7 @@ from hightide_local.cluster_certificates import TLS_VARIABLES
 from hightide_local.processes.spark_java import spark_java_home
 from hightide_local.traces.client_traces import export_trace_directory, trace_clients
 from hightide_local.traces.trace_lookup import summarise_failover
+from hightide_runtime.znodes.coordination_znode import Coordination
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
@@ -49,13 +50,14 @@ class DemoDirectoryError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DemoSettings:
-    """The number of rows (None for all flights), the duration of the load, the directory of the cluster, and
-    whether it uses TLS."""
+    """The number of rows (None for all flights), the duration of the load, the directory of the cluster,
+    whether it uses TLS, and what decides who leads."""
 
     rows: int | None
     duration_s: float
     directory: Path
     tls: bool = False
+    coordination: Coordination = Coordination.CONTROLLER
 
 
 def run_demo(settings: DemoSettings, console: Console) -> DemoReport:
@@ -70,10 +72,15 @@ def run_demo(settings: DemoSettings, console: Console) -> DemoReport:
     with own_directory(settings.directory), _interrupted_by_sigterm():
         shutil.rmtree(settings.directory, ignore_errors=True)
         settings.directory.mkdir(parents=True)
-        cluster = LocalCluster(settings.directory, coordinators=COORDINATORS, tls=settings.tls)
+        cluster = LocalCluster(
+            settings.directory,
+            coordinators=COORDINATORS,
+            tls=settings.tls,
+            coordination=settings.coordination,
+        )
         _let_clients_in(cluster)
         try:
-            with console.status("starting ZooKeeper, 2 controllers, 2 coordinators, 3 brokers"):
+            with console.status(f"starting {', '.join(cluster.names)}"):
                 began_s = time.monotonic()
                 cluster.start()
                 export_trace_directory(cluster.trace_directory)

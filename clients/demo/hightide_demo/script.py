@@ -133,23 +133,29 @@ class DemoScript:
     def _run(self) -> None:
         try:
             with Admin(self._cluster.bootstrap) as admin:
-                broker = self._kill_the_broker_that_leads_most(admin)
+                broker = self._kill_the_broker_that_leads_most(
+                    admin, BROKER_DIES_AT, lambda: self._load.pace.hold_before(_LOAD_WAITS_FOR_CONSUMER_AT)
+                )
                 self._kill_a_consumer()
                 self._bring_back(admin, broker)
                 self._kill_the_active_coordinator(admin)
-                self._kill_the_active_controller(admin)
+                if self._cluster.controllers:
+                    self._kill_the_active_controller(admin)
+                else:
+                    release = self._load.pace.release
+                    self._kill_the_broker_that_leads_most(admin, CONTROLLER_DIES_AT, release)
         except Exception as error:  # noqa: BLE001 - the top of a thread; `wait` raises it in the main one
             self.error = error
             self._load.stop()
 
-    def _kill_the_broker_that_leads_most(self, admin: Admin) -> str:
-        self._wait_for_share(BROKER_DIES_AT)
+    def _kill_the_broker_that_leads_most(self, admin: Admin, share: float, then: Callable[[], None]) -> str:
+        self._wait_for_share(share)
         led = Counter(part.leader for part in self._describe(admin).partitions if part.leader is not None)
         ((broker_id, led_count),) = led.most_common(1)
         name = f"broker-{broker_id}"
         rows_before = self._load.acknowledged
         killed_at_s, killed_at_ms = _kill(self._cluster, name)
-        self._load.pace.hold_before(_LOAD_WAITS_FOR_CONSUMER_AT)
+        then()
         self._tell(f"killed {name}, leader of {led_count} of {led.total()} partitions")
 
         def has_recovered() -> bool:

@@ -14,11 +14,12 @@ from typing import IO, Self
 
 from hightide_runtime.process.environment import service_environment
 from hightide_runtime.telemetry.exporters import TRACE_DIRECTORY_VARIABLE
+from hightide_runtime.znodes.coordination_znode import Coordination
 
 from hightide_local import failure_report
 from hightide_local.cluster_certificates import ClusterCertificates
 from hightide_local.errors import ClusterError
-from hightide_local.layout import ZOOKEEPER, ClusterLayout, FirstPorts
+from hightide_local.layout import ZOOKEEPER, ClusterLayout, FirstPorts, controllers_wanted
 from hightide_local.processes.embedded_zookeeper import wait_until_answers, zookeeper_process
 from hightide_local.processes.guard import ProcessGuard
 from hightide_local.processes.managed_process import ManagedProcess
@@ -49,7 +50,7 @@ class LocalCluster:
         directory: Path,
         *,
         brokers: int = 3,
-        controllers: int = 2,
+        controllers: int | None = None,
         coordinators: int = 0,
         data_directories_per_broker: int = 1,
         session_timeout_ms: int = 4000,
@@ -65,16 +66,17 @@ class LocalCluster:
         coordinator_program: Sequence[str] | None = None,
         partitionable: bool = False,
         tls: bool = False,
+        coordination: Coordination = Coordination.CONTROLLER,
     ) -> None:
         """Prepare the cluster; `start` starts it. The ports are those of an earlier cluster in the directory,
         if there was one.
 
         `detached` processes run on after this one. With `partitionable`, all connections go through a process
-        that can cut them, which `partition` and `refuse_connections` need. With `tls`, all processes
-        use TLS and ask clients for certificates; `certificates` has some. ZooKeeper also takes plaintext.
+        that can cut them, which `partition` and `refuse_connections` need. With `tls`, all processes use TLS
+        and ask clients for certificates; `certificates` has some. ZooKeeper also takes plaintext. There are 2
+        controllers unless another number is given; none where `coordination` is by leaders.
         """
-        if brokers < 1 or controllers < 1 or coordinators < 0:
-            raise ClusterError(f"a cluster needs a broker and a controller, not {brokers} and {controllers}")
+        controllers = controllers_wanted(brokers, controllers, coordinators, coordination)
         if detached and partitionable:
             raise ClusterError("a detached cluster has nobody to cut its links; leave out one of the two")
         self._directory = directory.resolve()
@@ -91,7 +93,8 @@ class LocalCluster:
         self._lock: IO[str] | None = None
         self._paused: set[str] = set()
         common = ("--zookeeper-session-timeout-ms", str(session_timeout_ms), "--log-level", log_level)
-        lag = ("--replica-lag-time-max-ms", str(replica_lag_time_max_ms))
+        decided = () if controllers else ("--coordination", coordination.value)
+        lag = ("--replica-lag-time-max-ms", str(replica_lag_time_max_ms), *decided)
         self._broker_command = (*(broker_program or BROKER_PROGRAM), *common, *lag, *broker_arguments)
         self._controller_command = (
             *(controller_program or CONTROLLER_PROGRAM),
@@ -238,10 +241,10 @@ class LocalCluster:
                     deadline,
                     [name, *services],
                 )
-            for number in brokers if self._layout.controllers else ():
+            for number in brokers:
                 self._wait_until(
                     partial(questions.knows_brokers, self.brokers[number], brokers),
-                    f"broker-{number} has not heard from a controller of the brokers {sorted(brokers)}",
+                    f"broker-{number} has not heard of the brokers {sorted(brokers)}",
                     deadline,
                     [f"broker-{number}", *services],
                 )
@@ -396,10 +399,11 @@ class LocalCluster:
     def _wait_for_partitions(
         self, topic: str, wanted: Callable[[Sequence[PartitionState]], bool], what: str, timeout_s: float
     ) -> Sequence[PartitionState]:
-        def controllers() -> list[str]:
-            return [self.address_of(name) for name in self._awake() if name.startswith("controller-")]
+        return wait_for_partitions(topic, self._deciders, self._open_questions, wanted, what, timeout_s)
 
-        return wait_for_partitions(topic, controllers, self._open_questions, wanted, what, timeout_s)
+    def _deciders(self) -> list[str]:
+        """The addresses of the processes that answer as the controller, or would."""
+        return [self.address_of(name) for name in self._awake() if name in self._layout.deciders]
 
     def restore(self, timeout_s: float = 60.0) -> None:
         """Undo all faults: heal cut links, resume paused processes, start ended ones. Costs nothing without
@@ -419,12 +423,11 @@ class LocalCluster:
     def wait_brokers_alive(self, timeout_s: float = 60.0) -> None:
         """Wait until the active controller counts all running brokers (that are not paused) as alive, and so
         gives them replicas. `wait_ready` asks only brokers, which may not know that they count as dead."""
-        awake = self._awake()
-        controllers = [self.address_of(name) for name in awake if name.startswith("controller-")]
+        awake, deciders = self._awake(), self._deciders()
         brokers = {number for number in self._layout.brokers if f"broker-{number}" in awake}
         with self._open_questions() as questions:
             self._wait_until(
-                lambda: any(questions.counts_as_alive(address, brokers) for address in controllers),
+                lambda: any(questions.counts_as_alive(address, brokers) for address in deciders),
                 f"no controller counts all of the brokers {sorted(brokers)} as alive",
                 time.monotonic() + timeout_s,
                 awake,
@@ -506,7 +509,8 @@ class LocalCluster:
                 tls = None if self.certificates is None else self.certificates.of_zookeeper()
                 process = zookeeper_process(self._directory / "zookeeper", port, log_path=log_path, tls=tls)
             else:
-                process = ManagedProcess(name, self._command(name), self._environment(), log_path)
+                own = {**os.environ, TRACE_DIRECTORY_VARIABLE: str(self.trace_directory)}
+                process = ManagedProcess(name, self._command(name), service_environment(own), log_path)
             self._processes[name] = process
         return self._processes[name]
 
@@ -523,9 +527,6 @@ class LocalCluster:
             return [*self._coordinator_command, "--coordinator-id", number, *reached]
         data = [part for path in self.data_directories(int(number)) for part in ("--data-dir", str(path))]
         return [*self._broker_command, "--broker-id", number, *reached, *data]
-
-    def _environment(self) -> dict[str, str]:
-        return service_environment({**os.environ, TRACE_DIRECTORY_VARIABLE: str(self.trace_directory)})
 
     def _running_process(self, name: str) -> ManagedProcess:
         process = self._process(name)
@@ -549,10 +550,8 @@ class LocalCluster:
                         f"the end of {process.log_path}:\n{process.log_tail()}"
                     )
             if time.monotonic() > deadline:
-                blamed = self._process(among[0])
-                raise ClusterError(
-                    f"gave up waiting: {what}; the end of {blamed.log_path}:\n{blamed.log_tail()}"
-                )
+                log = self._process(among[0])
+                raise ClusterError(f"gave up waiting: {what}; the end of {log.log_path}:\n{log.log_tail()}")
             time.sleep(_POLL_S)
 
     def _stop_all(self, names: Sequence[str]) -> None:

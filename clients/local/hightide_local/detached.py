@@ -4,10 +4,11 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
+from hightide_runtime.znodes.coordination_znode import Coordination
 from platformdirs import user_state_path
 
 from hightide_local.cluster import ClusterError, FirstPorts, LocalCluster
-from hightide_local.layout import ClusterLayout
+from hightide_local.layout import ClusterLayout, controllers_wanted
 
 #: The ports that clients try by default. Further processes take the next ones.
 FIRST_PORTS = FirstPorts(zookeeper=2181, broker=9092, controller=9192, coordinator=9292)
@@ -36,9 +37,10 @@ def up(
     directory: Path,
     *,
     brokers: int = 3,
-    controllers: int = 2,
+    controllers: int | None = None,
     coordinators: int = 0,
     tls: bool = False,
+    coordination: Coordination = Coordination.CONTROLLER,
     timeout_s: float = 60.0,
 ) -> LocalCluster:
     """Start a detached cluster, or the missing processes of a running one. It is ready when this returns.
@@ -46,6 +48,7 @@ def up(
     Raises ClusterError, also if a cluster with other numbers of processes, or one with TLS where this has
     none, runs in the directory.
     """
+    controllers = controllers_wanted(brokers, controllers, coordinators, coordination)
     layout = ClusterLayout.load(directory)
     if layout is not None:
         wanted = (brokers, controllers, coordinators, tls)
@@ -62,6 +65,7 @@ def up(
         controllers=controllers,
         coordinators=coordinators,
         tls=tls,
+        coordination=coordination,
         detached=True,
         first_ports=FIRST_PORTS,
     )
@@ -84,6 +88,7 @@ def find(directory: Path) -> LocalCluster:
         controllers=len(layout.controllers),
         coordinators=len(layout.coordinators),
         tls=layout.tls,
+        coordination=layout.coordination,
         detached=True,
     )
 

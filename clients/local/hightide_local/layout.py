@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from hightide_runtime.znodes.coordination_znode import Coordination
+
 from hightide_local.errors import ClusterError
 from hightide_local.processes.ports import free_port, is_free
 
@@ -108,6 +110,17 @@ class ClusterLayout:
             *(f"broker-{number}" for number in self.brokers),
         ]
 
+    @property
+    def coordination(self) -> Coordination:
+        """What decides who leads: the controllers, if there are any."""
+        return Coordination.CONTROLLER if self.controllers else Coordination.LEADERS
+
+    @property
+    def deciders(self) -> list[str]:
+        """The names of the processes that clients ask about topics."""
+        kind = "controller-" if self.controllers else "broker-"
+        return [name for name in self.names if name.startswith(kind)]
+
     def port_of(self, name: str) -> int:
         """The port of a process. Raises ClusterError if there is no process with this name."""
         kind, _, number = name.partition("-")
@@ -149,6 +162,21 @@ class ClusterLayout:
         temporary = path.with_suffix(".tmp")
         temporary.write_text(json.dumps(content, indent=2) + "\n")
         os.replace(temporary, path)
+
+
+def controllers_wanted(
+    brokers: int, controllers: int | None, coordinators: int, coordination: Coordination
+) -> int:
+    """How many controllers a cluster has; None: as many as is usual. Raises ClusterError for numbers of
+    processes that make no cluster."""
+    is_led = coordination is Coordination.LEADERS
+    if controllers is None:
+        controllers = 0 if is_led else 2
+    if brokers < 1 or coordinators < 0 or (not is_led and controllers < 1):
+        raise ClusterError(f"a cluster needs a broker and a controller, not {brokers} and {controllers}")
+    if is_led and controllers:
+        raise ClusterError(f"where leaders decide, there is no controller, and {controllers} are asked for")
+    return controllers
 
 
 def _by_id(ports: Mapping[str, Any]) -> dict[int, int]:

@@ -219,6 +219,13 @@ def test_a_controller_is_refused_in_a_cluster_whose_leaders_decide(place: Place)
     assert "controller 1 does not start: the leaders of this cluster decide for themselves" in refusal
 
 
+def test_a_broker_that_expects_a_controller_is_refused_there_and_has_touched_nothing(place: Place) -> None:
+    place.coordinated_by_leaders()
+    refusal = place.broker().refusal()
+    assert "broker 1 does not start: the leaders of this cluster decide for themselves" in refusal
+    assert "--coordination leaders" in refusal
+
+
 def test_a_data_directory_of_another_cluster_is_refused_and_left_alone(place: Place) -> None:
     DataDirectory.open(place.data, "the-other-cluster", 1).close()
     before = fingerprint(place.data)

@@ -69,6 +69,18 @@ def test_when_all_of_rar_are_in_sync_one_multi_makes_them_the_replicas_and_close
     )
 
 
+def test_a_move_whose_replicas_came_in_sync_while_it_was_read_is_finished() -> None:
+    """The read that tells of the move is older than the ISR, and no other news of the ISR will come."""
+    broker, _ = leading(partition(isr=IsrNode(4, (1,), 9)))
+    assert broker.hear(ev.IsrAdopted(NAME, 5, (1, 2, 3))) == ()
+    older = led_by_me(partition(isr=IsrNode(4, (1,), 9), reassigned=(3, 2)), isr=(1,))
+    read = the(fx.Read, broker.hear(ev.PartitionTouched(NAME)))
+    again = the(fx.Read, broker.hear(ev.PartitionsRead(read.read_id, {NAME: older}, FOUR)))
+    newer = led_by_me(partition(isr=IsrNode(4, (1,), 9), reassigned=(3, 2)), isr=(1, 2, 3))
+    finishing = broker.hear(ev.PartitionsRead(again.read_id, {NAME: newer}, FOUR))
+    assert the(fx.ReadQueues, finishing).broker_ids == (1,)
+
+
 def test_a_move_by_which_nobody_leaves_ends_no_epoch() -> None:
     before = partition(replicas=(1, 2), isr=IsrNode(4, (1, 2), 9), reassigned=(2, 1))
     _, effects = leading(before)

@@ -37,9 +37,8 @@ common_options(dev)
 @click.option(
     "--controllers",
     type=click.IntRange(1, 5),
-    default=2,
-    show_default=True,
-    help="The number of controllers; one is active, the others stand by.",
+    help="The number of controllers; one is active, the others stand by. The default is 2, and none where "
+    "leaders decide.",
 )
 @click.option(
     "--coordinators",
@@ -49,23 +48,42 @@ common_options(dev)
     help="The number of coordinators; 0: no consumer groups.",
 )
 @click.option(
+    "--coordination",
+    type=click.Choice(["controller", "leaders"]),
+    default="controller",
+    show_default=True,
+    help="What decides who leads a partition: a controller, or the replicas themselves. It stays so for the "
+    "life of the cluster.",
+)
+@click.option(
     "--tls", is_flag=True, help="Use TLS, with a CA and certificates in the directory of the cluster."
 )
 @_DIRECTORY
 @progress_option
 @click.pass_context
 def up(
-    ctx: click.Context, brokers: int, controllers: int, coordinators: int, tls: bool, directory: Path | None
+    ctx: click.Context,
+    brokers: int,
+    controllers: int | None,
+    coordinators: int,
+    coordination: str,
+    tls: bool,
+    directory: Path | None,
 ) -> None:
     """Start the cluster. Processes that run already are left alone. It is ready when the command returns."""
     from hightide_local import detached
+    from hightide_local.layout import controllers_wanted
+    from hightide_runtime.znodes.coordination_znode import Coordination
 
+    chosen = Coordination(coordination)
+    controllers = controllers_wanted(brokers, controllers, coordinators, chosen)
     with waiting(f"starting ZooKeeper and {brokers + controllers + coordinators} processes"):
         cluster = detached.up(
             directory or detached.default_directory(),
             brokers=brokers,
             controllers=controllers,
             coordinators=coordinators,
+            coordination=chosen,
             tls=tls,
         )
     files = None if cluster.certificates is None else cluster.certificates.client

@@ -15,6 +15,7 @@ from hightide_broker.coordination.led_cluster import LedCluster
 from hightide_broker.coordination.led_metadata import LedMetadata
 from hightide_broker.coordination.led_replicas import LedReplicas
 from hightide_broker.coordination.led_reports import LedReports
+from hightide_broker.coordination.led_servicer import LeadersControllerServicer, controller_service
 from hightide_broker.hosting.startup import ClusterAsStored
 from hightide_broker.hosting.strays import StrayWatch
 from hightide_broker.replica.held_replicas import HostedReplica
@@ -56,7 +57,11 @@ class LeadersDecider:
 
     def services(self) -> list[Service]:
         """Every broker answers what elsewhere a controller answers."""
-        return []
+        host, me = self._host, _endpoint(self._host.settings)
+        servicer = LeadersControllerServicer(
+            self.leaders, host.ports.session, self.cluster, host.cluster_id, me
+        )
+        return [controller_service(servicer)]
 
     def stopped(self, replica: HostedReplica, delete: bool) -> None:
         """Take note that the core of a replica has stopped."""

@@ -4,7 +4,7 @@ piece when something has changed."""
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from hightide_leaders.core import elections
@@ -31,6 +31,15 @@ Topics = dict[str, tuple[LedTopicZnode, dict[int, PartitionNodes]]]
 """Topics by name, each with the partitions of it that were read."""
 KNOWN: Final = 1
 """The controller epoch of metadata, which says that some has been read."""
+
+
+def log_garbage(subject: str, reason: str) -> None:
+    """Log what cannot be read."""
+    log.error("%s: %s", subject, reason)
+
+
+Complain = Callable[[str, str], None]
+"""Hears what in ZooKeeper cannot be read, and why."""
 
 
 class LedCluster:
@@ -126,7 +135,7 @@ class LedCluster:
 
     # --- pieces ----------------------------------------------------------------------------------
 
-    async def read_topics(self, names: Iterable[str]) -> Topics:
+    async def read_topics(self, names: Iterable[str], complain: Complain = log_garbage) -> Topics:
         """These topics, with all their partitions; those that are not there are left out. Raises
         ZooKeeperError."""
         wanted = [name for name in names if is_legal_topic_name(name)]
@@ -136,11 +145,14 @@ class LedCluster:
             for name in wanted
             for number in numbers_in(children.get(LedTopicZnode.path(name), ()))
         ]
-        return await self.read_partitions(of, wanted)
+        return await self.read_partitions(of, wanted, complain)
 
-    async def read_partitions(self, names: Sequence[TopicPartition], topics: Iterable[str] = ()) -> Topics:
+    async def read_partitions(
+        self, names: Sequence[TopicPartition], topics: Iterable[str] = (), complain: Complain = log_garbage
+    ) -> Topics:
         """The topics of these partitions, and others, with these of their partitions. What is not there, or
-        cannot be read, is left out. Raises ZooKeeperError."""
+        cannot be read, is left out; `complain` gets what the latter is about, and why. Raises
+        ZooKeeperError."""
         wanted = dict.fromkeys([*topics, *(name.topic for name in names)])
         found = await self._session.multi_read(
             [*map(LedTopicZnode.path, wanted), *(path for name in names for path in paths_of(name))]
@@ -152,13 +164,13 @@ class LedCluster:
                 try:
                     read[topic] = LedTopicZnode.decode(znode.data), {}
                 except ZnodeGarbage as error:
-                    log.error("topic %s: %s", topic, error)
+                    complain(LedTopicZnode.path(topic), str(error))
         for name in names:
             nodes = partition_of(name, found, 1)
             if nodes is None or name.topic not in read:
                 continue
             if nodes.garbage:
-                log.error("%s-%d: %s", name.topic, name.partition, nodes.garbage)
+                complain(f"{name.topic}-{name.partition}", nodes.garbage)
             else:
                 read[name.topic][1][name.partition] = nodes
         return read

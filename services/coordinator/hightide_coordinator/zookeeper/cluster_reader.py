@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from hightide_runtime.znodes import cluster_znodes
 from hightide_runtime.znodes.cluster_znodes import TopicZnode, ZnodeGarbage
+from hightide_runtime.znodes.leaders_znodes import LedTopicZnode, is_led
 from hightide_runtime.znodes.topic_names import is_legal_topic_name
 from hightide_runtime.zookeeper.registrations import read_registrations
 from hightide_runtime.zookeeper.session import Znode, ZooKeeperSession
@@ -79,9 +80,13 @@ class ClusterReader:
         return TopicsRead(topics, frozenset(unreadable))
 
     def _topic_of(self, name: str, found: Znode) -> Topic | None:
-        """The topic of a znode. None if it cannot be decoded, or if the controller has not given it an id
-        yet."""
+        """The topic of a znode, of a cluster with a controller or without one. None if it cannot be decoded,
+        if it is still being created, or if the controller has not given it an id yet."""
         try:
+            if is_led(found.data):
+                led = LedTopicZnode.decode(found.data)
+                self._complaints.settled(found.path)
+                return Topic(name, led.topic_id, led.partition_count, {}) if led.partition_count else None
             znode = TopicZnode.decode(found.data)
         except ZnodeGarbage as error:
             advice = "correct it, and do not delete it, because records would be lost with it"

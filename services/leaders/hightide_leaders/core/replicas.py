@@ -120,7 +120,7 @@ def become_leader(
     is_new = hosted.role is not Role.LEADING or hosted.epoch != leader.epoch
     hosted.role = Role.LEADING
     if is_new:
-        hosted.started_for = None
+        hosted.started_for, hosted.adopted = None, ()
     decided = decide(hosted, state.me, leader.epoch)
     if not hosted.watches_admins:
         # Only a leader watches what admins ask of the partition, and it must not miss what they asked before.

@@ -72,6 +72,8 @@ class Hosted:
     """The request of its own by which it reads queues, before it writes a step of a reassignment."""
     watches_admins: bool = False
     """Whether a read of this leader has left a watch on what admins ask."""
+    adopted: tuple[int, ...] = ()
+    """The newest ISR of this leader's term, as its replica said; what was read may be older."""
     started_for: tuple[int, ...] | None = None
     """The RAR to whose new replicas this leader has sent start-replica."""
 

@@ -32,6 +32,8 @@ __all__ = [
     "ReplicasZnode",
     "StateChangeZnode",
     "StateQueueZnode",
+    "is_led",
+    "is_queued",
 ]
 
 PARTITIONS_REASSIGNED = "/brokers/partitions_reassigned"
@@ -303,6 +305,11 @@ class StateChangeZnode:
             raise fields.garbage(f"no topic can be called {topic[:260]!r}")
         epoch = fields.integer("leader_epoch", minimum=-1, maximum=EPOCH_MAX)
         return cls(kind, topic, fields.integer("partition"), topic_id_in(fields), epoch)
+
+
+def is_led(data: bytes) -> bool:
+    """Whether the content of /brokers/topics/[topic] is that of a leader-coordinated cluster."""
+    return b'"partition_count"' in data
 
 
 def is_queued(name: str) -> bool:
