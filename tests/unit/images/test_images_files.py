@@ -22,8 +22,10 @@ def compose() -> dict[str, Any]:
 
 
 def processes() -> dict[str, dict[str, Any]]:
-    """The services that are one process of Hightide each: broker-1 and so on."""
-    return {name: each for name, each in compose()["services"].items() if re.fullmatch(r"[a-z]+-\d", name)}
+    """The services that are one process of Hightide each: broker-1 and so on; led-broker-1 is of the cluster
+    without a controller."""
+    services = compose()["services"]
+    return {name: each for name, each in services.items() if re.fullmatch(r"(led-)?[a-z]+-\d", name)}
 
 
 def option(service: dict[str, Any], name: str) -> str:
@@ -42,7 +44,7 @@ def test_there_are_three_brokers_two_controllers_and_two_coordinators_unless_mor
 def test_each_process_has_an_id_addresses_and_a_port_of_its_own() -> None:
     ports = []
     for name, service in processes().items():
-        kind, number = name.split("-")
+        kind, number = name.removeprefix("led-").split("-")
         assert option(service, f"--{kind}-id") == number
         assert option(service, "--advertise").startswith(f"{name}:")
         (published,) = service["ports"]
@@ -71,6 +73,34 @@ def test_the_name_of_a_kind_starts_and_watches_all_of_its_processes(kind: str) -
     assert watcher["healthcheck"]["test"] == ["CMD", *probe, *of_kind.values()]
 
 
+def test_the_profile_leaders_is_a_cluster_of_its_own_without_a_controller() -> None:
+    led = {name: each for name, each in processes().items() if name.startswith("led-")}
+    assert sorted(led) == ["led-broker-1", "led-broker-2", "led-broker-3", "led-coordinator-1"]
+    for name, each in {**led, "leaders": compose()["services"]["leaders"]}.items():
+        assert each["profiles"] == ["leaders"], name
+        needed = set(each.get("depends_on", ()))
+        assert needed <= {*led, "zookeeper"}, "nothing of the other cluster is started"
+    for name, each in led.items():
+        environment = each["environment"]
+        kind = name.split("-")[1].upper()
+        assert environment[f"HIGHTIDE_{kind}_ZOOKEEPER"] == "zookeeper:2181/leaders"
+        assert environment.get("HIGHTIDE_BROKER_COORDINATION") == ("leaders" if kind == "BROKER" else None)
+    watched = compose()["services"]["leaders"]["entrypoint"]
+    assert watched[-3:] == [option(led[f"led-broker-{number}"], "--advertise") for number in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("name", sorted(SERVICES))
+def test_an_image_has_every_package_of_ours_that_its_service_imports(name: str) -> None:
+    """What is copied is what the wheel holds: an import of anything else ends the process at its start."""
+    copied = set(
+        re.findall(r"^COPY services/(\S+) ", (DOCKER / name / "Dockerfile").read_text(), re.MULTILINE)
+    )
+    for service in copied:
+        for module in (ROOT / "services" / service).rglob("*.py"):
+            for other in re.findall(r"^\s*(?:from|import) hightide_(\w+)", module.read_text(), re.MULTILINE):
+                assert other in copied, f"{module} imports hightide_{other}"
+
+
 def test_nothing_is_published_beyond_loopback_unless_somebody_says_so() -> None:
     for service in compose()["services"].values():
         for port in service.get("ports", ()):
@@ -79,7 +109,7 @@ def test_nothing_is_published_beyond_loopback_unless_somebody_says_so() -> None:
 
 def test_every_broker_keeps_its_log_in_a_named_volume_of_its_own() -> None:
     for name, service in processes().items():
-        if name.startswith("broker-"):
+        if name.startswith(("broker-", "led-broker-")):
             assert service["volumes"] == [f"{name}:/var/lib/hightide"]
             assert name in compose()["volumes"]
 
@@ -109,7 +139,7 @@ def test_a_container_that_is_stopped_while_it_starts_ends_at_once() -> None:
     built = {
         name: each for name, each in compose()["services"].items() if each["image"].startswith("hightide")
     }
-    assert {*processes(), *SERVICES, "spark"} == set(built)
+    assert {*processes(), *SERVICES, "leaders", "spark"} == set(built)
     assert [name for name, each in built.items() if each.get("init") is not True] == []
 
 
