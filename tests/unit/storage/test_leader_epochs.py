@@ -104,8 +104,12 @@ def test_a_power_cut_brings_back_no_epoch_behind_which_older_records_were_append
         rig.close()
 
 
+@pytest.mark.parametrize("stops", [0, 1, 2])
 @pytest.mark.parametrize("recovery_reads", [False, True])
-def test_nor_one_that_a_process_cut_which_was_killed(tmp_path: Path, recovery_reads: bool) -> None:
+def test_nor_one_that_a_process_cut_which_was_killed(
+    tmp_path: Path, recovery_reads: bool, stops: int
+) -> None:
+    """The next ones may have been told to stop, and have written nothing."""
     for seed in range(POWER_CUTS):
         rig = LogRig(tmp_path / str(seed))
         end_offset = rig.append(3, epoch=1)
@@ -116,6 +120,8 @@ def test_nor_one_that_a_process_cut_which_was_killed(tmp_path: Path, recovery_re
         rig.log.epochs.sync()
         rig.log.truncate_to(end_offset)
         rig.crash()
+        for _ in range(stops):
+            rig.restart()
         rig.log.append_as_follower(as_sent_by_leader(make_batch(3), end_offset, 1))
         assert rig.cut_power(seed).epochs.entries == ((1, 0),)
         rig.close()

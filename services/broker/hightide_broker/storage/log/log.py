@@ -568,7 +568,7 @@ class Log:
             # matter.
             self._start_unwritten()
             with self._lock, self._files:
-                self.epochs.sync()
+                self.epochs.sync(anyway=self.cuts.may_come_back)
                 if self._changed:
                     self._row.active.write_indexes()
                     self._snapshots.write(self._end_offset, self.producers)
