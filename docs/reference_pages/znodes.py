@@ -26,8 +26,7 @@ def text() -> str:
         """Everything that Hightide writes into ZooKeeper, below the chroot of `--zookeeper`. The content is
         JSON. Versions, czxids and the like are ZooKeeper's own. What an operator may write, and how, is in
         [Operating](../operating.md#by-a-zookeeper-shell).
-        The last table is of the [leader-coordinated design](../design/leaders.md), in which no cluster runs
-        so far.""",
+        The last table is of clusters [whose leaders decide for themselves](../design/leaders.md).""",
         *(_section(title, module) for title, module in (
             ("Cluster, brokers, topics", cluster_znodes),
             ("How the cluster is coordinated", coordination_znode),
