@@ -13,7 +13,7 @@ from starlette.staticfiles import StaticFiles
 
 from hightide_console.console import Console, console_of
 from hightide_console.gate import Gate
-from hightide_console.pages import failovers, groups, overview, tail, topics
+from hightide_console.pages import changes, failovers, groups, overview, tail, topics
 
 
 def application(console: Console) -> Starlette:
@@ -34,6 +34,7 @@ def application(console: Console) -> Starlette:
             *tail.ROUTES,
             *groups.ROUTES,
             *failovers.ROUTES,
+            *(changes.ROUTES if console.settings.allows_changes else ()),
             Mount("/static", StaticFiles(packages=[("hightide_console", "static")]), name="static"),
         ],
         middleware=[Middleware(Gate, access=console.access)],

@@ -25,13 +25,21 @@ DEFAULT_PORT = 9980
     multiple=True,
     help="The directory of the trace files, for failovers; repeatable. The default is that of `trace show`.",
 )
+@click.option(
+    "--allow-changes",
+    is_flag=True,
+    help="Offer the changes that commands make: topics, records, offsets, leaders, moves. Each asks first.",
+)
 @click.option("--open", "opens", is_flag=True, help="Open it in the browser of this machine.")
 @click.pass_context
-def console(ctx: click.Context, port: int, trace_directories: tuple[Path, ...], opens: bool) -> None:
+def console(
+    ctx: click.Context, port: int, trace_directories: tuple[Path, ...], allow_changes: bool, opens: bool
+) -> None:
     """Show the cluster in a browser. It serves pages on 127.0.0.1 alone, until Ctrl-C.
 
     It prints the address to open, with a token that other users of this machine do not know. The pages ask
-    the cluster with the credentials of this command line: whoever has the address sees what you may see.
+    the cluster with the credentials of this command line: whoever has the address sees what you may see. It
+    only reads, unless you allow changes: then whoever has the address may do what you may do.
 
     \b
     hightide console
@@ -47,6 +55,7 @@ def console(ctx: click.Context, port: int, trace_directories: tuple[Path, ...], 
             cluster=target.bootstrap,
             origin=target.origin,
             port=port,
+            allows_changes=allow_changes,
             trace_directories=trace_directories or _known_traces(ctx),
             announce=lambda address: _announce(address, opens),
         )

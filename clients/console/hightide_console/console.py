@@ -1,5 +1,6 @@
 """One running console: what all its pages share."""
 
+import asyncio
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,6 +11,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from hightide_console.access import Access
+from hightide_console.changes.catalogue import changes_of
+from hightide_console.changes.pending import PendingChanges
+from hightide_console.changes.running import CommandRunner
 from hightide_console.door import ClusterDoor
 from hightide_console.grid_keeper import GridKeeper
 from hightide_console.reading import RecordReading
@@ -24,7 +28,8 @@ class TooManyStreamsError(Exception):
 
 
 class Console:
-    """The state of one console. Handlers find it by `console_of`."""
+    """The state of one console. Handlers find it by `console_of`. `ending` is set when the server stops:
+    streams end then, which have no other end."""
 
     def __init__(
         self,
@@ -38,10 +43,14 @@ class Console:
         self.trace_directories = trace_directories
         self.watch = ClusterWatch(door.pulse_admin.describe_cluster, door.survey)
         self.grid = GridKeeper()
+        self.runner = CommandRunner(settings.cluster, door.arguments)
+        self.pending = PendingChanges()
+        self.ending = asyncio.Event()
         self._open = {"events": 0, "tail": 0}
         self._rendering = Rendering(
             {
                 "settings": settings,
+                "changes_of": changes_of,
             }
         )
 

@@ -1,7 +1,9 @@
 """Server-sent events: parts of a page as they change, for a bounded number of windows."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
@@ -36,12 +38,35 @@ def stream(console: Console, messages: AsyncIterator[str], kind: str = "events")
     async def sent() -> AsyncIterator[str]:
         try:
             yield "retry: 1000\n\n"
-            async for message in messages:
+            async for message in _until(console.ending, messages):
                 yield message
         finally:
             guard.__exit__(None, None, None)
 
     return StreamingResponse(sent(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+
+
+async def _until(ending: asyncio.Event, messages: AsyncIterator[str]) -> AsyncIterator[str]:
+    """The messages, until the server stops."""
+    end = asyncio.create_task(ending.wait())
+    try:
+        while True:
+            message = asyncio.ensure_future(anext(messages))
+            try:
+                await asyncio.wait({end, message}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                if not message.done():
+                    message.cancel()
+                    with suppress(asyncio.CancelledError):
+                        await message
+            if message.cancelled():
+                return
+            try:
+                yield message.result()
+            except StopAsyncIteration:
+                return
+    finally:
+        end.cancel()
 
 
 async def changed_parts(console: Console, parts: Callable[[], Mapping[str, str]]) -> AsyncIterator[str]:

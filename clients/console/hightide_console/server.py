@@ -15,6 +15,7 @@ from hightide_console.access import TOKEN_PARAMETER, Access, hosts_of
 from hightide_console.app import application
 from hightide_console.console import Console
 from hightide_console.door import ClusterDoor
+from hightide_console.identity import identity_of
 from hightide_console.reading import RecordReading
 from hightide_console.settings import ConsoleSettings
 
@@ -29,6 +30,7 @@ def serve(
     cluster: str,
     origin: str,
     port: int,
+    allows_changes: bool,
     announce: Callable[[str], None],
     trace_directories: tuple[Path, ...],
 ) -> None:
@@ -36,9 +38,24 @@ def serve(
     ClickException if the port is taken."""
     listener = _listener(port)
     own_port: int = listener.getsockname()[1]
-    settings = ConsoleSettings(HOST, own_port, cluster, origin)
+    settings = ConsoleSettings(
+        HOST, own_port, cluster, origin, allows_changes=allows_changes, acts_as=identity_of(arguments)
+    )
     with listener:
         asyncio.run(_serve(settings, arguments, trace_directories, listener, announce))
+
+
+class Server(uvicorn.Server):
+    """Ends the streams of open windows first; uvicorn waits for them, and they have no end of their own."""
+
+    def __init__(self, config: uvicorn.Config, console: Console) -> None:
+        super().__init__(config)
+        self._console = console
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Called by uvicorn when it is to stop."""
+        self._console.ending.set()
+        await super().shutdown(sockets)
 
 
 async def _serve(
@@ -52,7 +69,7 @@ async def _serve(
     door = ClusterDoor(arguments)
     reading = RecordReading(door.admin, arguments)
     console = Console(settings, access, door, reading, trace_directories)
-    server = uvicorn.Server(
+    server = Server(
         uvicorn.Config(
             application(console),
             log_level="warning",
@@ -60,7 +77,8 @@ async def _serve(
             server_header=False,
             limit_concurrency=_CONNECTIONS_MAX,
             timeout_graceful_shutdown=_GRACE_S,
-        )
+        ),
+        console,
     )
     listener.listen(128)
     announce(f"http://{settings.host}:{settings.port}/?{TOKEN_PARAMETER}={access.secret}")

@@ -26,10 +26,12 @@ HISTORY_POINTS: Final = 300
 
 @dataclass(frozen=True, slots=True)
 class ConsoleSettings:
-    """How one console was started. `cluster` is the address as people write it, `origin` says who named
-    it."""
+    """How one console was started. `cluster` is the address as people write it, `origin` says who named it.
+    `acts_as` is whom the cluster takes the console for, where its own credentials say so."""
 
     host: str
     port: int
     cluster: str
     origin: str
+    allows_changes: bool = False
+    acts_as: str = ""

@@ -28,6 +28,7 @@ from hightide_cli.printing.output import emit, wants_document
     "broker dies in its place.",
 )
 @click.option("--tls", is_flag=True, help="Let all processes and clients use TLS with certificates.")
+@click.option("--console", "with_console", is_flag=True, help="Open `hightide console` beside it.")
 @click.option(
     "--directory",
     type=click.Path(file_okay=False, path_type=Path),
@@ -40,6 +41,7 @@ def demo(
     seconds: float,
     coordination: str,
     tls: bool,
+    with_console: bool,
     directory: Path | None,
 ) -> None:
     """Write real data, kill processes under load, and prove that nothing is lost.
@@ -58,7 +60,9 @@ def demo(
     from hightide_demo.run import DemoSettings, run_demo
 
     as_document = wants_document(ctx)
-    settings = DemoSettings(rows, seconds, directory or demo_directory(), tls, Coordination(coordination))
+    settings = DemoSettings(
+        rows, seconds, directory or demo_directory(), tls, Coordination(coordination), with_console
+    )
     report = run_demo(settings, Console(stderr=as_document, highlight=False))
     if as_document:
         emit(ctx, report.document())

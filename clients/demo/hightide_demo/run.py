@@ -6,9 +6,11 @@ import gc
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
@@ -18,6 +20,7 @@ from hightide_bench.measuring.comparison import Comparer, Comparison, RecordRow
 from hightide_cli.trace.search import broker_failover, controller_failover, coordinator_failover
 from hightide_local.cluster import LocalCluster
 from hightide_local.cluster_certificates import TLS_VARIABLES
+from hightide_local.processes.guard import ProcessGuard
 from hightide_local.processes.spark_java import spark_java_home
 from hightide_local.traces.client_traces import export_trace_directory, trace_clients
 from hightide_local.traces.trace_lookup import summarise_failover
@@ -51,13 +54,14 @@ class DemoDirectoryError(Exception):
 @dataclass(frozen=True, slots=True)
 class DemoSettings:
     """The number of rows (None for all flights), the duration of the load, the directory of the cluster,
-    whether it uses TLS, and what decides who leads."""
+    whether it uses TLS, what decides who leads, and whether a console shows it."""
 
     rows: int | None
     duration_s: float
     directory: Path
     tls: bool = False
     coordination: Coordination = Coordination.CONTROLLER
+    with_console: bool = False
 
 
 def run_demo(settings: DemoSettings, console: Console) -> DemoReport:
@@ -92,7 +96,8 @@ def run_demo(settings: DemoSettings, console: Console) -> DemoReport:
             # A full garbage collection over all rows stops every thread for half a second, which would count
             # as a wait of the clients.
             gc.freeze()
-            return _load_and_compare(cluster, rows, settings, java_home, console)
+            with _console_beside(cluster) if settings.with_console else nullcontext():
+                return _load_and_compare(cluster, rows, settings, java_home, console)
         finally:
             with console.status("stopping the cluster"):
                 _throw_away(cluster)
@@ -105,6 +110,23 @@ def _let_clients_in(cluster: LocalCluster) -> None:
     for name in TLS_VARIABLES:
         os.environ.pop(name, None)
     os.environ.update(cluster.client_environment)
+
+
+@contextmanager
+def _console_beside(cluster: LocalCluster) -> Iterator[None]:
+    """A console of the cluster, which prints its address and opens in a browser, if this machine has one."""
+    arguments = ["--bootstrap", cluster.bootstrap, "--traces", str(cluster.trace_directory)]
+    command = [sys.executable, "-m", "hightide_cli", "console", "--port", "0", "--open", *arguments]
+    guard = ProcessGuard()
+    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+    guard.watch(process.pid)
+    try:
+        yield
+    finally:
+        process.kill()
+        process.wait()
+        guard.forget(process.pid)
+        guard.close()
 
 
 def _throw_away(cluster: LocalCluster) -> None:

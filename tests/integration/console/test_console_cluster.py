@@ -2,12 +2,9 @@
 back."""
 
 import json
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from html import unescape
 from typing import Any
 
@@ -15,11 +12,9 @@ import httpx2
 import pytest
 from hightide import Admin, Producer
 from hightide_local.cluster import LocalCluster
+from integration.console.console_process import WAIT_S, console
 
 pytestmark = pytest.mark.cluster
-
-# Ends what hangs; the tests wait for what they name, and not for a time.
-WAIT_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -27,37 +22,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """A cluster of its own: whether another one is healthy is for what was done to it before to say."""
     with LocalCluster(tmp_path_factory.mktemp("console"), coordinators=1, partitionable=True) as started:
         yield started
-
-
-@contextmanager
-def console(cluster: LocalCluster, *arguments: str) -> Iterator[httpx2.Client]:
-    """The command as a process of its own, and a browser's session with it. It ends by Ctrl-C."""
-    command = [
-        sys.executable,
-        "-m",
-        "hightide_cli",
-        "console",
-        "--port",
-        "0",
-        "--bootstrap",
-        cluster.bootstrap,
-    ]
-    with subprocess.Popen(
-        [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            address = process.stdout.readline().split()[-1]
-            with httpx2.Client(timeout=WAIT_S, follow_redirects=True) as client:
-                page = client.get(address)
-                assert page.status_code == 200, page.text
-                client.base_url = address.partition("/?")[0]
-                yield client
-            process.send_signal(signal.SIGINT)
-            _, said = process.communicate(timeout=WAIT_S)
-            assert (process.returncode, "Traceback" in said) == (0, False), said
-        finally:
-            process.kill()
 
 
 def events(client: httpx2.Client, path: str) -> Iterator[tuple[str, Any]]:
@@ -96,7 +60,7 @@ def test_pages_show_what_is_in_the_cluster(cluster: LocalCluster) -> None:
             producer.send(topic, b'{"n": %d}' % number, b"k%d" % number, partition=0)
         producer.send(topic, hostile, b"odd", partition=1, headers=[("<b>", b"x")])
         producer.flush()
-    with console(cluster) as client:
+    with console(cluster.bootstrap) as client:
         assert topic in client.get("/topics").text
         assert client.get("/grid.json").json()["rows"][topic][0] != []
         page = client.get(f"/topics/{topic}/records?partition=0&start=offset&at=3&limit=2").text
@@ -117,7 +81,7 @@ def test_a_broker_that_dies_is_seen_in_an_open_window(cluster: LocalCluster) -> 
     topic = "console-watched"
     with Admin(cluster.bootstrap) as admin:
         admin.create_topic(topic, 3, 3)
-    with console(cluster) as client:
+    with console(cluster.bootstrap) as client:
         wait_for_part(client, "/events/overview", "status", "Healthy")
         cluster.kill("broker-2")
         assert "2" in wait_for_part(client, "/events/overview", "brokers", "dead")
@@ -128,10 +92,40 @@ def test_a_broker_that_dies_is_seen_in_an_open_window(cluster: LocalCluster) -> 
 
 def test_a_cluster_that_goes_away_is_called_down_and_comes_back_by_itself(cluster: LocalCluster) -> None:
     brokers = [f"broker-{each}" for each in cluster.brokers]
-    with console(cluster) as client:
+    with console(cluster.bootstrap) as client:
         wait_for_part(client, "/events/overview", "status", "Healthy")
         cluster.refuse_connections(*brokers)
         assert "no broker" in wait_for_part(client, "/events/overview", "status", "Down")
         assert "cannot be shown" in client.get("/topics/gone").text
         cluster.heal()
         wait_for_part(client, "/events/overview", "status", "Healthy")
+
+
+def test_it_ends_by_ctrl_c_while_windows_are_open(cluster: LocalCluster) -> None:
+    with ExitStack() as windows, console(cluster.bootstrap) as client:
+        for path in ("/events/overview", "/events/topics/console-watched/tail"):
+            window = windows.enter_context(client.stream("GET", path))
+            next(window.iter_lines())
+
+
+def test_the_tail_of_a_busy_topic_sends_what_somebody_can_read(cluster: LocalCluster) -> None:
+    topic, messages, each = "console-busy", 6, 3_000
+    with Admin(cluster.bootstrap) as admin, Producer(cluster.bootstrap) as producer:
+        admin.create_topic(topic, 1, 3)
+        with console(cluster.bootstrap) as client:
+            shown, skipped, begun_s = 0, 0, time.monotonic()
+            for name, document in events(client, f"/events/topics/{topic}/tail"):
+                if name == "records":
+                    messages -= 1
+                    shown += document["html"].count("<article")
+                    skipped += document["skipped"]
+                if messages == 0:
+                    break
+                for _ in range(each):
+                    producer.send(topic, b"x" * 100)
+                producer.flush()
+            took_s = time.monotonic() - begun_s
+    # Without a rest, a message follows the one before as soon as there is a record.
+    assert took_s > 5 * 0.4
+    assert shown <= 6 * 50
+    assert skipped > shown

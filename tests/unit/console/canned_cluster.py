@@ -18,6 +18,7 @@ from hightide import (
 from hightide.aio import Admin
 from hightide.errors import HightideError, UnknownTopicError
 from hightide.servers import LogDirectory, ServerAddress
+from hightide_cli.command_line.client_arguments import ClientArguments
 from hightide_cli.reassign.progress import Watched
 from hightide_cli.top.history import Look, TopHistory
 from hightide_console.access import Access, hosts_of
@@ -153,8 +154,9 @@ class CannedAdmin(Admin):
 class CannedDoor(ClusterDoor):
     """The door to the canned cluster."""
 
-    def __init__(self, canned: CannedAdmin) -> None:
-        self.canned = canned
+    def __init__(self, canned: CannedAdmin | None = None) -> None:
+        self.canned = canned = canned or CannedAdmin()
+        self.arguments = ClientArguments(bootstrap="127.0.0.1:9091")
         self.pulse_admin = self.admin = canned
         self.surveys = 0
 
@@ -185,8 +187,10 @@ class CannedReading(RecordReading):
         pass
 
 
-def canned_console(*records: Record) -> Console:
+def canned_console(
+    *records: Record, port: int = 9980, door: CannedDoor | None = None, allows_changes: bool = False
+) -> Console:
     """A console of the canned cluster."""
-    settings = ConsoleSettings("127.0.0.1", 9980, "127.0.0.1:9091", "what a test says")
-    access = Access(hosts_of("127.0.0.1", 9980), 9980)
-    return Console(settings, access, CannedDoor(CannedAdmin()), CannedReading(*records))
+    settings = ConsoleSettings("127.0.0.1", port, "127.0.0.1:9091", "what a test says", allows_changes)
+    access = Access(hosts_of("127.0.0.1", port), port)
+    return Console(settings, access, door or CannedDoor(), CannedReading(*records))

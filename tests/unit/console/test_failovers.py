@@ -86,4 +86,4 @@ def test_moves_show_how_far_they_are_and_what_slows_them() -> None:
     assert (view.rows[0].original, view.rows[0].target, view.rows[0].done) == ("1, 2", "1, 3", 25)
     assert "1 under way · 2.5 kB of 10 kB copied · 500 B/s · 15 s left" in view.summary
     assert view.summary.endswith("throttle: 10 MB/s from each broker")
-    assert moves_view(Watched().look(0.0, (), ()), 0).summary == "0 under way · throttle: none"
+    assert moves_view(Watched().look(0.0, (), ()), 0).summary == "nothing is on the move · throttle: none"

@@ -1,10 +1,13 @@
 """The pages of consumer groups."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Final
 
 from hightide.errors import HightideError
+from hightide_cli.trace.search import all_traces
+from hightide_runtime.telemetry.span_kinds import COORDINATOR_FAILOVER, GROUP_REBALANCE
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -13,8 +16,10 @@ from hightide_console.console import console_of
 from hightide_console.events import changed_parts, event, stream
 from hightide_console.pages.topics import failed
 from hightide_console.views.groups import group_rows, group_view
+from hightide_console.views.rebalances import rebalance_rows
 
 _FIRST_S: Final = 0.7
+_WITH_REBALANCES: Final = frozenset({GROUP_REBALANCE, COORDINATOR_FAILOVER})
 _PARTS: Final = ("group", "members", "lags")
 
 
@@ -35,9 +40,19 @@ async def group(request: Request) -> Response:
         lags = await console.door.admin.group_lag(name)
     except HightideError as error:
         return failed(console, error, f"group {name}", "groups")
+    traces = await asyncio.to_thread(all_traces, console.trace_directories, _WITH_REBALANCES)
     points = json.dumps(console.watch.lags.columns(name))
     view = group_view(described, lags)
-    return console.page("group", {"view": view, "points": points, "active": "groups"})
+    return console.page(
+        "group",
+        {
+            "view": view,
+            "points": points,
+            "rebalances": rebalance_rows(traces, name),
+            "has_traces": bool(console.trace_directories),
+            "active": "groups",
+        },
+    )
 
 
 async def group_events(request: Request) -> Response:

@@ -1,5 +1,6 @@
 """The live tail of a topic: records as they come, as many as somebody can read."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
@@ -18,6 +19,8 @@ from hightide_console.views.records import record_view
 
 _POLL_S: Final = 1.0
 _POLL_RECORDS_MAX: Final = 1_000
+#: Nobody reads more often, and each message has a page to lay out.
+_REST_S: Final = 0.4
 #: Of what comes in one poll, the newest are shown and the others counted.
 _SHOWN_MAX: Final = 50
 _BYTES_SHOWN: Final = 1_024
@@ -58,10 +61,27 @@ async def _records(console: Console, topic: str) -> AsyncIterator[str]:
                 views = [
                     record_view(each, bytes_max=_BYTES_SHOWN) for each in reversed(list(found)[-_SHOWN_MAX:])
                 ]
+                skipped = len(found) - len(views)
+                if len(found) == _POLL_RECORDS_MAX:
+                    # More than it takes: what waits is left out, or the tail would fall behind what comes.
+                    skipped += await _passed_over(consumer, places[:PARTITIONS_AT_ONCE_MAX])
                 html = console.part("records", {"records": views})
-                yield event("records", {"html": html, "skipped": len(found) - len(views)})
+                yield event("records", {"html": html, "skipped": skipped})
+                await asyncio.sleep(_REST_S)
     except HightideError as error:
         yield event("tail", {"sentence": f"{error} It goes on by itself when the topic can be read."})
+
+
+async def _passed_over(consumer: Consumer, places: list[TopicPartition]) -> int:
+    """Go on at the ends of the partitions. Returns how many records that leaves out."""
+    ends = await consumer.end_offsets(places)
+    left_out = 0
+    for place, end in ends.items():
+        behind = end - await consumer.position(place)
+        if behind > 0:
+            left_out += behind
+            await consumer.seek(place, end)
+    return left_out
 
 
 ROUTES: Final = (

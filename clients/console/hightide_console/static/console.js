@@ -185,6 +185,7 @@ function startGrid(box) {
     });
     legend.replaceChildren(...items);
     box.dataset.cells = cells.length;
+    box.dataset.version = grid.version;
     if (!cells.length && grid.version >= 0) said.textContent = "There is no partition yet.";
   }
 
@@ -270,9 +271,15 @@ function chart(box, labels, data, digits) {
     series: [{ label: "at", value: "{HH}:{mm}:{ss}" }, ...labels.map((label, at) => ({ label, stroke: () => tone(strokes[at % strokes.length]), width: 1.5, value: (_, value) => number(value), spanGaps: false, points: { show: false } }))],
     axes: [{ ...axis, size: 24, space: 80, values: (_, ticks) => ticks.map((tick) => new Date(tick * 1000).toLocaleTimeString("en", { hour12: false })) }, { ...axis, size: 56, values: (_, ticks) => ticks.map(number) }],
   }, data, box);
-  new ResizeObserver(() => plot.setSize({ width: Math.max(200, box.clientWidth), height: 140 })).observe(box);
+  // While nobody points at the chart, its legend has the newest figures.
+  let pointed = false;
+  const newest = () => { if (!pointed && plot.data[0].length) plot.setLegend({ idx: plot.data[0].length - 1 }); };
+  plot.over.addEventListener("mouseenter", () => { pointed = true; });
+  plot.over.addEventListener("mouseleave", () => { pointed = false; newest(); });
+  new ResizeObserver(() => { plot.setSize({ width: Math.max(200, box.clientWidth), height: 140 }); newest(); }).observe(box);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plot.redraw());
-  return plot;
+  newest();
+  return (columns) => { plot.setData(columns); newest(); };
 }
 
 async function startTraffic() {
@@ -285,17 +292,17 @@ async function startTraffic() {
   handlers.point = (point) => {
     if (columns[0].at(-1) === point[0]) return;
     columns.forEach((column, at) => { column.push(point[at]); if (column.length > 300) column.shift(); });
-    records.setData(of(0, 1, 2)); bytes.setData(of(0, 3, 4));
+    records(of(0, 1, 2)); bytes(of(0, 3, 4));
   };
 }
 
 function startLag(box) {
   const data = JSON.parse(box.dataset.points);
-  const plot = chart(box, ["lag"], data, 0);
+  const draw = chart(box, ["lag"], data, 0);
   handlers.lag = (point) => {
     if (data[0].at(-1) === point[0]) return;
     data.forEach((column, at) => { column.push(point[at]); if (column.length > 300) column.shift(); });
-    plot.setData(data);
+    draw(data);
   };
 }
 

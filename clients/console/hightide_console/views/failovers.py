@@ -69,7 +69,7 @@ def trace_named(traces: Sequence[Trace], trace_id: str) -> Trace | None:
 
 def moves_view(progress: Progress, throttle_bytes_per_s: int) -> MovesView:
     """The moves under way. Without a throttle, brokers copy as fast as they can."""
-    parts = [f"{len(progress.moves):,} under way"]
+    parts = [f"{len(progress.moves):,} under way" if progress.moves else "nothing is on the move"]
     if progress.moves:
         done, total = figures.size_text(progress.bytes_done), figures.size_text(progress.bytes_total)
         parts.append(f"{done} of {total} copied")

@@ -101,7 +101,7 @@ def group_view(group: GroupDescription, lags: Sequence[PartitionLag]) -> GroupVi
     facts = [
         f"generation {group.generation}",
         f"{group.assignor} assignor",
-        f"{group.rebalance_count:,} rebalances",
+        f"{group.rebalance_count:,} {'rebalance' if group.rebalance_count == 1 else 'rebalances'}",
         f"the last took {figures.took(group.last_rebalance_ms)}",
         f"coordinator {group.coordinator_id} at {group.coordinator_address}",
     ]
