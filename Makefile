@@ -10,7 +10,7 @@ STUBS := clients/python/hightide/v1
 # that none shall be.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test lint types layers proto proto-check proto-released blocking blocking-check docs docs-test unit sim clusters integration spark spark-versions e2e soak fuzz lock sbom audit slow mutants clean
+.PHONY: setup demo test lint types layers proto proto-check proto-released blocking blocking-check docs docs-test unit sim clusters integration spark spark-versions e2e console-browser console-pictures soak fuzz lock sbom audit slow mutants clean
 
 # First a new pip, which is quicker, and all packages, held to the hashes of requirements.lock. Then this project, which
 # has no hash, with what only another platform or Python needs.
@@ -31,7 +31,7 @@ $(STAMP):
 	rm -f $(VENV)/.ready-* && touch $@
 
 demo: setup
-	@$(BIN)/hightide demo $(if $(filter 1 yes true,$(TLS)),--tls) $(if $(COORDINATION),--coordination $(COORDINATION))
+	@$(BIN)/hightide demo $(if $(filter 1 yes true,$(TLS)),--tls) $(if $(COORDINATION),--coordination $(COORDINATION))$(if $(filter 1 yes true,$(CONSOLE)), --console)
 
 # Two parts at a time, so that no processor waits while a part ends on one worker. The cluster of the pages has the
 # ports of `dev up`, and loses one for a while where a page kills a broker: no other part with such a cluster may run
@@ -97,6 +97,14 @@ spark: setup
 	$(BIN)/pytest -q --durations 10 tests/spark
 e2e: setup
 	$(WITH_CLUSTERS) tests/e2e
+
+# The console in Debian's Chromium (apt-get install chromium, or HIGHTIDE_CHROMIUM=PATH). Not in `make test`: it takes
+# minutes, and few machines that run tests have a browser.
+console-browser: setup
+	$(BIN)/pytest -q --durations 10 tests/console_browser
+# What docs/console.md shows, from a cluster that loses a broker meanwhile. Look at the pictures before you commit them.
+console-pictures: setup
+	PYTHONPATH=tests $(BIN)/python -m console_browser.pictures docs/pictures
 
 # Each Spark that Hightide works with, in an environment of its own below SPARK_VENVS: 450 MB each, so not in `make test`.
 # make spark-versions SPARK_VERSIONS=4.1.4 SPARK_VENVS=/tmp/sparks
