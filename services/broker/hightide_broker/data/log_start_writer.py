@@ -112,18 +112,20 @@ class LogStartWriter:
 
     async def _delete_segments(self, directory: LogDirectory, replica: HostedReplica) -> None:
         """Delete segments as retention does, which tries again if this fails."""
-        state = replica.state
+
+        def delete() -> None:
+            # The high watermark of now: the log may have begun anew while this waited for the thread.
+            replica.log.apply_retention(directory.data.now_us(), replica.state.high_watermark)
+
         try:
-            start = await directory.run(
-                replica.log.apply_retention, directory.data.now_us(), state.high_watermark, 0
-            )
+            await directory.run(delete)
         except LogClosed:
             return
         except StorageError as error:
             log.error("%s: what lies before its log start is deleted later: %s", replica, error)
             self._on_failed(error)
             return
-        if start > replica.state.log_start_offset:
+        if (start := replica.log.log_start_offset) > replica.state.log_start_offset:
             self._shell.feed(replica, LogStartMoved(start))
 
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final
 
 from hightide_runtime.clock import Clock
 
@@ -22,7 +22,7 @@ from hightide_broker.core.replica import Role
 from hightide_broker.directories.retention_report import RetentionReport
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.shell import ReplicaShell
-from hightide_broker.storage import DamagedLog, DataDirectory, Log, LogClosed, StorageError
+from hightide_broker.storage import DamagedLog, DataDirectory, LogClosed, StorageError
 
 log = logging.getLogger(__name__)
 
@@ -60,8 +60,8 @@ class Maintenance:
         self._disk = disk
         self._on_failed = on_failed
         # As last written, for each partition: high watermark, durable end, whether its acknowledgements are
-        # synced, and its latest epoch.
-        self._written: dict[PartitionKey, tuple[int, int, bool, int]] = {}
+        # synced, its latest epoch, and whether it is damaged.
+        self._written: dict[PartitionKey, tuple[int, int, bool, int, bool]] = {}
         loop = asyncio.get_running_loop()
         self._tasks = [
             loop.create_task(self._every(settings.checkpoint_interval_ms, self.checkpoint)),
@@ -89,10 +89,11 @@ class Maintenance:
                 replica.log.durable_end_offset,
                 replica.log.promises.acks_are_synced,
                 replica.log.epochs.latest,
+                replica.is_damaged,
             )
             for replica in self._replicas_here()
         }
-        nothing = (0, 0, False, NO_EPOCH)
+        nothing = (0, 0, False, NO_EPOCH, False)
         moved = {
             key: each
             for key, each in now.items()
@@ -101,7 +102,7 @@ class Maintenance:
         if not moved:
             return
         high_watermarks = {key: high_watermark for key, (high_watermark, *_) in moved.items()}
-        latest_epochs = {key: latest for key, (*_, latest) in moved.items()}
+        latest_epochs = {key: latest for key, (*_, latest, _is_damaged) in moved.items()}
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(
             self._disk, self._data.checkpoint_high_watermarks, high_watermarks, latest_epochs
@@ -141,7 +142,7 @@ class Maintenance:
         done = 0
         while done < len(replicas):
             # Most logs have nothing to let go. A turn of the thread for each cost five times as much.
-            some = [_KeptLog.of(replica) for replica in replicas[done : done + RETENTION_AT_ONCE]]
+            some = replicas[done : done + RETENTION_AT_ONCE]
             outcomes = await loop.run_in_executor(self._disk, _apply_retention, some, now_us, now_ms)
             for replica, outcome in zip(replicas[done:], outcomes, strict=False):
                 self._take_outcome(replica, outcome, cuts)
@@ -159,8 +160,8 @@ class Maintenance:
         """Take note of what retention did to a log. Raises StorageError if the directory failed."""
         if isinstance(outcome, int):
             cuts.note(replica)
-            if outcome > replica.state.log_start_offset:
-                self._shell.feed(replica, LogStartMoved(outcome))
+            if (start := replica.log.log_start_offset) > replica.state.log_start_offset:
+                self._shell.feed(replica, LogStartMoved(start))
         elif outcome is not None and not isinstance(outcome, LogClosed):
             if self._data.failed:
                 raise outcome
@@ -180,38 +181,28 @@ class Maintenance:
                 log.exception("%s is repeated later", work.__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class _KeptLog:
-    """A log, and what of it must be kept."""
-
-    log: Log
-    keeps_all: bool
-    high_watermark: int
-    leaders_start: int
-
-    @classmethod
-    def of(cls, replica: HostedReplica) -> Self:
-        """The log of a replica as it stands. Called on the event loop's thread."""
-        state = replica.state
-        # Records that its leader has lost are kept until an operator has decided.
-        keeps_all = replica.log.size_bytes == 0 or state.role is Role.DIVERGED
-        leaders_start = replica.leaders_log_start if state.is_follower else 0
-        return cls(replica.log, keeps_all, state.high_watermark, leaders_start)
-
-
-def _apply_retention(some: Sequence[_KeptLog], now_us: int, now_ms: int) -> list[int | StorageError | None]:
+def _apply_retention(
+    some: Sequence[HostedReplica], now_us: int, now_ms: int
+) -> list[int | StorageError | None]:
     """Where the logs begin then, in order; the error of one that failed, None for one that keeps all. Ends
     behind the first one that failed or begins elsewhere: it may have taken long, and whoever waits for a
-    sync on this thread waits for one of these, not for all. Called on the disk's thread."""
+    sync on this thread waits for one of these, not for all. Called on the disk's thread.
+
+    The state of each replica is read now: while this waited for the thread, a log may have begun anew below
+    the high watermark and the leader's log start that it had then.
+    """
     outcomes: list[int | StorageError | None] = []
     for each in some:
         each.log.expire_producers(now_ms)
-        if each.keeps_all:
+        state = each.state
+        # Records that its leader has lost are kept until an operator has decided.
+        if each.log.size_bytes == 0 or state.role is Role.DIVERGED:
             outcomes.append(None)
             continue
+        leaders_start = each.leaders_log_start if state.is_follower else 0
         before = each.log.log_start_offset
         try:
-            outcomes.append(each.log.apply_retention(now_us, each.high_watermark, each.leaders_start))
+            outcomes.append(each.log.apply_retention(now_us, state.high_watermark, leaders_start))
         except StorageError as error:
             outcomes.append(error)
         if outcomes[-1] != before:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -58,6 +59,7 @@ class Running:
     hosted: HostedReplicas
     upkeep: Maintenance
     failures: list[Exception]
+    disk: ThreadPoolExecutor
 
     def produce(self, replica: HostedReplica) -> None:
         batch = good_batch(TOPIC_ID, replica.key[1])
@@ -98,7 +100,7 @@ def run(
                 MaintenanceSettings(NEVER_MS, NEVER_MS, NEVER_MS), failures.append,
             )  # fmt: skip
             try:
-                await scenario(Running(data, shell, list(hosted), hosted, upkeep, failures))
+                await scenario(Running(data, shell, list(hosted), hosted, upkeep, failures, disk))
             finally:
                 await upkeep.close()
                 shell.close()
@@ -366,3 +368,44 @@ def test_retention_takes_many_logs_in_a_turn_of_the_thread_but_none_behind_one_t
             await upkeep.close()
 
     run(tmp_path, scenario, settings=small)
+
+
+def test_a_log_that_begins_anew_while_retention_waits_for_the_disk_keeps_what_is_not_committed(
+    tmp_path: Path,
+) -> None:
+    """An unclean election lowers the high watermark. What came since is not below it."""
+
+    async def scenario(running: Running) -> None:
+        leader = running.replicas[0]
+        for _ in range(6):
+            running.produce(leader)
+        free = threading.Event()
+        running.disk.submit(free.wait, 60)
+        retention = asyncio.create_task(running.upkeep.apply_retention())
+        await asyncio.sleep(0)
+        leader.log.truncate_to(0)
+        batch = good_batch(TOPIC_ID, 0)
+        for _ in range(6):
+            leader.log.append_as_leader(batch, [header for _, header in iterate(batch)], 2)
+        leader.state = leader.state.with_log(high_watermark=0)
+        free.set()
+        await retention
+        assert leader.log.log_start_offset == 0
+
+    run(tmp_path, scenario, settings=LogSettings(segment_bytes=2 * BATCH_BYTES, retention_bytes=0))
+
+
+def test_damage_that_is_known_is_written_down_for_the_next_life(tmp_path: Path) -> None:
+    async def scenario(running: Running) -> None:
+        leader = running.replicas[0]
+        running.produce(leader)
+        await running.upkeep.flush()
+        await running.upkeep.checkpoint()
+        leader.is_damaged = True
+        leader.log.at_rest.note_damage(is_damaged=True)
+        await running.upkeep.checkpoint()
+
+    run(tmp_path, scenario)
+    again = DataDirectory.open(tmp_path, "the-cluster", 1)
+    assert again.log(TOPIC_ID, 0, False, "flights", LogSettings()).at_rest.report_gaps()
+    again.close(clean=False)
