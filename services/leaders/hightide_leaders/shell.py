@@ -50,6 +50,7 @@ from hightide_leaders.core.values import (
     PartitionNodes,
     QueuedChange,
     Settings,
+    TopicNode,
     TopicNodes,
     TopicPartition,
 )
@@ -195,8 +196,8 @@ class LeadersShell:
                 self._start_read(self._read_queue)
             case fx.ReadAssignments():
                 self._start_read(self._read_assignments)
-            case fx.ReadTopic(request_id, topic):
-                self._start_read(lambda: self._read_topic(request_id, topic))
+            case fx.ReadTopic(request_id, topic, partition):
+                self._start_read(lambda: self._read_topic(request_id, topic, partition))
             case fx.ReadQueues(request_id):
                 if effect.watch:
                     self._watching[request_id] = effect
@@ -358,29 +359,33 @@ class LeadersShell:
         )
         return {name: partition_of(name, found, self._min_insync_replicas) for name in names}
 
-    async def _topic(self, topic: str) -> TopicNodes | None:
+    async def _topic(self, topic: str, only: int | None) -> TopicNodes | None:
+        """A topic with all its partitions, or with one; its id is empty if its znode cannot be read."""
         self.reads += 3
         path = LedTopicZnode.path(topic)
         try:
             znode, children = await asyncio.gather(self._session.get(path), self._session.children(path))
+            node = topic_of(znode.data)
         except NoNode:
             return None
-        names = [TopicPartition(topic, number) for number in numbers_in(children)]
-        nodes = await self._partitions(names)
-        node = topic_of(znode.data)
+        except ZnodeGarbage as garbage:
+            _log.warning("topic %s: %s; correct or delete the znode", topic, garbage)
+            return TopicNodes(TopicNode(""), 0, {})
+        numbers = [number for number in numbers_in(children) if only in (None, number)]
+        nodes = await self._partitions([TopicPartition(topic, number) for number in numbers])
         # A partition without AR and RAR is one that a creation has not come to.
         known = {name.partition: found or PartitionNodes(node.topic_id) for name, found in nodes.items()}
         return TopicNodes(node, znode.version, known)
 
-    async def _read_topic(self, request_id: int, topic: str) -> None:
-        found, lives = await asyncio.gather(self._topic(topic), self._lives())
+    async def _read_topic(self, request_id: int, topic: str, partition: int | None) -> None:
+        found, lives = await asyncio.gather(self._topic(topic, partition), self._lives())
         self.hear(ev.TopicRead(request_id, found, lives))
 
     async def _read_queues(self, effect: fx.ReadQueues) -> None:
         queues = await asyncio.gather(
             *(self._changes(broker_id, watch=effect.watch) for broker_id in effect.broker_ids)
         )
-        found = await self._topic(effect.topic) if effect.topic else None
+        found = await self._topic(effect.topic, effect.partition) if effect.topic else None
         by_broker = dict(zip(effect.broker_ids, queues, strict=True))
         lives = await self._lives()
         self.hear(ev.QueuesRead(effect.request_id, by_broker, found, lives, watched=effect.watch))

@@ -24,6 +24,7 @@ from hightide.v1.controller_service_pb2_grpc import ControllerServiceStub
 from hightide_local.cluster import LocalCluster
 from hightide_local.histories.waiting import wait_until
 from hightide_runtime.znodes.coordination_znode import Coordination
+from kazoo.client import KazooClient
 
 pytestmark = pytest.mark.cluster
 
@@ -196,6 +197,24 @@ def test_the_cluster_is_described_without_a_controller(
     assert (described.topic_count, described.partition_count, described.offline_partition_count) == (1, 2, 0)
     assert described.controller_id in (1, 2, 3)
     assert described.healthy
+
+
+def test_nonsense_in_the_znode_of_a_topic_is_told_and_left_alone(cluster: LocalCluster, admin: Admin) -> None:
+    operator = KazooClient(hosts=cluster.zookeeper)
+    operator.start()
+    try:
+        operator.create("/brokers/topics/nonsense", b"{")
+        with pytest.raises(TopicAlreadyExistsError):
+            admin.create_topic("nonsense", 1, 1)
+        with pytest.raises(UnknownTopicError):
+            admin.delete_topic("nonsense")
+        (complaint,) = admin.describe_cluster().complaints
+        assert complaint.subject == "/brokers/topics/nonsense"
+        assert operator.get("/brokers/topics/nonsense")[0] == b"{"
+        operator.delete("/brokers/topics/nonsense")
+    finally:
+        operator.stop()
+        operator.close()
 
 
 def test_any_broker_answers(cluster: LocalCluster, topic: str) -> None:

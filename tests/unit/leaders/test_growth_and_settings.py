@@ -184,3 +184,16 @@ def test_a_topic_that_is_not_there_has_no_settings() -> None:
     broker = admin()
     broker.hear(ev.AlterTopicRequested(-1, "tide", SET))
     assert read(broker, -1, None) == (fx.Answer(-1, Outcome.UNKNOWN_TOPIC),)
+
+
+def test_a_topic_whose_znode_nobody_can_read_is_left_alone() -> None:
+    unreadable = topic(topic_id="")
+    for asked, outcome in (
+        (GROW, Outcome.UNKNOWN_TOPIC),
+        (ev.AlterTopicRequested(-1, "tide", SET), Outcome.UNKNOWN_TOPIC),
+        (ev.DeleteTopicRequested(-1, "tide"), Outcome.UNKNOWN_TOPIC),
+        (ev.CreateTopicRequested(-1, "tide", LATER_ID, ((2, 3),)), Outcome.TOPIC_ALREADY_EXISTS),
+    ):
+        broker = admin()
+        broker.hear(asked)
+        assert read(broker, -1, unreadable) == (fx.Answer(-1, outcome),)

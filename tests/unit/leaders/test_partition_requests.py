@@ -10,6 +10,7 @@ from hightide_leaders.core.values import ChangeKind, IsrNode, LeaderNode, Lives
 from hightide_runtime.znodes.recovered_log import RecoveredLog
 from unit.leaders.one_broker import NAME, OneBroker, change, kinds, partition, the, topic
 from unit.leaders.test_admin import admin, queues, read
+from unit.leaders.test_moves import leading
 
 LED_BY_2 = LeaderNode(2, 4, 71)
 MOVING = partition(replicas=(2, 3), leader=LED_BY_2, isr=IsrNode(4, (1, 2, 3), 9), reassigned=(1, 2))
@@ -32,6 +33,23 @@ def test_a_move_that_is_taken_back_leaves_neither_a_replica_nor_a_place_in_the_i
         wr.Enqueue(1, CLOSE),
     )
     assert broker.end(cancelled) == (fx.Answer(-1, Outcome.DONE),)
+
+
+def test_of_a_topic_only_the_partition_is_read() -> None:
+    broker = admin()
+    assert the(fx.ReadTopic, broker.hear(CANCEL)).partition == NAME.partition
+    assert the(fx.ReadQueues, read(broker, -1, topic(MOVING))).partition == NAME.partition
+
+
+def test_when_the_connection_was_lost_what_clients_ask_is_read_again_and_a_leader_s_own_step_is_not() -> None:
+    """The shell asks for the queues of that step again itself."""
+    before = partition(isr=IsrNode(4, (1, 2, 3), 9), reassigned=(1, 4))
+    broker, effects = leading(before)
+    own = the(fx.ReadQueues, effects).request_id
+    broker.hear(CANCEL)
+    again = [each for each in broker.hear(ev.WatchesLost()) if isinstance(each, fx.ReadTopic)]
+    assert [each.request_id for each in again] == [-1]
+    assert own in broker.state.requests
 
 
 def test_a_move_to_where_the_partition_is_takes_back_the_one_before() -> None:

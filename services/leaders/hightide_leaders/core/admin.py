@@ -81,7 +81,13 @@ def requested(state: LeadersState, event: Requested, now_ms: int) -> Effects:
     if isinstance(event, CreateTopicRequested | DeleteTopicRequested):
         request.topic_id = event.topic_id
     state.requests[request.request_id] = request
-    return (ReadTopic(request.request_id, request.topic),)
+    return _read(request)
+
+
+def _read(request: Request) -> Effects:
+    """Read what a request is about: its topic, or one partition of it."""
+    partition = None if request.name is None else request.name.partition
+    return (ReadTopic(request.request_id, request.topic, partition),)
 
 
 def _is_at_it(state: LeadersState, topic: str) -> bool:
@@ -102,6 +108,9 @@ def topic_read(state: LeadersState, event: TopicRead, now_ms: int) -> Effects:
     if request is None:
         return ()
     found, lives = event.found, event.lives
+    if found is not None and not found.topic_id:
+        is_new = isinstance(request.asked, CreateTopicRequested)
+        return end(state, request, Outcome.TOPIC_ALREADY_EXISTS if is_new else Outcome.UNKNOWN_TOPIC)
     match request.asked:
         case CreateTopicRequested():
             return _create(state, request, request.asked, found, lives, now_ms)
@@ -418,7 +427,7 @@ def _done(state: LeadersState, request: Request) -> Effects:
     """All brokers that are awaited have done what was in their queues."""
     request.step = Step.FINISHING
     if isinstance(request.asked, DeleteTopicRequested):
-        return (ReadTopic(request.request_id, request.topic),)
+        return _read(request)
     request.writes = _completion(request)
     return (state.write(request.request_id, request.writes.popleft()),)
 
@@ -432,7 +441,7 @@ def _send(
     sends = send_state_changes(request.sent, queues, state.settings.queue_max)
     is_new = isinstance(request.asked, CreateTopicRequested) and request.step is Step.QUEUING
     if found is None and not is_new:
-        return (ReadTopic(request.request_id, request.topic),)
+        return _read(request)
     if request.step is Step.CLEANING:
         assert found is not None
         request.writes = _removal(request.topic, found, found.unfinished_from, sends)
@@ -445,15 +454,17 @@ def _send(
         assert found is not None
         written = partition_requests.write_with(request, found, sends)
         if not written:
-            return (ReadTopic(request.request_id, request.topic),)
+            return _read(request)
         request.step = Step.FINISHING
         request.writes.append(written)
     return (state.write(request.request_id, request.writes.popleft()),)
 
 
 def look_again(state: LeadersState) -> Effects:
-    """Read the topics of all requests again: the session is another one, and its watches are gone."""
-    return tuple(ReadTopic(request.request_id, request.topic) for request in state.requests.values())
+    """Read again what clients ask about: the session is another one, or its watches are gone. A leader's own
+    step waits for no watch."""
+    asked = (request for request in state.requests.values() if request.asked is not None)
+    return tuple(read for request in asked for read in _read(request))
 
 
 def write_ended(state: LeadersState, request_id: int, ending: Ending) -> Effects:
@@ -471,7 +482,7 @@ def write_ended(state: LeadersState, request_id: int, ending: Ending) -> Effects
     request.writes.clear()
     if request.step is Step.CLEANING:
         request.step = Step.CHECKING
-    return (ReadTopic(request_id, request.topic),)
+    return _read(request)
 
 
 def time_passed(state: LeadersState, now_ms: int) -> Effects:
@@ -486,5 +497,5 @@ def time_passed(state: LeadersState, now_ms: int) -> Effects:
             request.step = Step.FINISHING
         else:
             request.step, request.answers = Step.CHECKING, Outcome.TIMED_OUT
-        effects += (ReadTopic(request.request_id, request.topic),)
+        effects += _read(request)
     return effects

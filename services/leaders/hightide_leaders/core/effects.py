@@ -40,21 +40,23 @@ class ReadQueue:
 
 @dataclass(frozen=True, slots=True)
 class ReadTopic:
-    """Read a topic, for a request. Answered by TopicRead."""
+    """Read a topic, for a request; with `partition`, nothing of the others. Answered by TopicRead."""
 
     request_id: int
     topic: str
+    partition: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ReadQueues:
-    """Read the queues of brokers for a request, and its `topic` in the same multiRead; with `watch`, leave
-    a watch on the children of each, and read all again when one fires. Answered by QueuesRead each time."""
+    """Read the queues of brokers for a request, and its `topic`, as by ReadTopic; with `watch`, leave a watch
+    on the children of each, and read all again when one fires. Answered by QueuesRead each time."""
 
     request_id: int
     broker_ids: tuple[int, ...]
     topic: str = ""
     watch: bool = False
+    partition: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -191,7 +191,8 @@ def _unclean_election(
 def _read_queues(request: Request) -> Effects:
     request.step = Step.QUEUING
     brokers = tuple(sorted(broker_id for broker_id, _ in request.sent))
-    return (ReadQueues(request.request_id, brokers, request.topic),)
+    assert request.name is not None
+    return (ReadQueues(request.request_id, brokers, request.topic, partition=request.name.partition),)
 
 
 def write_with(request: Request, found: TopicNodes, sends: Operations) -> Operations:
