@@ -5,8 +5,21 @@ from __future__ import annotations
 from hightide_leaders.core import effects as fx
 from hightide_leaders.core import events as ev
 from hightide_leaders.core import writes as wr
-from hightide_leaders.core.values import ChangeKind, IsrNode, Lives, PartitionNodes, QueuedChange
-from unit.leaders.one_broker import ALL, ID, NAME, OneBroker, change, kinds, led_by_me, partition, the
+from hightide_leaders.core.moves import GIVES_WAY_EVERY
+from hightide_leaders.core.values import ChangeKind, IsrNode, LeaderNode, Lives, PartitionNodes, QueuedChange
+from unit.leaders.one_broker import (
+    ALL,
+    ID,
+    NAME,
+    SESSION,
+    SETTINGS,
+    OneBroker,
+    change,
+    kinds,
+    led_by_me,
+    partition,
+    the,
+)
 
 ISR = IsrNode(4, (1, 2, 3), version=9)
 FOUR = Lives((*ALL.of, (4, 0)))
@@ -123,6 +136,28 @@ def test_a_leader_gives_way_to_the_preferred_replica_when_that_is_in_sync() -> N
     joined = led_by_me(before, isr=(1, 2))
     gives_way = broker.hear(ev.PartitionsRead(read.read_id, {NAME: joined}, ALL))
     assert the(fx.Write, gives_way).operations == (wr.CheckIsr(NAME, 10), wr.DeleteLeader(NAME))
+
+
+def test_it_does_not_give_way_again_soon_to_one_that_gave_the_partition_back() -> None:
+    before = partition(replicas=(2, 1), isr=IsrNode(4, (1,), 9))
+    broker, _ = leading(before)
+    given = broker.see(led_by_me(before, isr=(1, 2)))
+    assert fx.Write in kinds(given)
+    broker.end(given)
+    # Broker 2 led in epoch 6, and does not any more.
+    back = partition(replicas=(2, 1), leader=LeaderNode(1, 7, SESSION), isr=IsrNode(7, (1, 2), 13))
+    assert fx.Write not in kinds(broker.see(back))
+    wait_ms = GIVES_WAY_EVERY * SETTINGS.leader_election_wait_time_ms
+    assert fx.Write not in kinds(broker.after(wait_ms - 1, back))
+    assert fx.Write in kinds(broker.after(1, back))
+
+
+def test_a_write_that_was_refused_is_made_again_at_once() -> None:
+    before = partition(replicas=(2, 1), isr=IsrNode(4, (1,), 9))
+    broker, _ = leading(before)
+    read = the(fx.Read, broker.end(broker.see(led_by_me(before, isr=(1, 2))), ev.Ending.REFUSED))
+    joined = led_by_me(before, isr=(1, 2, 3))
+    assert fx.Write in kinds(broker.hear(ev.PartitionsRead(read.read_id, {NAME: joined}, ALL)))
 
 
 def test_it_does_not_give_way_to_a_dead_one() -> None:

@@ -192,11 +192,29 @@ def test_a_leader_that_cannot_lead_gives_up_its_znode_and_abstains() -> None:
     led = led_by_me(before)
     broker.win(broker.serve(before), before)
     effects = broker.hear(ev.LeadershipDeclined(NAME, 5))
+    assert the(fx.Decide, effects).decision.leader == -1
+    alone = Lives(((1, 0),))
+    effects = broker.hear(ev.PartitionsRead(the(fx.Read, effects).read_id, {NAME: led}, alone))
     assert the(fx.Write, effects).operations == (wr.CheckIsr(NAME, 10), wr.DeleteLeader(NAME))
     read = the(fx.Read, broker.end(effects))
     again = broker.hear(ev.PartitionsRead(read.read_id, {NAME: partition(isr=led.isr)}, ALL))
     assert fx.Write not in kinds(again)
     assert fx.Write in kinds(broker.after(SETTINGS.leader_election_wait_time_ms, partition(isr=led.isr)))
+
+
+def test_a_preferred_replica_that_cannot_lead_leaves_the_isr_or_others_would_give_way_to_it_at_once() -> None:
+    broker = OneBroker()
+    before = partition(isr=ISR)
+    led = led_by_me(before)
+    broker.win(broker.serve(before), before)
+    effects = broker.hear(ev.LeadershipDeclined(NAME, 5))
+    effects = broker.hear(ev.PartitionsRead(the(fx.Read, effects).read_id, {NAME: led}, ALL))
+    assert the(fx.Write, effects).operations == (
+        wr.CheckIncarnation(1, 0),
+        wr.CheckTopicId(ID),
+        wr.DeleteLeader(NAME),
+        wr.PutIsr(NAME, IsrNode(5, (2, 3)), version=10),
+    )
 
 
 def test_a_broker_that_is_superseded_stops_everything() -> None:

@@ -31,6 +31,9 @@ from hightide_leaders.core.writes import (
     PutReplicas,
 )
 
+GIVES_WAY_EVERY = 5
+"""How many LeaderElectionWaitTimes lie between two times at which a leader gives way."""
+
 
 def isr_adopted(state: LeadersState, event: IsrAdopted) -> Effects:
     """The replica that leads here has news of its ISR: read the partition if there may be something to do."""
@@ -72,7 +75,8 @@ def lead_on(state: LeadersState, hosted: Hosted, lives: Lives, now_ms: int) -> E
 
 def check_load_balancing(state: LeadersState, hosted: Hosted, lives: Lives, now_ms: int) -> Effects:
     """Give way to the preferred replica if it is in sync, and alive: a dead one would leave the partition
-    without a leader for PreferredReplicaTime, again and again."""
+    without a leader for PreferredReplicaTime, again and again. One that gave the partition back may do so
+    again, so it is asked now and then only."""
     nodes = hosted.nodes
     assert nodes.isr is not None
     preferred = nodes.replicas[0] if nodes.replicas else state.me
@@ -83,6 +87,11 @@ def check_load_balancing(state: LeadersState, hosted: Hosted, lives: Lives, now_
         # It may be between two sessions.
         state.look_at(hosted, now_ms + state.settings.leader_election_wait_time_ms)
         return ()
+    gave_way_in, until_ms = hosted.gave_way
+    if 0 <= gave_way_in < hosted.epoch and now_ms < until_ms:
+        state.look_at(hosted, until_ms)
+        return ()
+    hosted.gave_way = hosted.epoch, now_ms + GIVES_WAY_EVERY * state.settings.leader_election_wait_time_ms
     return (state.write(hosted.name, resignation(hosted.name, nodes)),)
 
 

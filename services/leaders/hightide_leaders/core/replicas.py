@@ -113,6 +113,8 @@ def become_leader(
     """This broker won the race, or still leads. Reads and writes are enabled at once: nothing is committed
     before those of the ISR have it that V2 would wait for (KeepInSyncTime)."""
     nodes = hosted.nodes
+    if now_ms < hosted.abstains_until_ms:
+        return give_up(state, hosted, lives)
     if nodes.isr is None or state.me not in nodes.isr.isr or nodes.isr.epoch != leader.epoch:
         # Somebody has taken it out of the ISR. It gives its place to one that is in.
         stopped = without_leader(state, hosted)
@@ -214,11 +216,20 @@ def obey(state: LeadersState, change: StateChange, nodes: PartitionNodes | None)
 
 
 def leadership_declined(state: LeadersState, event: LeadershipDeclined, now_ms: int) -> Effects:
-    """The replica cannot lead: its log directory failed, or its log says that it must not. It gives up the
-    leader znode, which nobody would stand by, and leaves the race to others for a while."""
+    """The replica cannot lead: its disk failed or is full, or its log says that it must not. It leaves the
+    race to others for a while; the read of the partition says what it has to give up."""
     hosted = state.hosted.get(event.name)
     if hosted is None or hosted.role is not Role.LEADING or hosted.epoch != event.leader_epoch:
         return ()
     stopped = without_leader(state, hosted)
     hosted.abstains_until_ms = now_ms + state.settings.leader_election_wait_time_ms
-    return (*stopped, *resign(state, hosted))
+    return (*stopped, state.read(event.name))
+
+
+def give_up(state: LeadersState, hosted: Hosted, lives: Lives) -> Effects:
+    """This broker has the leader znode and cannot lead. It leaves the ISR too, if others are in sync: they
+    would give way to it again at once, if it is the preferred replica."""
+    write = leaving(hosted.name, hosted.nodes, state.me, state.incarnation, lives)
+    if write is None or hosted.writing is not None:
+        return resign(state, hosted)
+    return (state.write(hosted.name, write),)

@@ -64,6 +64,9 @@ class Hosted:
     """When it tries to create the leader znode, while there is none."""
     abstains_until_ms: int = 0
     """Until then it leaves the race to others, since its core did not lead when it had won."""
+    gave_way: tuple[int, int] = (-1, 0)
+    """The leader epoch in which it gave way to the preferred replica, and until when it does not do so in a
+    later one."""
     due_ms: int | None = None
     """When the partition is read again without a watch that fires."""
     writing: int | None = None
