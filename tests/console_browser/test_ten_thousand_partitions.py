@@ -4,6 +4,7 @@ figures."""
 import time
 from dataclasses import replace
 
+import pytest
 from console_browser.conftest import Serve, Visit
 from hightide import TopicDescription
 from hightide_console.looks import Survey
@@ -13,6 +14,8 @@ from unit.console.canned_cluster import CLUSTER, CannedDoor, partition, topic
 TOPICS, PARTITIONS = 50, 200
 NAMES = [f"topic-{each:02}" for each in range(TOPICS)]
 WATCHED_S = 10.0
+# On a machine that does nothing else, a page with a sentence takes a tenth of this.
+PLAIN_MS_MAX = 400
 
 
 class LargeDoor(CannedDoor):
@@ -37,6 +40,7 @@ def _topic(number: int, name: str) -> TopicDescription:
 
 
 def paints(page: Page) -> dict[str, float]:
+    page.wait_for_function("performance.getEntriesByName('first-contentful-paint').length", timeout=60_000)
     found: dict[str, float] = page.evaluate(
         """() => Object.fromEntries([...performance.getEntriesByType("paint"),
         ...performance.getEntriesByName("grid-drawn")].map((each) => [each.name, each.startTime]))"""
@@ -45,14 +49,18 @@ def paints(page: Page) -> dict[str, float]:
 
 
 def test_the_first_paint_takes_at_most_a_second(visit: Visit, serve: Serve) -> None:
-    page = visit(serve(LargeDoor()))
-    times = []
+    address = serve(LargeDoor())
+    times, plain_ms = [], []
+    page, plain = visit(address), visit(address, "/nowhere")
     for _ in range(5):
         page.reload()
         expect(page.locator("#grid")).to_have_attribute("data-cells", str(TOPICS * PARTITIONS))
         times.append(paints(page))
-    print([{name: round(at) for name, at in each.items()} for each in times])
-    # The best of them, so that a machine that is busy with other things does not count.
+        plain.reload()
+        plain_ms.append(paints(plain)["first-contentful-paint"])
+    print([{name: round(at) for name, at in each.items()} for each in times], round(min(plain_ms)))
+    if min(plain_ms) > PLAIN_MS_MAX:
+        pytest.skip(f"this machine is busy: a page with a sentence on it took {min(plain_ms):.0f} ms")
     assert min(each["first-contentful-paint"] for each in times) <= 1000, times
     assert min(each["grid-drawn"] for each in times) <= 1000, times
 
