@@ -22,6 +22,7 @@ from hightide_local.cluster import LocalCluster
 from hightide_local.histories.drill import HEALED_S, FaultDrill
 from hightide_local.histories.replica_logs import partition_directory
 from hightide_local.histories.waiting import wait_until
+from hightide_runtime.znodes.coordination_znode import Coordination
 
 pytestmark = pytest.mark.cluster
 
@@ -29,14 +30,21 @@ PROGRAM = "hightide_bench.campaign.broker_on_faulty_disks"
 EIO, ENOSPC = "EIO", "ENOSPC"
 
 
-@pytest.fixture(scope="module")
-def shared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
+@pytest.fixture(
+    scope="module",
+    params=[Coordination.CONTROLLER, pytest.param(Coordination.LEADERS, marks=pytest.mark.soak)],
+    ids=str,
+)
+def shared_cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalCluster]:
     with LocalCluster(
         tmp_path_factory.mktemp("disks"),
         data_directories_per_broker=2,
         session_timeout_ms=6_000,
         replica_lag_time_max_ms=3_000,
         broker_program=(sys.executable, "-m", PROGRAM),
+        coordination=request.param,
     ) as cluster:
         yield cluster
 
