@@ -10,7 +10,7 @@ STUBS := clients/python/hightide/v1
 # that none shall be.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo test lint types layers proto proto-check proto-released blocking blocking-check docs docs-test unit sim clusters integration spark spark-versions e2e console-browser console-pictures soak fuzz lock sbom audit slow mutants clean
+.PHONY: setup demo test lint types layers proto proto-check proto-released blocking blocking-check docs docs-test unit sim clusters integration spark spark-versions installs e2e console-browser console-pictures soak fuzz lock sbom audit slow mutants clean
 
 # First a new pip, which is quicker, and all packages, held to the hashes of requirements.lock. Then this project, which
 # has no hash, with what only another platform or Python needs.
@@ -115,10 +115,16 @@ $(SPARK_VENVS)/%/.ready: constraints.txt
 	mkdir -p $(@D) && grep -v '^pyspark==' constraints.txt > $(@D)/constraints.txt
 	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --disable-pip-version-check -c $(@D)/constraints.txt pyspark==$* '.[connect]'
+	rm -f $(@D)/lib/python*/site-packages/pyspark/python/lib/pyspark.zip
 	touch $@
 .PRECIOUS: $(SPARK_VENVS)/%/.ready
 spark-versions: setup $(SPARK_ENVIRONMENTS)
 	SPARK_VENVS=$(SPARK_VENVS) $(BIN)/pytest -q --durations 10 tests/spark_versions
+
+# Each kind of install, in a clean environment: what it brings, its size and its time; and the first record within a
+# minute. 2 GB of downloads, so not in `make test`.
+installs: setup
+	$(BIN)/pytest -q -s tests/installs
 
 # What looks for bugs that nobody knows of: schedules and faults that are others each time. make soak FIRST_SEED=7 does
 # the same again, and the first that fails says its seed.

@@ -26,6 +26,17 @@ CARRIED_OUT_ELSEWHERE: Final[dict[str, str]] = {
     "docs/compose.md#Volumes": "tests/e2e/test_compose.py",
     "docs/compose.md#Upgrade": "tests/e2e/test_compose.py",
     "docs/compose.md#Spark": "tests/e2e/test_compose.py",
+    **{
+        f"docs/spark-cluster.md#{heading}": "tests/spark_versions/test_pages.py"
+        for heading in (
+            "A cluster to try",
+            "py-files",
+        )
+    },
+    **{
+        f"docs/spark-tables.md#{heading}": "tests/spark_versions/test_pages.py"
+        for heading in ("Install", "Delta", "Iceberg")
+    },
     "examples/go/README.md#Run it": "tests/e2e/test_examples.py",
     "examples/node/README.md#Run it": "tests/e2e/test_examples.py",
 }
