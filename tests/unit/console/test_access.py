@@ -92,5 +92,5 @@ def test_every_answer_forbids_what_is_not_its_own() -> None:
             assert "default-src 'none'" in policy
             assert "unsafe" not in policy
             assert answer.headers["x-content-type-options"] == "nosniff"
-            assert answer.headers["referrer-policy"] == "no-referrer"
+            assert answer.headers["referrer-policy"] == "same-origin"
             assert answer.headers["x-frame-options"] == "DENY"
