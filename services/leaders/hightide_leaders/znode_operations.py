@@ -45,7 +45,7 @@ def _of(operation: wr.Operation) -> Iterator[Operation]:
         case wr.CheckIncarnation(broker_id, incarnation):
             yield Check(BrokerIncarnationZnode.path(broker_id), incarnation)
         case wr.CheckTopicId(topic_id):
-            yield Check(TopicIdZnode.path(bytes.fromhex(topic_id)), wr.ANY_VERSION)
+            yield _is_there(topic_id)
         case wr.CheckIsr(name, version):
             yield Check(IsrZnode.path(*name), version)
         case wr.CreateLeader(name, broker_id, epoch):
@@ -88,8 +88,10 @@ def _of_topic(
             yield Create(PartitionZnode.path(*name), b"")
             yield Create(ReassignedZnode.path(*name), ReassignedZnode(replicas).encode())
         case wr.PutTopic(topic, node, version):
+            yield _is_there(node.topic_id)
             yield SetData(LedTopicZnode.path(topic), _topic(node).encode(), version)
-        case wr.CheckTopic(topic, version):
+        case wr.CheckTopic(topic, version, topic_id):
+            yield _is_there(topic_id)
             yield Check(LedTopicZnode.path(topic), version)
         case wr.DeletePartition():
             yield from _deleting(operation)
@@ -99,6 +101,10 @@ def _of_topic(
             yield Delete(LedTopicZnode.path(topic), version)
         case _:
             assert_never(operation)
+
+
+def _is_there(topic_id: str) -> Operation:
+    return Check(TopicIdZnode.path(bytes.fromhex(topic_id)), wr.ANY_VERSION)
 
 
 def _deleting(operation: wr.DeletePartition) -> Iterator[Operation]:

@@ -118,6 +118,10 @@ class LeadersZooKeeper(ZooKeeper):
             case wr.DeleteReassigned(name):
                 yield Delete(ReassignedZnode.path(*name))
             case wr.CreateTopic() | wr.PutTopic() | wr.CheckTopic() | wr.DeleteTopic():
+                if isinstance(operation, wr.CheckTopic):
+                    yield Check(marker(operation.topic_id), wr.ANY_VERSION)
+                if isinstance(operation, wr.PutTopic):
+                    yield Check(marker(operation.node.topic_id), wr.ANY_VERSION)
                 yield self._of_topic(operation)
                 if isinstance(operation, wr.CreateTopic):
                     yield Create(marker(operation.node.topic_id), operation.topic)
@@ -144,7 +148,7 @@ class LeadersZooKeeper(ZooKeeper):
                 return Create(path, node)
             case wr.PutTopic(_, node, version):
                 return Put(path, node, version)
-            case wr.CheckTopic(_, version):
+            case wr.CheckTopic(_, version, _):
                 return Check(path, version)
             case wr.DeleteTopic():
                 return Delete(path)

@@ -106,7 +106,7 @@ def test_ar_comes_when_all_replicas_have_started() -> None:
     assert queues(broker, -1, waiting={3: (START,)}) == ()
     done = queues(broker, -1)
     assert the(fx.Write, done).operations == (
-        wr.CheckTopic("tide", 0),
+        wr.CheckTopic("tide", 0, ID),
         wr.PutReplicas(NAME, (2, 3), create=True),
         wr.DeleteReassigned(NAME),
         wr.PutTopic("tide", TopicNode(ID, None, 1), 0),
@@ -131,7 +131,7 @@ def test_a_creation_that_takes_too_long_is_cleaned_up_and_fails() -> None:
     cleaning = queues(broker, -1, attempt)
     close = change(ChangeKind.CLOSE_REPLICA, epoch=-1)
     assert the(fx.Write, cleaning).operations == (
-        wr.CheckTopic("tide", 0),
+        wr.CheckTopic("tide", 0, ID),
         wr.Enqueue(2, close),
         wr.Enqueue(3, close),
         wr.DeletePartition(NAME, False, -1, False, True),
@@ -203,7 +203,7 @@ def test_deletion_marks_every_partition_and_tells_every_replica_in_one_multi() -
     read(broker, -2, topic(LIVING, version=3))
     close = change(ChangeKind.CLOSE_REPLICA, epoch=4)
     assert the(fx.Write, queues(broker, -2, topic(LIVING, version=3))).operations == (
-        wr.CheckTopic("tide", 3),
+        wr.CheckTopic("tide", 3, ID),
         wr.PutReassigned(NAME, (), create=True),
         wr.Enqueue(2, close),
         wr.Enqueue(3, close),
@@ -229,7 +229,7 @@ def test_deletion_does_not_wait_for_a_dead_broker() -> None:
     assert kinds(effects) == [fx.ReadTopic]
     removal = read(broker, -2, gone)
     assert the(fx.Write, removal).operations == (
-        wr.CheckTopic("tide", 0),
+        wr.CheckTopic("tide", 0, ID),
         wr.DeletePartition(NAME, False, 9, True, True),
         wr.DeleteTopic("tide", 0, ID),
     )
@@ -308,7 +308,7 @@ def test_a_reassignment_is_asked_for_once() -> None:
     broker.hear(ev.ReassignmentRequested(-3, NAME, (1, 2)))
     asked = read(broker, -3, topic(LIVING))
     assert the(fx.Write, asked).operations == (
-        wr.CheckTopic("tide", 0),
+        wr.CheckTopic("tide", 0, ID),
         wr.PutReassigned(NAME, (1, 2)),
     )
     assert broker.end(asked) == (fx.Answer(-3, Outcome.DONE),)
@@ -325,5 +325,5 @@ def test_a_topic_of_many_partitions_is_created_in_several_multis() -> None:
     first = queues(broker, -1)
     assert isinstance(the(fx.Write, first).operations[0], wr.CreateTopic)
     second = broker.end(first)
-    assert the(fx.Write, second).operations[0] == wr.CheckTopic("tide", 0)
+    assert the(fx.Write, second).operations[0] == wr.CheckTopic("tide", 0, ID)
     assert kinds(broker.end(second)) == [fx.ReadTopic]

@@ -67,7 +67,7 @@ def test_clients_see_the_new_partitions_when_all_replicas_have_started() -> None
     assert queues(broker, -1, waiting={3: (START,)}) == ()
     done = queues(broker, -1)
     assert the(fx.Write, done).operations == (
-        wr.CheckTopic("tide", 6),
+        wr.CheckTopic("tide", 6, ID),
         wr.PutReplicas(ADDED, (2, 3), create=True),
         wr.DeleteReassigned(ADDED),
         wr.PutTopic("tide", TopicNode(ID, None, 2, SET), 6),
@@ -85,7 +85,7 @@ def test_a_growth_that_takes_too_long_takes_back_what_it_added_and_nothing_else(
     close = change(ChangeKind.CLOSE_REPLICA, epoch=-1, name=ADDED)
     cleaning = queues(broker, -1, GROWING)
     assert the(fx.Write, cleaning).operations == (
-        wr.CheckTopic("tide", 6),
+        wr.CheckTopic("tide", 6, ID),
         wr.Enqueue(2, close),
         wr.Enqueue(3, close),
         wr.DeletePartition(ADDED, False, -1, False, True),

@@ -135,7 +135,11 @@ def test_a_leader_gives_way_to_the_preferred_replica_when_that_is_in_sync() -> N
     read = the(fx.Read, broker.hear(ev.IsrAdopted(NAME, 5, (1, 2))))
     joined = led_by_me(before, isr=(1, 2))
     gives_way = broker.hear(ev.PartitionsRead(read.read_id, {NAME: joined}, ALL))
-    assert the(fx.Write, gives_way).operations == (wr.CheckIsr(NAME, 10), wr.DeleteLeader(NAME))
+    assert the(fx.Write, gives_way).operations == (
+        wr.CheckTopicId(ID),
+        wr.CheckIsr(NAME, 10),
+        wr.DeleteLeader(NAME),
+    )
 
 
 def test_it_does_not_give_way_again_soon_to_one_that_gave_the_partition_back() -> None:

@@ -8,7 +8,7 @@ from hightide_leaders.core import writes as wr
 from hightide_leaders.core.effects import Outcome
 from hightide_leaders.core.values import ChangeKind, IsrNode, LeaderNode, Lives
 from hightide_runtime.znodes.recovered_log import RecoveredLog
-from unit.leaders.one_broker import NAME, OneBroker, change, kinds, partition, the, topic
+from unit.leaders.one_broker import ID, NAME, OneBroker, change, kinds, partition, the, topic
 from unit.leaders.test_admin import admin, queues, read
 from unit.leaders.test_moves import leading
 
@@ -26,7 +26,7 @@ def test_a_move_that_is_taken_back_leaves_neither_a_replica_nor_a_place_in_the_i
     assert the(fx.ReadQueues, read(broker, -1, topic(MOVING, version=3))).broker_ids == (1,)
     cancelled = queues(broker, -1, topic(MOVING, version=3))
     assert the(fx.Write, cancelled).operations == (
-        wr.CheckTopic("tide", 3),
+        wr.CheckTopic("tide", 3, ID),
         wr.PutIsr(NAME, IsrNode(4, (2, 3), 9), 9),
         wr.DeleteLeader(NAME),
         wr.DeleteReassigned(NAME),
@@ -73,7 +73,7 @@ def test_a_target_that_keeps_all_replicas_of_the_first_one_is_one_write() -> Non
     broker = admin()
     broker.hear(ev.ReassignmentRequested(-1, NAME, (1, 3)))
     assert the(fx.Write, read(broker, -1, topic(MOVING))).operations == (
-        wr.CheckTopic("tide", 0),
+        wr.CheckTopic("tide", 0, ID),
         wr.PutReassigned(NAME, (1, 3), create=False),
     )
 
@@ -105,7 +105,11 @@ def test_the_preferred_replica_follows_a_leader_whose_term_ends() -> None:
     broker.hear(PREFERRED)
     led = partition(replicas=(3, 2), leader=LED_BY_2, isr=IsrNode(4, (2, 3), 9))
     ended = read(broker, -1, topic(led))
-    assert the(fx.Write, ended).operations == (wr.CheckIsr(NAME, 9), wr.DeleteLeader(NAME))
+    assert the(fx.Write, ended).operations == (
+        wr.CheckTopicId(ID),
+        wr.CheckIsr(NAME, 9),
+        wr.DeleteLeader(NAME),
+    )
     assert broker.end(ended) == (fx.Answer(-1, Outcome.DONE),)
 
 
@@ -137,7 +141,7 @@ def test_an_unclean_election_makes_the_longest_log_that_is_there_the_only_one_in
     assert the(fx.ReadQueues, read(broker, -1, topic(LOST), ONE_DEAD)).broker_ids == (3,)
     elected = queues(broker, -1, topic(LOST), ONE_DEAD)
     assert the(fx.Write, elected).operations == (
-        wr.CheckTopic("tide", 0),
+        wr.CheckTopic("tide", 0, ID),
         wr.PutIsr(NAME, IsrNode(4, (3,), 9, unclean_epoch=5), 9),
         wr.Enqueue(3, change(ChangeKind.START_REPLICA, epoch=4)),
     )

@@ -195,7 +195,11 @@ def test_a_leader_that_cannot_lead_gives_up_its_znode_and_abstains() -> None:
     assert the(fx.Decide, effects).decision.leader == -1
     alone = Lives(((1, 0),))
     effects = broker.hear(ev.PartitionsRead(the(fx.Read, effects).read_id, {NAME: led}, alone))
-    assert the(fx.Write, effects).operations == (wr.CheckIsr(NAME, 10), wr.DeleteLeader(NAME))
+    assert the(fx.Write, effects).operations == (
+        wr.CheckTopicId(ID),
+        wr.CheckIsr(NAME, 10),
+        wr.DeleteLeader(NAME),
+    )
     read = the(fx.Read, broker.end(effects))
     again = broker.hear(ev.PartitionsRead(read.read_id, {NAME: partition(isr=led.isr)}, ALL))
     assert fx.Write not in kinds(again)

@@ -236,7 +236,9 @@ def _creation(
         node = replace(found.node, attempt=attempt)
         first, request.version = PutTopic(request.topic, node, found.version), found.version + 1
     partitions = [CreatePartition(name, replicas) for name, replicas in _assigned(request)]
-    return chunks((first,), (*partitions, *starts), CheckTopic(request.topic, request.version))
+    return chunks(
+        (first,), (*partitions, *starts), CheckTopic(request.topic, request.version, request.topic_id)
+    )
 
 
 def _wait_for_starts(state: LeadersState, request: Request, found: TopicNodes, now_ms: int) -> Effects:
@@ -252,7 +254,7 @@ def _completion(request: Request) -> deque[Operations]:
     operations: list[Operation] = []
     for name, replicas in _assigned(request):
         operations += [PutReplicas(name, replicas, create=True), DeleteReassigned(name)]
-    check = CheckTopic(request.topic, request.version)
+    check = CheckTopic(request.topic, request.version, request.topic_id)
     writes = chunks((check,), operations, check)
     writes[-1] = (*writes[-1], PutTopic(request.topic, request.node, request.version))
     return writes
@@ -341,7 +343,7 @@ def _closes(
 
 def _marking(request: Request, found: TopicNodes, closes: Operations) -> deque[Operations]:
     """An empty RAR for each partition, and the state changes."""
-    check = CheckTopic(request.topic, found.version)
+    check = CheckTopic(request.topic, found.version, found.topic_id)
     marks = [
         PutReassigned(TopicPartition(request.topic, number), (), create=nodes.reassigned is None)
         for number, nodes in sorted(found.partitions.items())
@@ -352,7 +354,7 @@ def _marking(request: Request, found: TopicNodes, closes: Operations) -> deque[O
 
 def _removal(topic: str, found: TopicNodes, first: int, also: Operations = ()) -> deque[Operations]:
     """All znodes of the partitions from `first` on; of the topic too, if nothing is left."""
-    check = CheckTopic(topic, found.version)
+    check = CheckTopic(topic, found.version, found.topic_id)
     partitions = [
         _deletion(topic, number, nodes)
         for number, nodes in sorted(found.partitions.items())
@@ -442,6 +444,8 @@ def _send(
     is_new = isinstance(request.asked, CreateTopicRequested) and request.step is Step.QUEUING
     if found is None and not is_new:
         return _read(request)
+    if found is not None and any(change.topic_id != found.topic_id for _, change in request.sent):
+        return _read(request)  # Another topic of the name is there now.
     if request.step is Step.CLEANING:
         assert found is not None
         request.writes = _removal(request.topic, found, found.unfinished_from, sends)

@@ -158,7 +158,7 @@ def fenced_by(nodes: PartitionNodes) -> int:
 
 def resignation(name: TopicPartition, nodes: PartitionNodes) -> Operations:
     """The write by which a leader gives up its leader znode, and never that of a later leader."""
-    return (CheckIsr(name, fenced_by(nodes)), DeleteLeader(name))
+    return (CheckTopicId(nodes.topic_id), CheckIsr(name, fenced_by(nodes)), DeleteLeader(name))
 
 
 def leaving(

@@ -114,7 +114,7 @@ def _retargeted(
 ) -> Operations:
     name = request.name
     assert name is not None
-    operations: list[Operation] = [CheckTopic(name.topic, found.version)]
+    operations: list[Operation] = [CheckTopic(name.topic, found.version, found.topic_id)]
     if closes and nodes.isr is not None:
         assigned = (*nodes.replicas, *(target or ()))
         operations.append(PutIsr(name, narrowed(nodes.isr, assigned), fenced_by(nodes)))
@@ -178,7 +178,7 @@ def _unclean_election(
     only = replace(nodes.isr, isr=(chosen,), eligible=(), recovered=(), unclean_epoch=nodes.isr.epoch + 1)
     leader: Operations = (DeleteLeader(name),) if nodes.leader is not None else ()
     return (
-        CheckTopic(name.topic, found.version),
+        CheckTopic(name.topic, found.version, found.topic_id),
         *leader,
         PutIsr(name, only, fenced_by(nodes)),
         *starts,

@@ -25,7 +25,7 @@ class CheckIncarnation:
 
 @dataclass(frozen=True, slots=True)
 class CheckTopicId:
-    """Nothing happens unless there is a topic of this id: the version of an ISR begins at 0 again with a
+    """Nothing happens unless there is a topic of this id: the versions of its znodes begin at 0 again with a
     later topic of the same name."""
 
     topic_id: str
@@ -115,7 +115,7 @@ class CreatePartition:
 
 @dataclass(frozen=True, slots=True)
 class PutTopic:
-    """Set the znode of a topic if it has this version."""
+    """Set the znode of a topic if it has this version, and is still that of the topic of the node's id."""
 
     topic: str
     node: TopicNode
@@ -128,6 +128,7 @@ class CheckTopic:
 
     topic: str
     version: int
+    topic_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +198,7 @@ def weight(operation: Operation) -> int:
             return 7
         case CreateTopic() | DeleteTopic():
             return 3
-        case CreatePartition():
+        case CreatePartition() | CheckTopic() | PutTopic():
             return 2
         case _:
             return 1
