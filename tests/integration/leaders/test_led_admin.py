@@ -217,6 +217,20 @@ def test_nonsense_in_the_znode_of_a_topic_is_told_and_left_alone(cluster: LocalC
         operator.close()
 
 
+def test_a_speed_limit_of_moves_that_cannot_be_read_is_told(cluster: LocalCluster, admin: Admin) -> None:
+    operator = KazooClient(hosts=cluster.zookeeper)
+    operator.start()
+    try:
+        operator.create("/config/reassignment", b"fast", makepath=True)
+        (complaint,) = admin.describe_cluster().complaints
+        assert complaint.subject == "/config/reassignment"
+        operator.delete("/config/reassignment")
+        assert admin.describe_cluster().complaints == ()
+    finally:
+        operator.stop()
+        operator.close()
+
+
 def test_any_broker_answers(cluster: LocalCluster, topic: str) -> None:
     for broker_id, address in cluster.brokers.items():
         with grpc.insecure_channel(address) as channel:

@@ -10,6 +10,7 @@ from typing import Final
 from hightide_leaders.core import elections
 from hightide_leaders.core.values import IsrNode, LeaderNode, PartitionNodes, TopicPartition
 from hightide_leaders.znode_operations import numbers_in, operations_of, partition_of, paths_of
+from hightide_runtime.znodes.admin_znodes import ReassignmentThrottleZnode
 from hightide_runtime.znodes.cluster_znodes import TOPICS, ClusterIdZnode, TopicZnode
 from hightide_runtime.znodes.content import ZnodeGarbage
 from hightide_runtime.znodes.leaders_znodes import LedTopicZnode
@@ -134,6 +135,19 @@ class LedCluster:
         return StoredPartitions(topics, states, is_whole=is_whole)
 
     # --- pieces ----------------------------------------------------------------------------------
+
+    async def read_throttle(self, complain: Complain = log_garbage) -> int | None:
+        """The speed limit of moves in bytes a second; 0: there is none; None: it cannot be read, and
+        `complain` gets why. Raises ZooKeeperError."""
+        path = ReassignmentThrottleZnode.path()
+        znode = (await self._session.multi_read([path])).get(path)
+        if znode is None:
+            return 0
+        try:
+            return ReassignmentThrottleZnode.decode(znode.data).throttle_bytes_per_s
+        except ZnodeGarbage as error:
+            complain(path, error.reason)
+            return None
 
     async def read_topics(self, names: Iterable[str], complain: Complain = log_garbage) -> Topics:
         """These topics, with all their partitions; those that are not there are left out. Raises

@@ -133,12 +133,12 @@ async def described_cluster(
     cluster: LedCluster,
     cluster_id: str,
     me: EndpointView,
-    throttle_bytes_per_s: int,
 ) -> controller_pb2.DescribeClusterResponse:
     """The whole cluster. Raises ZooKeeperError."""
     complaints = Complaints()
     registered = await read_registrations(session, complaints.complain, complaints.settled, watch=False)
     topics = await cluster.read_topics(await session.children(TOPICS), complaints.complain)
+    throttle = await cluster.read_throttle(complaints.complain)
     coordinators = await read_candidates(session, COORDINATOR_CANDIDATES)
     answer = controller_pb2.DescribeClusterResponse(
         cluster_id=cluster_id,
@@ -148,7 +148,7 @@ async def described_cluster(
             controller_pb2.Complaint(subject=path, message=message)
             for path, message in sorted(complaints.found.items())
         ],
-        reassignment_throttle_bytes_per_s=throttle_bytes_per_s,
+        reassignment_throttle_bytes_per_s=throttle or 0,
         coordination=controller_pb2.COORDINATION_LEADERS,
     )
     for each in coordinators:

@@ -10,14 +10,12 @@ refused there, and asks again.
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable
 from typing import Final
 
 from hightide_leaders.core.values import TopicPartition
 from hightide_runtime.znodes.admin_znodes import ReassignmentThrottleZnode
 from hightide_runtime.znodes.cluster_znodes import BROKER_IDS, TOPICS
-from hightide_runtime.znodes.content import ZnodeGarbage
 from hightide_runtime.znodes.leaders_znodes import LedTopicZnode
 from hightide_runtime.znodes.topic_names import is_legal_topic_name
 from hightide_runtime.zookeeper.session import (
@@ -32,8 +30,6 @@ from hightide_runtime.zookeeper.znode_reader import RepeatedReader
 from hightide_broker.cluster.metadata import EndpointView, MetadataCache, TopicView
 from hightide_broker.coordination.led_cluster import LedCluster, views_of
 from hightide_broker.hosting.startup import read_brokers
-
-log = logging.getLogger(__name__)
 
 THROTTLE: Final = ReassignmentThrottleZnode.path()
 PARTS: Final = frozenset(("leader", "ISR", "replicas"))
@@ -144,13 +140,9 @@ class LedMetadata:
         await self._read_throttle()
 
     async def _read_throttle(self) -> None:
-        found = (await self._session.multi_read([THROTTLE])).get(THROTTLE)
-        try:
-            self._on_throttle(
-                0 if found is None else ReassignmentThrottleZnode.decode(found.data).throttle_bytes_per_s
-            )
-        except ZnodeGarbage as error:
-            log.error("%s; the speed limit of moves stays as it is", error)
+        throttle = await self._cluster.read_throttle()
+        if throttle is not None:  # Else it stays as it is.
+            self._on_throttle(throttle)
 
     async def _read_some(self, topics: set[str], partitions: set[TopicPartition]) -> None:
         whole = await self._cluster.read_topics(sorted(topics))

@@ -29,12 +29,10 @@ from hightide_runtime.serving.server import Service
 from hightide_runtime.topics.topic_configs import configs_of_new_topic
 from hightide_runtime.znodes.admin_znodes import ReassignmentThrottleZnode
 from hightide_runtime.znodes.cluster_znodes import BROKER_IDS, TOPICS
-from hightide_runtime.znodes.content import ZnodeGarbage
 from hightide_runtime.znodes.leaders_znodes import LeaderZnode, LedTopicZnode
 from hightide_runtime.znodes.topic_names import is_legal_topic_name
 from hightide_runtime.zookeeper.session import (
     NodeExists,
-    NoNode,
     SessionState,
     SessionStateChanged,
     WatchFired,
@@ -210,10 +208,7 @@ class LeadersControllerServicer(controller_grpc.ControllerServiceServicer):
         self, request: controller_pb2.DescribeClusterRequest, context: Any
     ) -> controller_pb2.DescribeClusterResponse:
         """Describe the brokers and what is not well; in the controller's place, this broker."""
-        throttle = await self._throttle()
-        return await descriptions.described_cluster(
-            self._session, self._cluster, self._cluster_id, self._me, throttle
-        )
+        return await descriptions.described_cluster(self._session, self._cluster, self._cluster_id, self._me)
 
     # --- partitions ------------------------------------------------------------------------------
 
@@ -274,7 +269,7 @@ class LeadersControllerServicer(controller_grpc.ControllerServiceServicer):
             for number, nodes in sorted(found[topic][1].items())
             if descriptions.is_moving(nodes) and (not asked or TopicPartition(topic, number) in asked)
         ]
-        throttle = await self._throttle()
+        throttle = await self._cluster.read_throttle() or 0
         return controller_pb2.ListReassignmentsResponse(reassignments=moves, throttle_bytes_per_s=throttle)
 
     @_answers
@@ -429,16 +424,6 @@ class LeadersControllerServicer(controller_grpc.ControllerServiceServicer):
         elif not set(replicas) <= alive:
             outcome = Outcome.REPLICA_NOT_ONLINE
         return _result(name, outcome)
-
-    async def _throttle(self) -> int:
-        try:
-            read = await self._session.get(ReassignmentThrottleZnode.path())
-        except NoNode:
-            return 0
-        try:
-            return ReassignmentThrottleZnode.decode(read.data).throttle_bytes_per_s
-        except ZnodeGarbage:
-            return 0
 
     async def _limit(self, throttle_bytes_per_s: int) -> None:
         if throttle_bytes_per_s < 0:
