@@ -33,6 +33,9 @@ METADATA_TIMEOUT_MS: Final = 1_000
 # and no broker is asked more than 25 times a second for long.
 RETRY_PAUSE_MS: Final = 40
 RETRY: Final = Backoff(initial_ms=5, maximum_ms=RETRY_PAUSE_MS)
+# Pauses after rounds in which no broker could be asked. A client of a cluster that is down for long uses
+# hardly any processor time, and still comes back within half a second.
+UNREACHABLE: Final = Backoff(initial_ms=RETRY_PAUSE_MS, maximum_ms=500)
 # A topic or a partition that has just been created may not be known yet to the broker that is asked.
 UNKNOWN_TOPIC_PATIENCE_MS: Final = 2_000
 
@@ -176,6 +179,8 @@ class MetadataSeeker:
         self._answers_in_row = 0
         self._wanted = False
         self._not_before_ms = 0.0
+        self._rounds_failed = 0
+        self._rest_until_ms = 0.0
         self._under_way: MessageCall[GetMetadataResponse] | None = None
         self._under_way_since_ms = 0.0
         self._suspects: dict[str, None] = {}
@@ -204,11 +209,16 @@ class MetadataSeeker:
     @property
     def wake_at_ms(self) -> float | None:
         """The time at which `poll` has work to do, if nothing else happens."""
-        return self._not_before_ms if self._wanted and self._under_way is None else None
+        return self._ask_at_ms if self._wanted and self._under_way is None else None
+
+    @property
+    def _ask_at_ms(self) -> float:
+        # However often news are wanted, nobody is asked while no broker can be.
+        return max(self._not_before_ms, self._rest_until_ms)
 
     def poll(self, now_ms: float) -> MessageCall[GetMetadataResponse] | None:
         """The call to make now, if any."""
-        if not self._wanted or self._under_way is not None or now_ms < self._not_before_ms:
+        if not self._wanted or self._under_way is not None or now_ms < self._ask_at_ms:
             return None
         self._wanted = False
         candidates = self.candidates()
@@ -235,6 +245,7 @@ class MetadataSeeker:
         self._under_way = None
         self.failures.clear()
         self.failing_since_ms = None
+        self._rounds_failed = 0
         self.answer_count += 1
         self.asked_at_ms = self._under_way_since_ms
         is_fresh = now_ms - self._answered_at_ms > 5 * RETRY_PAUSE_MS
@@ -244,7 +255,8 @@ class MetadataSeeker:
         self.cluster.update(answer, call.address)
 
     def failed(self, call: Call[Any], error: HightideError, now_ms: float) -> None:
-        """Handle a failed call: the next address is asked at once, and after a whole round, after a pause."""
+        """Handle a failed call: the next address is asked at once, and after a whole round, after a pause
+        that grows with each round."""
         assert call is self._under_way, "only one call is under way"
         self._under_way = None
         self.failures[call.address] = error
@@ -254,9 +266,9 @@ class MetadataSeeker:
         every = {*self.cluster.brokers.values(), *self.cluster.bootstrap}
         if self._suspects.keys() >= every:
             self._suspects.clear()
-            self.want(not_before_ms=now_ms + RETRY_PAUSE_MS)
-        else:
-            self.want()
+            self._rounds_failed += 1
+            self._rest_until_ms = now_ms + UNREACHABLE.pause_ms(self._rounds_failed)
+        self.want()
 
     def refusal(self) -> HightideError | None:
         """The error that needs no waiting, see `final_refusal`."""

@@ -1,5 +1,7 @@
 """When a client asks again who leads, and which answers it believes."""
 
+from itertools import pairwise
+
 import pytest
 from hightide.cluster import leaders_seen
 from hightide.cluster.leaders_seen import LeadersSeen
@@ -31,6 +33,27 @@ def test_pauses_between_questions_grow_by_one_step_an_answer() -> None:
         pauses.append(asked_ms - now_ms)
         now_ms = asked_ms
     assert pauses == [0, 5, 10, 20, 40]
+
+
+def test_a_cluster_that_is_down_is_asked_less_and_less_often_until_a_broker_answers() -> None:
+    seeker = MetadataSeeker(ClusterMetadata(("boot:9", "other:9")))
+    now_ms, asked_ms = 1_000.0, []
+    seeker.want()
+    while len(asked_ms) < 14:
+        seeker.want_again(now_ms=now_ms)  # whoever waits for a leader asks again and again
+        now_ms = max(now_ms, seeker.wake_at_ms or now_ms)
+        call = seeker.poll(now_ms)
+        assert call is not None
+        asked_ms.append(now_ms)
+        seeker.failed(call, AddressUnreachableError("refused", address=call.address), now_ms)
+    assert [later - earlier for earlier, later in pairwise(asked_ms[::2])] == [40, 80, 160, 320, 500, 500]
+    assert asked_ms[::2] == asked_ms[1::2], "in a round, one address is asked right after the other"
+    now_ms = seeker.wake_at_ms or now_ms
+    back = seeker.poll(now_ms)
+    assert back is not None
+    seeker.answered(back, metadata([1]), now_ms)
+    seeker.want()
+    assert seeker.poll(now_ms) is not None
 
 
 def test_what_one_part_of_a_client_hears_of_a_leader_all_its_parts_know() -> None:
