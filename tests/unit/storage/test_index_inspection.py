@@ -25,7 +25,7 @@ def log(tmp_path: Path) -> Path:
     (tmp_path / f"{BASE}.log").write_bytes(bytes(1_000))
     (tmp_path / f"{BASE}.index").write_bytes(offsets.encode())
     (tmp_path / f"{BASE}.timeindex").write_bytes(times.encode())
-    (tmp_path / f"{BASE}.producers").write_bytes(ProducerStates().encode())
+    (tmp_path / f"{BASE}.producers").write_bytes(ProducerStates().encode(3))
     (tmp_path / "leader_epochs").write_bytes(EPOCHS)
     return tmp_path
 

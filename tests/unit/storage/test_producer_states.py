@@ -210,7 +210,7 @@ def test_who_has_been_silent_for_longer_than_anybody_tries_again_makes_place() -
 def test_a_log_that_was_just_opened_forgets_nobody_for_number() -> None:
     states = full_of(10)
     opened = ProducerStates(producers_max=10)
-    opened.restore(states.encode())
+    opened.restore(states.encode(0))
     assert opened.describe(()) == states.describe(())
     opened.expire(now_ms=10 * RETRY_MS, expiry_ms=2 * RETRY_MS)
     assert code_of(opened.check(batch(0, producer_id=77))) == ErrorCode.ERROR_CODE_TOO_MANY_PRODUCERS
@@ -261,7 +261,9 @@ def rig(tmp_path: Path) -> Iterator[LogRig]:
 
 
 @pytest.mark.parametrize("clean", [True, False])
-@pytest.mark.parametrize("snapshots", ["kept", "missing", "damaged", "of the first version"])
+@pytest.mark.parametrize(
+    "snapshots", ["kept", "missing", "damaged", "of the first version", "of the second version"]
+)
 def test_producers_outlive_a_restart(rig: LogRig, clean: bool, snapshots: str) -> None:
     rig.close(clean)
     paths = list(rig.log_directory.glob("*.producers"))
@@ -273,6 +275,8 @@ def test_producers_outlive_a_restart(rig: LogRig, clean: bool, snapshots: str) -
             path.write_bytes(path.read_bytes()[:-1])
         elif snapshots == "of the first version":
             path.write_bytes(seal(b"HTPS", 1, struct.pack("<qiiiiq", 5, 0, 1, 20, 10, 20)))
+        elif snapshots == "of the second version":
+            path.write_bytes(seal(b"HTPS", 2, struct.pack("<qiiqiiiqI", 5, 0, 0, 0, 1, 20, 10, 20, 1)))
     rig.open()
     assert rig.log.describe_producers(()) == [ProducerState(5, 0, 0, 0, 50, 50)]
     assert rig.log.producers.check(batch(40)) == DuplicateBatch(40, 50)
@@ -301,6 +305,45 @@ def test_a_snapshot_of_what_was_cut_off_is_not_believed(rig: LogRig) -> None:
     rig.open()
     assert isinstance(rig.log.producers.check(batch(40)), RejectedBatch)
     assert rig.log.producers.check(batch(30)) == NewBatch()
+
+
+@pytest.mark.parametrize("went_by", ["a truncation", "damage"])
+def test_a_snapshot_of_other_records_at_the_offsets_of_these_is_not_believed(
+    rig: LogRig, went_by: str
+) -> None:
+    """It is of a clean stop. What ended there was never committed, and others wrote there since."""
+    rig.close()
+    (newest,) = rig.log_directory.glob("*50.producers")
+    of_the_end = newest.read_bytes()
+    if went_by == "damage":
+        rig.segments()[-1].write_bytes(b"")
+    rig.open()
+    rig.log.truncate_to(40)
+    rig.append(10, b"", epoch=2, producer=(6, 0, 0))
+    rig.append(10, b"", epoch=2, producer=(6, 0, 10))
+    rig.close(clean=False)
+    # A power cut brings back a file whose removal was not synced.
+    newest.write_bytes(of_the_end)
+    rig.open()
+    assert rig.log.producers.check(batch(40)) == NewBatch()
+    assert rig.log.describe_producers(()) == [
+        ProducerState(5, 0, 0, 0, 40, 40),
+        ProducerState(6, 0, 0, 40, 20, 60),
+    ]
+
+
+def test_producers_in_front_of_the_log_are_remembered_where_another_epoch_begins_the_log(
+    rig: LogRig,
+) -> None:
+    rig.log.roll()
+    rig.append(10, b"", epoch=2, producer=(6, 0, 0))
+    rig.log.update_settings(LogSettings(retention_bytes=0))
+    assert rig.log.apply_retention(0, 60) == 50
+    rig.crash()
+    assert rig.log.describe_producers(()) == [
+        ProducerState(5, 0, 0, 0, 50, 50),
+        ProducerState(6, 0, 0, 50, 10, 60),
+    ]
 
 
 def test_the_first_record_is_remembered_after_retention_deleted_it(rig: LogRig) -> None:

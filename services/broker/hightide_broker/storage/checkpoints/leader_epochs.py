@@ -81,6 +81,11 @@ class LeaderEpochs:
         """The exact start of this epoch; None if the log does not know it."""
         return next((entry.start_offset for entry in reversed(self._entries) if entry.epoch == epoch), None)
 
+    def epoch_before(self, offset: int) -> int:
+        """The epoch of the record before an offset; NO_EPOCH if the log has none there."""
+        before = (each.epoch for each in reversed(self._entries) if each.start_offset < offset)
+        return next(before, NO_EPOCH)
+
     def end_offset_for(self, epoch: int, log_end_offset: int, log_start_offset: int = 0) -> EpochEnd:
         """The largest epoch at or below `epoch`, and the offset after its last record (KIP-101, KIP-279).
 

@@ -85,7 +85,7 @@ class Log:
         self._changed = self._closed = False
         self._tail = Tail(volume.tails)
         self._reads = SequentialReads()
-        self._snapshots = ProducerSnapshots(volume.files, directory)
+        self._snapshots = ProducerSnapshots(volume.files, directory, opened.epochs)
         self._producers: ProducerStates | None = None
 
     def __repr__(self) -> str:
@@ -404,12 +404,12 @@ class Log:
                 self.promises.cutting(offset)
                 self.cuts.note()
                 self._start_file.begin_at(offset)
+                self._snapshots.prune((), -1)
                 self._row.begin_anew(offset)
                 self._start_offset = self._end_offset = offset
                 self._durable_end_offset = offset if self._start_file.is_durable else 0
                 self._tail.clear()
                 self.epochs.rebuild(())
-                self._snapshots.prune((), -1)
                 self._producers = ProducerStates(self._volume.settings.producers_per_log_max)
             self.promises.note()
 

@@ -45,8 +45,10 @@ __all__ = [
 _BATCHES_REMEMBERED: Final = 5
 _SEQUENCE_MODULUS: Final = 2**31
 _SNAPSHOT_MAGIC: Final = b"HTPS"
-_SNAPSHOT_VERSION: Final = 2
-"""Version 1 had neither CRCs nor where an epoch began; what it says is read from the log again."""
+_SNAPSHOT_VERSION: Final = 3
+"""Version 1 had neither CRCs nor where an epoch began, version 2 not of which records it is; what they say is
+read from the log again."""
+_SNAPSHOT_EPOCH: Final = struct.Struct("<i")
 _SNAPSHOT_PRODUCER: Final = struct.Struct("<qiiqi")
 _SNAPSHOT_BATCH: Final = struct.Struct("<iiqI")
 _FIRST_BATCH_AT: Final = _SNAPSHOT_PRODUCER.size
@@ -377,17 +379,19 @@ class ProducerStates:
         """Forget everything; called by the log before it rebuilds the states."""
         self._producers.clear()
 
-    def encode(self) -> bytes:
-        """The bytes of a snapshot."""
+    def encode(self, leader_epoch: int) -> bytes:
+        """The bytes of a snapshot. `leader_epoch`: that of the last record of all."""
         contents = b"".join([producer.packed for producer in self._producers.values()])
-        return seal(_SNAPSHOT_MAGIC, _SNAPSHOT_VERSION, contents)
+        return seal(_SNAPSHOT_MAGIC, _SNAPSHOT_VERSION, _SNAPSHOT_EPOCH.pack(leader_epoch) + contents)
 
-    def restore(self, snapshot: bytes) -> None:
-        """Replace everything by a snapshot. Raises CorruptFile, and is empty then."""
+    def restore(self, snapshot: bytes) -> int:
+        """Replace everything by a snapshot, and give its leader epoch. Raises CorruptFile, and is empty
+        then."""
         self._producers.clear()
         contents = unseal(_SNAPSHOT_MAGIC, _SNAPSHOT_VERSION, snapshot)
-        at = 0
         try:
+            (leader_epoch,) = _SNAPSHOT_EPOCH.unpack_from(contents)
+            at = _SNAPSHOT_EPOCH.size
             while at < len(contents):
                 producer_id, epoch, _, _, count = _SNAPSHOT_PRODUCER.unpack_from(contents, at)
                 end = at + _SNAPSHOT_PRODUCER.size + count * _SNAPSHOT_BATCH.size
@@ -400,6 +404,7 @@ class ProducerStates:
         except (struct.error, CorruptFile) as error:
             self._producers.clear()
             raise CorruptFile(f"the producer snapshot ends within an entry: {error}") from error
+        return int(leader_epoch)
 
 
 def _follow_on_each_other(duplicates: Sequence[_Appended]) -> bool:
