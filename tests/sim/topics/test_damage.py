@@ -166,6 +166,20 @@ def test_who_lacks_a_segment_where_its_leader_parts_from_it_is_in_sync_again(
         assert (log.log_start, len(log.log)) == (0, RECORDS + 2), "one was produced since"
 
 
+@pytest.mark.parametrize("broker_id", [2, 3])
+def test_who_loses_the_file_of_its_epochs_while_it_runs_leads_and_follows_on(broker_id: int) -> None:
+    """2 leads next, 3 follows it: neither can note the new epoch before it has the file again."""
+    with world_with_records() as world:
+        log = world.hosts[broker_id].logs.partitions()[KEY]
+        del log.entries["leader_epochs"]
+        world.crash(1)
+        world.expire(1)
+        world.converge(2)
+        assert world.produce_to(TOPIC) is not None
+        heal(world)
+        assert "leader_epochs" in log.entries
+
+
 def without_the_second_segment(_disk: MemoryDisk, path: str, log: Directory, _random: Random) -> str:
     """Others are before and behind it."""
     _first, second, *others = segments(log)

@@ -195,8 +195,10 @@ class ReplicaHealing:
         return False
 
     async def _mend(self, patient: _Patient) -> None:
-        """Repair all segments that are known to be damaged. Raises StorageError, _NotYet."""
+        """Repair all segments that are known to be damaged, and restore a file of epochs that is gone. Raises
+        StorageError, _NotYet."""
         at_rest = patient.replica.log.at_rest
+        await self._run(at_rest.restore_epochs)
         patient.segments.update(await self._run(at_rest.lacking))
         peers = _Peers(self._open_channel)
         try:

@@ -116,6 +116,14 @@ class LogAtRest:
         with self._locks[0]:
             return sorted(self._row.base_offsets())
 
+    def restore_epochs(self) -> None:
+        """Write the file of the leader epochs again if it is gone: as long as it is, no other epoch can begin
+        here. Raises LogClosed, StorageFailed, DiskFull."""
+        with self._locks[0], self._files:
+            self._check_open()
+            if self._volume.files.exists(self._directory):
+                self._epochs.restore_file()
+
     def lacking(self) -> list[int]:
         """The base offsets of segments whose files are gone, or have another size than they should. Raises
         StorageFailed."""
