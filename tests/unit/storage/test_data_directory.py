@@ -355,6 +355,56 @@ def test_what_there_is_no_room_to_put_aside_stays_and_can_be_put_aside_later(tmp
     rig.close()
 
 
+def test_what_there_is_no_room_to_put_aside_must_have_what_it_had_when_it_is_opened_again(
+    tmp_path: Path,
+) -> None:
+    """A log that lacks its oldest records would seem to begin where they end."""
+    rig = LogRig(tmp_path, LogSettings(segment_bytes=1))
+    rig.fill(3)
+    rig.close(clean=False)
+    rig.segments()[0].unlink()
+    rig.open_directory()
+    assert rig.directory.log(*KEY, False, "flights", rig.settings).lacks_front
+    rig.files.faults.append(Fault("replace", errno.ENOSPC, "quarantine"))
+    with pytest.raises(DiskFull):
+        rig.directory.quarantine(*KEY, 7)
+    again = rig.directory.log(*KEY, False, "flights", rig.settings)
+    assert (again.lacks_front, again.log_start_offset) == (True, 0)
+    rig.close()
+
+
+def test_a_log_that_could_not_be_opened_must_have_what_it_had_when_it_is_opened_again(
+    tmp_path: Path,
+) -> None:
+    rig = LogRig(tmp_path)
+    rig.fill(3)
+    size_bytes = rig.segments()[0].stat().st_size
+    rig.close(clean=False)
+    rig.segments()[0].write_bytes(rig.segments()[0].read_bytes()[: size_bytes // 3])
+    rig.open_directory()
+    rig.files.faults.append(Fault("sync", errno.ENOSPC, "leader_epochs"))
+    with pytest.raises(DiskFull):
+        rig.directory.log(*KEY, False, "flights", rig.settings)
+    again = rig.directory.log(*KEY, False, "flights", rig.settings)
+    assert (again.lost_data, again.log_end_offset) == (True, 1)
+    rig.close()
+
+
+def test_a_log_whose_broker_is_killed_while_it_is_put_aside_is_missed_or_has_its_mark(
+    tmp_path: Path,
+) -> None:
+    """Else one that is put aside, since it lacks its oldest records, would seem to begin where they end."""
+    rig = LogRig(tmp_path)
+    rig.fill(3)
+    rig.files.faults.append(Fault("sync_directory", errno.EIO, "quarantine"))
+    with pytest.raises(StorageFailed):
+        rig.directory.quarantine(*KEY, 7)
+    rig.close(clean=False)
+    directory = rig.open_directory()
+    assert directory.is_missing(*KEY)
+    rig.close()
+
+
 def test_a_known_directory_opens_on_a_full_disk_and_a_new_one_does_not(tmp_path: Path) -> None:
     rig = LogRig(tmp_path)
     rig.fill(3)

@@ -61,12 +61,13 @@ NOTHING: Final = LogMark(0, 0, -1)
 class MarkOfLog:
     """The mark of one log. The log calls it under its lock. Methods raise OSError."""
 
-    __slots__ = ("_key", "_marks", "_slot", "is_held", "promised", "written")
+    __slots__ = ("_marks", "is_held", "key", "place", "promised", "written")
 
     def __init__(self, marks: LogMarks, key: PartitionKey, slot: int | None, written: LogMark | None) -> None:
         self._marks = marks
-        self._key = key
-        self._slot = slot
+        self.key = key
+        self.place = slot
+        """Of its record in the file; None if there is none."""
         self.written = written
         """The mark in the file; None if there is none."""
         self.promised = written
@@ -78,20 +79,20 @@ class MarkOfLog:
     @property
     def exists(self) -> bool:
         """Whether it has a place in the file, so that writing it needs no room."""
-        return self._slot is not None
+        return self.place is not None
 
     def note(self, mark: LogMark) -> None:
         """Write the mark."""
         if mark == self.written or self.is_held:
             return
-        self._slot = self._marks.write(self._slot, self._key, mark)
+        self.place = self._marks.write(self.place, self.key, mark)
         self.written = mark
 
     def clear(self) -> None:
         """Clear the mark: the log is in quarantine, and the next log with its name has nothing to lose."""
-        if self._slot is not None:
-            self._marks.free(self._slot)
-        self._slot = self.written = self.promised = None
+        if self.place is not None:
+            self._marks.free(self.place)
+        self.place = self.written = self.promised = None
 
 
 class LogMarks:
@@ -146,10 +147,11 @@ class LogMarks:
         found = self._slots.get(key)
         return None if found is None else found[1]
 
-    def void(self, key: PartitionKey) -> None:
-        """Clear the mark of a partition that goes into quarantine without having been opened. Raises
-        OSError."""
-        self.of(key).clear()
+    def give_back(self, mark: MarkOfLog) -> None:
+        """Keep the mark of a log that could not be opened or put aside, for when it is opened again."""
+        if mark.place is not None and mark.written is not None:
+            with self._lock:
+                self._slots[mark.key] = (mark.place, mark.written)
 
     def write(self, slot: int | None, key: PartitionKey, mark: LogMark) -> int:
         """Write a record, which keeps its place from the first time on. Returns the place."""

@@ -231,19 +231,24 @@ class DataDirectory:
         # Opened outside of the lock, since recovery may take long; two threads do not open the same log.
         name = directory_name(key)
         mark = self._marks.of(key)
-        made = open_log(
-            self._volume,
-            f"{self._path}/{name}",
-            topic_id,
-            partition,
-            topic_name,
-            settings,
-            self._checkpoints.get(key, _NEVER_WRITTEN_DOWN),
-            mark,
-            lambda: self._quarantine.place_for(f"{name}.cut", self.now_us()),
-            # A log that never had a record need not be looked for: ten thousand empty logs have no directory.
-            may_have_directory=key in self._known or mark.promised is not None,
-        )
+        try:
+            made = open_log(
+                self._volume,
+                f"{self._path}/{name}",
+                topic_id,
+                partition,
+                topic_name,
+                settings,
+                self._checkpoints.get(key, _NEVER_WRITTEN_DOWN),
+                mark,
+                lambda: self._quarantine.place_for(f"{name}.cut", self.now_us()),
+                # A log that never had a record need not be looked for: ten thousand empty logs have no
+                # directory.
+                may_have_directory=key in self._known or mark.promised is not None,
+            )
+        except StorageError:
+            self._marks.give_back(mark)  # The next attempt must find what this one must have found.
+            raise
         if self._is_settled:
             made.promises.settle()
         with self._lock:
@@ -308,20 +313,26 @@ class DataDirectory:
             self._put_aside.wait_for(lambda: key not in self._being_put_aside)
             self._being_put_aside.add(key)
             opened = self._logs.pop(key, None)
-            self._checkpoints.pop(key, None)
+            checkpoint = self._checkpoints.pop(key, None)
             self._void.add(key)
+        mark = self._marks.of(key) if opened is None else opened.promises.mark
         try:
             if opened is not None:
                 opened.abandon()
             with self._volume.disk:
-                if opened is None:
-                    self._marks.void(key)
-                else:
-                    opened.promises.clear()
                 name = directory_name(key)
                 if self._volume.files.exists(f"{self._path}/{name}"):
                     self._quarantine.take(name, now_us)
+                mark.clear()
             self._known.discard(key)
+        except StorageError:
+            # It is opened again perhaps, and then must have what it had.
+            with self._lock:
+                self._marks.give_back(mark)
+                if checkpoint is not None:
+                    self._checkpoints[key] = checkpoint
+                self._void.discard(key)
+            raise
         finally:
             with self._lock:
                 self._being_put_aside.discard(key)

@@ -45,7 +45,7 @@ class PromisedLog(Protocol):
 class LogPromises:
     """Of one log, which calls all but `checkpoint` and `settle` under its lock."""
 
-    __slots__ = ("_acks_are_synced", "_files", "_lock", "_log", "_mark", "_sync_to", "start_file")
+    __slots__ = ("_acks_are_synced", "_files", "_lock", "_log", "_sync_to", "mark", "start_file")
 
     def __init__(
         self, log: PromisedLog, lock: threading.RLock, files: LogFiles, start_file: StartFile, mark: MarkOfLog
@@ -53,7 +53,7 @@ class LogPromises:
         self._log = log
         self._lock = lock
         self._files = files
-        self._mark = mark
+        self.mark = mark
         self.start_file = start_file
         # What is open is on disk up to its end.
         self._acks_are_synced = log.settings.flush is Flush.FSYNC
@@ -61,28 +61,28 @@ class LogPromises:
 
     def prepare(self) -> None:
         """Before an append: from here on, writing the mark needs no room. Raises OSError."""
-        if not self._mark.exists:
-            self._mark.note(self._as_mark())
+        if not self.mark.exists:
+            self.mark.note(self._as_mark())
 
     def cutting(self, start_offset: int = 0) -> None:
         """Before anything is cut off: until `note`, nothing is promised but that the log begins there or
         before. Raises OSError."""
         start_offset = max(start_offset, self.start_file.offset)
-        self._mark.note(LogMark(start_offset, 0, NO_EPOCH, recovery_limit=0))
+        self.mark.note(LogMark(start_offset, 0, NO_EPOCH, recovery_limit=0))
 
     def note(self) -> None:
         """After something was appended, cut or begun. Where there is no room it says less, which is not
         wrong. Raises StorageFailed."""
         try:
             with self._files:
-                self._mark.note(self._as_mark())
+                self.mark.note(self._as_mark())
         except DiskFull:
             return
 
     def renew(self) -> None:
         """Something else than the end may have moved. Called on any thread. Raises StorageFailed."""
         with self._lock:
-            if self._mark.exists:
+            if self.mark.exists:
                 self.note()
 
     def flush_changes(self, flush: Flush) -> None:
@@ -120,12 +120,8 @@ class LogPromises:
         """What the log lost has been acted on: from here on it need not have more than it has. Called by the
         data directory. Raises StorageFailed."""
         with self._lock:
-            self._mark.is_held = False
+            self.mark.is_held = False
             self.renew()
-
-    def clear(self) -> None:
-        """The log is put aside. Raises OSError."""
-        self._mark.clear()
 
     def _as_mark(self) -> LogMark:
         log = self._log
