@@ -382,8 +382,8 @@ def test_a_log_that_could_not_be_opened_must_have_what_it_had_when_it_is_opened_
     rig.close(clean=False)
     rig.segments()[0].write_bytes(rig.segments()[0].read_bytes()[: size_bytes // 3])
     rig.open_directory()
-    rig.files.faults.append(Fault("sync", errno.ENOSPC, "leader_epochs"))
-    with pytest.raises(DiskFull):
+    rig.files.faults.append(Fault("open", errno.EMFILE, "leader_epochs"))
+    with pytest.raises(StorageFailed, match="ulimit"):
         rig.directory.log(*KEY, False, "flights", rig.settings)
     again = rig.directory.log(*KEY, False, "flights", rig.settings)
     assert (again.lost_data, again.log_end_offset) == (True, 1)

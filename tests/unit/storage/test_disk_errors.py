@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,8 @@ import pytest
 from faulty_files import Fault
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_broker.storage import DiskFull, LogSettings, StorageFailed
+from hightide_broker.storage.files.disk_health import DiskHealth
+from hightide_broker.storage.files.files import OsFiles
 from log_rig import LogRig, offsets
 from stored_batches import PARTITION, TOPIC_ID, make_batch
 
@@ -63,6 +66,25 @@ def test_a_disk_that_is_full_for_the_epoch_appends_nothing_under_it(rig: LogRig)
     assert rig.log.epochs.latest == 1
     rig.append(1, epoch=4)
     assert rig.crash().epochs.entries == ((1, 0), (4, 3))
+
+
+@pytest.mark.parametrize("what", ["sync", "sync_directory"])
+def test_a_sync_that_finds_no_room_has_failed_for_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    """The kernel may have dropped what it was to write, and the next sync says that all is well."""
+
+    def finds_no_room(_fd: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fdatasync", finds_no_room)
+    monkeypatch.setattr(os, "fsync", finds_no_room)
+    disk, files = DiskHealth(str(tmp_path)), OsFiles()
+    fd = files.open(f"{tmp_path}/file", create=True)
+    with pytest.raises(StorageFailed, match="a sync failed: No space left"), disk:
+        files.sync(fd) if what == "sync" else files.sync_directory(str(tmp_path))
+    files.close(fd)
+    assert disk.failed
 
 
 def test_after_an_io_error_no_file_of_the_directory_is_touched_again(rig: LogRig) -> None:

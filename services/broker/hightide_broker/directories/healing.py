@@ -187,7 +187,9 @@ class ReplicaHealing:
                     patient.reason = str(error)
                     log.error("%s is not whole yet, tried again: %s", patient.replica, error)
             else:
-                return True
+                if not patient.segments:
+                    return True
+                # More was found while connections were closed.
             failures += 1
             await asyncio.sleep(AGAIN.pause_s(failures))
             # The controller may have forgotten the report: this broker may have registered anew.

@@ -302,6 +302,35 @@ def test_a_segment_that_was_cut_while_it_was_mended_is_mended_again_before_the_r
     run(tmp_path, scenario)
 
 
+def test_what_is_found_when_the_rest_is_mended_is_mended_before_the_replica_is_whole(tmp_path: Path) -> None:
+    async def scenario(ward: Ward) -> None:
+        before = ward.segment(8).read_bytes()
+        found: list[DamagedLog] = []
+
+        def connect(address: HostPort, *, ping_ms: int | None = None) -> grpc.aio.Channel:
+            channel = open_channel(address, ping_ms=ping_ms)
+            close = channel.close
+
+            async def find_more_and_close(grace: float | None = None) -> None:
+                if not found:
+                    found.append(DamagedLog("flights", *KEY, "a reader was there", 8, 8))
+                    DAMAGES["a flipped bit in a body"](ward.segment(8))
+                    ward.healing.met(found[0])
+                await close(grace)
+
+            channel.close = find_more_and_close  # type: ignore[method-assign]
+            return channel
+
+        ward.healing._open_channel = connect
+        DAMAGES["a flipped bit in a body"](ward.segment(4))
+        ward.read(5)
+        await ward.until_whole()
+        assert found
+        assert ward.segment(8).read_bytes() == before
+
+    run(tmp_path, scenario)
+
+
 def test_a_replica_that_is_stopped_meanwhile_is_mended_no_more(tmp_path: Path) -> None:
     async def scenario(ward: Ward) -> None:
         ward.peer.has_it = False

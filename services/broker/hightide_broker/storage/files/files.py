@@ -133,13 +133,18 @@ class OsFiles:
 
     def sync(self, fd: int) -> None:
         """See `Files`."""
-        os.fdatasync(fd)
+        try:
+            os.fdatasync(fd)
+        except OSError as error:
+            raise _final(error) from error
 
     def sync_directory(self, path: str) -> None:
         """See `Files`."""
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(fd)
+        except OSError as error:
+            raise _final(error) from error
         finally:
             os.close(fd)
 
@@ -224,3 +229,9 @@ class OsFiles:
             return _BOOT_ID.read_text(encoding="ascii").strip()
         except OSError:
             return ""  # No Linux.
+
+
+def _final(error: OSError) -> OSError:
+    """The error of a sync, for whatever reason it failed. A write that finds no room can be tried again.
+    A sync cannot, because the kernel may have dropped what it was to write."""
+    return OSError(errno.EIO, f"a sync failed: {error.strerror}")
