@@ -397,8 +397,11 @@ class LeaderFetcher:
             event = BatchesReceived(
                 self._leader, result.leader_epoch, spans, result.high_watermark, result.log_start_offset
             )
+            if result.leader_epoch == replica.state.leader_epoch:
+                # First: retention, on its thread, deletes by this and by the high watermark that follows.
+                # What a leader before this one had deleted this one may have, after an unclean election.
+                replica.leaders_log_start = result.log_start_offset
             self._shell.feed(replica, event, Payload(result.batches, headers))
-            replica.leaders_log_start = result.log_start_offset
         except (BatchError, AppendOutOfOrder) as error:
             self._fail(replica, f"what broker {self._leader} sent does not fit: {error}")
             return

@@ -343,6 +343,28 @@ def test_a_follower_hears_where_its_leader_s_log_starts(tmp_path: Path) -> None:
     follow(tmp_path, record_of(0), story)
 
 
+def test_a_follower_knows_the_start_of_its_leader_s_log_before_it_has_the_records(tmp_path: Path) -> None:
+    """Retention goes by it, on a thread of its own: that of the leader before may lie behind records which
+    are others now, and not deleted."""
+
+    async def story(following: Following) -> None:
+        starts: list[int] = []
+        append = following.performs[AppendFetched]
+
+        def note_and_append(replica: HostedReplica, effect: Any, payload: Payload | None) -> None:
+            if replica is following.replicas[0]:
+                starts.append(replica.leaders_log_start)
+            append(replica, effect, payload)
+
+        following.performs[AppendFetched] = note_and_append
+        following.replicas[0].leaders_log_start = 9
+        following.begin()
+        await following.copies(0, 3)
+        assert set(starts) == {2}
+
+    follow(tmp_path, record_of(0), story)
+
+
 def test_a_follower_names_a_position_when_what_lies_before_it_is_on_its_disk(tmp_path: Path) -> None:
     """Where flush=fsync: for its leader, what a follower names is what it has."""
 
