@@ -285,6 +285,30 @@ def test_no_more_creations_of_unknown_outcome_are_remembered_than_so_many() -> N
     assert len(world.state.work["flights"].perhaps_created) == CREATIONS_IN_DOUBT_MAX
 
 
+@pytest.mark.parametrize("is_taken_away", [False, True])
+def test_a_topic_that_is_created_while_its_name_is_read_has_its_marker_as_long_as_it_stands(
+    is_taken_away: bool,
+) -> None:
+    """An operator who deletes it before that read answers leaves nothing that nobody knows of."""
+    world = World.elected(1, 2, 3)
+    world.send(replace(REQUEST, request_id=2, topic_id="f" * 32))
+    world.pending.clear()
+    world.send(ev.TopicStoreRefused(2, exists=False))
+    world.send(REQUEST)
+    *older, creation = world.pending
+    assert [type(each) for each in older] == [ef.ReadTopics]
+    assert isinstance(creation, ef.StoreTopic)
+    stale = world.zk.read(("flights",))
+    world.pending.clear()
+    world.perform(creation)
+    if is_taken_away:
+        world.zk.remove_by_hand("flights")
+    world.send(stale)
+    world.settle()
+    assert world.zk.markers == ({} if is_taken_away else {TOPIC_ID: "flights"})
+    assert ("flights" in world.state.topics) != is_taken_away
+
+
 def test_patience_has_an_end_and_the_topic_stands_if_its_leaders_do() -> None:
     world = World.elected(1, 2, 3)
     world.send(REQUEST)

@@ -125,7 +125,7 @@ def on_topic_stored(state: ClusterState, event: TopicStored) -> list[Effect]:
     work = state.work.get(topic.name)
     if work is not None and work.is_busy:
         # A read about the name that is under way may be older than the topic, and report that it is gone.
-        state.want_read(topic.name, waiter.cause)
+        _read_what_became_of(state, topic, waiter.cause)
         return []
     names, effects = add_topics(state, (topic,))
     return effects + reconsider(state, names, waiter.cause)
@@ -140,15 +140,20 @@ def on_topic_store_refused(state: ClusterState, event: TopicStoreRefused) -> lis
     if event.exists:
         message = f"topic {name!r} exists already"
         return [RefuseRequest(event.request_id, Refusal.TOPIC_ALREADY_EXISTS, message)]
-    # If an operator deletes it before any controller has seen it, only its marker is left. Markers beyond the
-    # limits stay until another controller takes over.
-    if name in state.work or len(state.work) < TOPICS_IN_DOUBT_MAX:
-        work = state.work_of(name)
-        if len(work.perhaps_created) < CREATIONS_IN_DOUBT_MAX:
-            work.perhaps_created[topic.topic_id] = None
-        state.want_read(name, waiter.cause)
+    _read_what_became_of(state, topic, waiter.cause)
     message = f"ZooKeeper did not answer, so topic {name!r} may have been created or not; describe it to see"
     return [RefuseRequest(event.request_id, Refusal.TIMED_OUT, message)]
+
+
+def _read_what_became_of(state: ClusterState, topic: Topic, cause: str) -> None:
+    """Read whether a topic that was created is there. If an operator has deleted it before this controller
+    has seen it, only its marker is left. Markers beyond the limits stay until another controller takes over.
+    """
+    if topic.name in state.work or len(state.work) < TOPICS_IN_DOUBT_MAX:
+        work = state.work_of(topic.name)
+        if len(work.perhaps_created) < CREATIONS_IN_DOUBT_MAX:
+            work.perhaps_created[topic.topic_id] = None
+        state.want_read(topic.name, cause)
 
 
 def on_topics_changed(state: ClusterState, event: TopicsChanged) -> list[Effect]:
