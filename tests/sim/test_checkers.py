@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from sim.checkers import Violation
 from sim.checkers.high_watermark import HighWatermark
+from sim.messages import GONE
 from sim.world import World
 from sim.zookeeper import STATE, Put, Stored
 
@@ -116,6 +117,16 @@ def test_what_was_shown_may_change_only_where_as_many_disks_lost_it_as_have_it_b
     judge._remember(1, [other], 0)
     with pytest.raises(Violation, match="they were shown"):
         judge._remember(1, [shown], 0)
+
+
+def test_what_a_leader_lacked_is_shown_by_the_next_one_and_changes_no_more() -> None:
+    """Its oldest files were taken away, and it led as the last one in the ISR."""
+    world = World()
+    judge = HighWatermark(world)
+    judge._remember(1, [GONE, (0, 2)], 1)
+    judge._remember(2, [(0, 1), (0, 2)], 0)
+    with pytest.raises(Violation, match="they were shown"):
+        judge._remember(3, [(0, 9), (0, 2)], 0)
 
 
 @pytest.mark.parametrize(

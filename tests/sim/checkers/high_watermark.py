@@ -64,13 +64,16 @@ class HighWatermark(Checker):
 
     def _remember(self, leader: int, committed: list[Record], start: int) -> None:
         common = min(len(committed), len(self._committed))
+        for at in range(start, common):
+            if self._committed[at] == GONE:  # Its leader lacked it; another one has it.
+                self._committed[at] = committed[at]
         changed = (at for at in range(start, common) if committed[at] != self._committed[at])
-        if (at := next(changed, None)) is not None:
-            if not self._is_given_up(self._committed[at]):
+        if (first := next(changed, None)) is not None:
+            if not self._is_given_up(self._committed[first]):
                 self.violated(
                     f"leader {leader} shows {committed} to consumers; they were shown {self._committed}"
                 )
-            del self._committed[at:]
+            del self._committed[first:]
         self._committed += committed[len(self._committed) :]
 
     def _is_given_up(self, record: Record) -> bool:

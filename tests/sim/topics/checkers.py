@@ -85,6 +85,9 @@ class PartitionView:
         self.logs_changed = True
         self.deleted_before = 0
         """As far as any leader was told to delete records."""
+        self.losses: dict[Record, set[int]] = {}
+        self.promised_copies = 1
+        """Here no record is given up because disks have lost it."""
         self.unclean_epoch = 0
         """The last epoch whose leader was elected unclean, since an operator asked for it."""
         self.kept: tuple[Record, ...] = ()
