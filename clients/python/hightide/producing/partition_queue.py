@@ -34,10 +34,13 @@ ANONYMOUS: Final = ProducerIdentity(NO_PRODUCER, NO_EPOCH)
 
 class TopicQueues:
     """The queues of one topic. `key_hash` is the hash by which keys are divided, or None if a function of the
-    user divides them. `sticky` takes the records without a key until its batch is full or gone."""
+    user divides them. `sticky` takes the records without a key until its batch is full or gone.
+    `fewer_since_ms` is since when brokers name fewer partitions. `queues` are also those of partitions that
+    are gone: one that comes back goes on with its sequences."""
 
     __slots__ = (
         "batch_limit_bytes",
+        "fewer_since_ms",
         "key_hash",
         "partition_count",
         "partitioning",
@@ -67,6 +70,7 @@ class TopicQueues:
         self.turn = first_turn % partition_count
         self.sticky = self.queues[self.turn]
         self.unknown_since_ms: float | None = None
+        self.fewer_since_ms: float | None = None
 
     def queue_for(self, key: bytes | None, partition: int | None) -> "PartitionQueue | None":
         """The queue of a record; None if the producer may choose. Raises UnknownPartitionError, and what the
@@ -83,13 +87,15 @@ class TopicQueues:
         """The partition of a record with this key. Raises what the user's partitioner raises."""
         return self.partitioning.partition_of(self.topic, key, self.partition_count)
 
-    def grow(self, partition_count: int) -> None:
-        """Add partitions, because the topic has more now."""
+    def resize(self, partition_count: int) -> None:
+        """Take records for so many partitions from now on, because the topic has more or fewer."""
+        assert partition_count > 0, "a topic has at least one partition"
         topic_id = self.queues[0].topic_id
         self.queues += [
-            PartitionQueue(self, topic_id, number) for number in range(self.partition_count, partition_count)
+            PartitionQueue(self, topic_id, number) for number in range(len(self.queues), partition_count)
         ]
-        self.partition_count = len(self.queues)
+        self.partition_count = partition_count
+        self.fewer_since_ms = None
 
 
 class PartitionQueue:

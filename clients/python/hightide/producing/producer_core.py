@@ -33,6 +33,7 @@ from hightide.errors import (
     RequestTimeoutError,
     SequenceConflictError,
     TopicRecreatedError,
+    UnknownPartitionError,
     UnknownTopicError,
     from_code,
 )
@@ -98,8 +99,8 @@ class ProducerCore(Accumulator, TracedCore):
         self.seeker = MetadataSeeker(cluster)
         self._silent = SilentLeaders(self.seeker, SLOW_CALL_MS, random)
         self.wake_at_ms: float | None = None
-        self.cancelled: list[Call[Any]] = []
         self.notices: deque[Notice] = deque()
+        self.cancelled: list[Call[Any]] = []
         self._calls: dict[ProduceCall, None] = {}
         self._identity = IdentitySeeker(self.seeker, _given_identity(settings))
         self._waits = LeaderWaits()
@@ -455,7 +456,7 @@ class ProducerCore(Accumulator, TracedCore):
             for queue in topic.queues:
                 if queue.topic_id != described.topic_id:
                     self._retarget(queue, described.topic_id)
-            topic.grow(len(described.partitions))
+            self._resize(topic, len(described.partitions), now_ms)
         for queue in self.active:
             leader = self.cluster.leader_of(queue.topic, queue.partition)
             if leader is None:
@@ -467,6 +468,25 @@ class ProducerCore(Accumulator, TracedCore):
             if not call.is_cancelled and (all(moved) or (any(moved) and self.settings.is_idempotent)):
                 call.is_cancelled = True
                 self.cancelled.append(call)
+
+    def _resize(self, topic: TopicQueues, partition_count: int, now_ms: float) -> None:
+        """Follow a topic that has more partitions, or fewer: it was created again, or some were removed. A
+        broker may not have heard yet that there are more. So fewer are believed only if that lasts; what
+        waits for a partition that is gone then fails."""
+        if partition_count >= topic.partition_count:
+            if partition_count > topic.partition_count or topic.fewer_since_ms is not None:
+                topic.resize(partition_count)
+        else:
+            if topic.fewer_since_ms is None:
+                topic.fewer_since_ms = now_ms
+            elif self.seeker.asked_at_ms - topic.fewer_since_ms >= UNKNOWN_TOPIC_PATIENCE_MS:
+                topic.resize(partition_count)
+            if topic.sticky.partition >= partition_count:
+                self.next_sticky(topic)
+        for queue in topic.queues[topic.partition_count :]:
+            for batch in self.unsent(queue):
+                gone = f"topic {topic.topic} has the partitions 0 to {topic.partition_count - 1} by now, not "
+                self._fail(queue, batch, UnknownPartitionError(f"{gone}{queue.partition}", topic=topic.topic))
 
     def _has_moved(self, call: ProduceCall, entry: ProduceEntry) -> bool:
         leader = self.cluster.leader_of(entry.queue.topic, entry.queue.partition)

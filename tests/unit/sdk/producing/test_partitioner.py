@@ -46,7 +46,7 @@ def test_a_function_is_asked_with_topic_key_and_number_of_partitions() -> None:
     topic = topic_of(KeyPartitioning(last))
     queue = topic.queue_for(b"k", None)
     assert queue is topic.queues[5]
-    topic.grow(8)
+    topic.resize(8)
     assert topic.queue_for(b"k", None) is topic.queues[7]
     assert asked == [("flights", b"k", 6), ("flights", b"k", 8)]
 
