@@ -165,7 +165,7 @@ TWINS = (
                 "self._lock = self._changed = LoopCondition()",
                 "self._changed = ThreadCondition()\n        self._lock = self._changed.lock",
             ),
-            ("Waits up to max_block_ms", "Blocks up to max_block_ms"),
+            ("Waits while the buffer is full", "Blocks while the buffer is full"),
             ("return await delivery", "return delivery.result()"),
             ("\n        Await the Delivery to know where it went.", ""),
             ("await BulkDelivery(batches).settled(timeout_s)", "BulkDelivery(batches).exception(timeout_s)"),

@@ -51,7 +51,8 @@ _PRODUCER = {
     "compression": 'How batches are compressed: `"lz4"`, `"zstd"`, or `None`.',
     "idempotent": "Whether batches carry sequences, so that a retry writes nothing twice.",
     "delivery_timeout_ms": "The time in which a record is acknowledged, or fails.",
-    "max_block_ms": "How long `send()` blocks at most before it raises `BufferFullError`.",
+    "max_block_ms": "How long `send()` blocks at most before it raises an error, and never longer than "
+    "`delivery_timeout_ms`.",
     "partitioner": 'How the partition of a record with a key is chosen: `"crc32c"`, `"murmur2"` as in '
     'Kafka\'s Java client, `"crc32"` as in librdkafka, or a function of topic, key and number of '
     "partitions.",

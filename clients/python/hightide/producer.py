@@ -137,9 +137,10 @@ class Producer:
         timestamp_us: int | None = None,
         headers: Sequence[tuple[str, bytes]] | None = None,
     ) -> Delivery:
-        """Take one record; it is sent in the background. Blocks up to max_block_ms while the buffer is full
-        or the topic is not known yet. Raises UnknownTopicError, UnknownPartitionError,
-        BrokersUnavailableError, BufferFullError, RecordTooLargeError, InvalidArgumentError, ClosedError."""
+        """Take one record; it is sent in the background. Blocks while the buffer is full or the topic is not
+        known yet, at most max_block_ms and delivery_timeout_ms. Raises UnknownTopicError,
+        UnknownPartitionError, BrokersUnavailableError, BufferFullError, RecordTooLargeError,
+        InvalidArgumentError, ClosedError."""
         home = self._topics.get(topic)
         if (
             home is None
@@ -216,7 +217,7 @@ class Producer:
         return delivery
 
     def _until_room(self, take: Callable[[float], Any], topic: str) -> Any:
-        """Let the core take records; while the buffer is full, wait, at most max_block_ms."""
+        """Let the core take records; while the buffer is full, wait, at most `block_ms`."""
         deadline_ms: float | None = None
         with self._changed:
             while True:
@@ -228,17 +229,18 @@ class Producer:
                 if taken is not None:
                     return taken
                 if deadline_ms is None:
-                    deadline_ms = now + self._settings.max_block_ms
+                    deadline_ms = now + self._settings.block_ms
                 if now >= deadline_ms:
                     raise BufferFullError(
                         f"{self._settings.buffer_memory_bytes} bytes wait for acknowledgement, "
-                        f"and no room came free within max_block_ms={self._settings.max_block_ms}",
+                        f"and no room came free within {self._settings.block_ms} ms, the smaller one of "
+                        f"max_block_ms and delivery_timeout_ms",
                         topic=topic,
                     )
                 self._changed.wait((deadline_ms - now) / 1000)
 
     def _topic(self, topic: str) -> TopicQueues:
-        """The topic's queues; asks for its metadata the first time, and waits for it at most max_block_ms."""
+        """The topic's queues; asks for its metadata the first time, and waits for it at most `block_ms`."""
         checked_name("topic", topic)
         started_ms = now_ms()
         seeker = self._core.seeker
@@ -262,24 +264,24 @@ class Producer:
                     raise refusal
                 now = now_ms()
                 waited_ms = now - started_ms
-                patience_ms = 0 if waited_ms >= self._settings.max_block_ms else UNKNOWN_TOPIC_PATIENCE_MS
+                patience_ms = 0 if waited_ms >= self._settings.block_ms else UNKNOWN_TOPIC_PATIENCE_MS
                 is_patient = seeker.asked_at_ms - started_ms >= patience_ms
                 if is_patient and topic in self._core.cluster.missing:
                     seeker.forget(topic)
                     raise UnknownTopicError(f"topic {topic} does not exist")
-                if waited_ms >= self._settings.max_block_ms:
-                    raise seeker.unavailable(self._settings.max_block_ms)
+                if waited_ms >= self._settings.block_ms:
+                    raise seeker.unavailable(self._settings.block_ms)
                 seeker.want_again([topic], now_ms=now)
                 self._driver.poke()
-                self._changed.wait(min(0.1, (self._settings.max_block_ms - waited_ms) / 1000))
+                self._changed.wait(min(0.1, (self._settings.block_ms - waited_ms) / 1000))
 
     def _until_grown(self, home: TopicQueues, partition: int | None) -> None:
         """Ask for a partition that is not known: the topic may have got it a moment ago. `queue_for` says
         whether it has."""
         if partition is None or partition < home.partition_count:
             return
-        end_ms = now_ms() + self._settings.max_block_ms
-        patient_ms = now_ms() + min(UNKNOWN_TOPIC_PATIENCE_MS, self._settings.max_block_ms)
+        end_ms = now_ms() + self._settings.block_ms
+        patient_ms = now_ms() + min(UNKNOWN_TOPIC_PATIENCE_MS, self._settings.block_ms)
         seeker = self._core.seeker
         with self._changed:
             while partition >= home.partition_count and seeker.asked_at_ms < patient_ms:

@@ -117,6 +117,13 @@ def test_a_time_in_another_unit_is_refused_with_what_it_would_be(number: int, un
     assert str(caught.value).endswith(" 1700000000000000")
 
 
+def test_nanoseconds_are_refused_too() -> None:
+    """They were a time of the year 58,000, before which all records are."""
+    with pytest.raises(InvalidArgumentError, match="after the year 9999") as caught:
+        offset_at_time(1_700_000_000_000_000_123)
+    assert str(caught.value).endswith(" nanoseconds 1700000000000000")
+
+
 @pytest.mark.parametrize("timestamp_us", [0, 7, 1_000_070, 10**13, 1_700_000_000_123_457, 10**15])
 def test_microseconds_are_taken_as_ever_and_are_the_time_of_that_moment(timestamp_us: int) -> None:
     assert offset_at_time(timestamp_us).timestamp_us == timestamp_us
@@ -138,6 +145,15 @@ def test_a_cluster_that_is_not_there_is_told_with_its_address() -> None:
         with pytest.raises(BrokersUnavailableError, match=r"127\.0\.0\.1:1") as caught:
             producer.send("t", b"v")
         assert caught.value.addresses == ("127.0.0.1:1",)
+
+
+def test_send_waits_no_longer_for_a_cluster_than_a_record_may_take() -> None:
+    """It waited for max_block_ms, a minute, whatever the delivery timeout was."""
+    with (
+        Producer("127.0.0.1:1", delivery_timeout_ms=200) as producer,
+        pytest.raises(BrokersUnavailableError, match=r"within 0\.2 s: 127\.0\.0\.1:1"),
+    ):
+        producer.send_and_wait("t", b"v")
 
 
 def test_a_consumer_tells_it_too_and_never_says_nothing() -> None:

@@ -5,6 +5,7 @@ names the leader if it knows it. Knowledge of a partition never goes back to an 
 topic id, see `LeadersSeen`.
 """
 
+from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -12,6 +13,7 @@ from typing import Any, Final
 from hightide.batch.checksum import crc32c
 from hightide.calls.backoff import Backoff
 from hightide.calls.call import Call, MessageCall, Method
+from hightide.calls.notice import Level, Notice
 from hightide.cluster.leaders_seen import LeadersSeen
 from hightide.errors import (
     BrokersUnavailableError,
@@ -38,6 +40,8 @@ RETRY: Final = Backoff(initial_ms=5, maximum_ms=RETRY_PAUSE_MS)
 UNREACHABLE: Final = Backoff(initial_ms=RETRY_PAUSE_MS, maximum_ms=500)
 # A topic or a partition that has just been created may not be known yet to the broker that is asked.
 UNKNOWN_TOPIC_PATIENCE_MS: Final = 2_000
+# If no broker has answered for this long, the log tells. An ordinary failover leaves others that answer.
+UNANSWERED_NOTICE_MS: Final = 5_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,10 +170,16 @@ class ClusterMetadata:
 class MetadataSeeker:
     """The requests for metadata. Keeps one GetMetadata under way while news are wanted, and goes from address
     to address until one answers. `asked_at_ms` is when the newest answer was asked for. To a process that was
-    paused meanwhile, the answer may look newer than it is."""
+    paused meanwhile, the answer may look newer than it is. `notices` get a line when no broker has answered
+    for a while: a poll() that finds nothing looks like a topic without news."""
 
-    def __init__(self, cluster: ClusterMetadata) -> None:
+    def __init__(
+        self, cluster: ClusterMetadata, notices: deque[Notice] | None = None, logger: str = "hightide"
+    ) -> None:
         self.cluster = cluster
+        self._notices = notices
+        self._logger = logger
+        self._is_told = False
         self.topics: set[str] = set()
         self.failures: dict[str, HightideError] = {}
         self.failing_since_ms: float | None = None
@@ -246,6 +256,7 @@ class MetadataSeeker:
         self.failures.clear()
         self.failing_since_ms = None
         self._rounds_failed = 0
+        self._is_told = False
         self.answer_count += 1
         self.asked_at_ms = self._under_way_since_ms
         is_fresh = now_ms - self._answered_at_ms > 5 * RETRY_PAUSE_MS
@@ -262,6 +273,7 @@ class MetadataSeeker:
         self.failures[call.address] = error
         if self.failing_since_ms is None:
             self.failing_since_ms = now_ms
+        self._tell(now_ms - self.failing_since_ms)
         self.suspect(call.address)
         every = {*self.cluster.brokers.values(), *self.cluster.bootstrap}
         if self._suspects.keys() >= every:
@@ -269,6 +281,14 @@ class MetadataSeeker:
             self._rounds_failed += 1
             self._rest_until_ms = now_ms + UNREACHABLE.pause_ms(self._rounds_failed)
         self.want()
+
+    def _tell(self, unanswered_ms: float) -> None:
+        """Write one line about each time without answers that lasts."""
+        if self._notices is None or self._is_told or unanswered_ms < UNANSWERED_NOTICE_MS:
+            return
+        self._is_told = True
+        text = f"{self.unavailable(UNANSWERED_NOTICE_MS).message}; trying on"
+        self._notices.append(Notice(self._logger, Level.WARNING, text))
 
     def refusal(self) -> HightideError | None:
         """The error that needs no waiting, see `final_refusal`."""

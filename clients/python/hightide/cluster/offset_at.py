@@ -36,6 +36,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 # Today's time has 10 digits in seconds and 13 in milliseconds. In microseconds, such numbers are all before
 # May 1970.
 _OTHER_UNITS: Final = range(10**9, 10**13)
+_LAST_US: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
 
 
 def moment_at(timestamp_us: int) -> datetime:
@@ -49,7 +50,7 @@ def moment_at(timestamp_us: int) -> datetime:
 
 def offset_at_time(timestamp: datetime | int) -> OffsetAt:
     """The first offset at or after an aware datetime, or microseconds since 1970. A number that is rather
-    seconds or milliseconds is refused. Raises InvalidArgumentError."""
+    seconds, milliseconds or nanoseconds is refused. Raises InvalidArgumentError."""
     if isinstance(timestamp, datetime):
         if timestamp.tzinfo is None:
             raise InvalidArgumentError(
@@ -66,6 +67,11 @@ def offset_at_time(timestamp: datetime | int) -> OffsetAt:
             f"the time {timestamp} is {moment_at(timestamp):%Y-%m-%d %H:%M} in microseconds, and "
             f"{moment_at(timestamp * factor):%Y-%m-%d %H:%M} in {unit}; pass a datetime, or for the latter "
             f"{timestamp * factor}"
+        )
+    elif timestamp > _LAST_US:
+        raise InvalidArgumentError(
+            f"the time {timestamp} is after the year 9999 in microseconds; pass a datetime, or if it is in "
+            f"nanoseconds {timestamp // 1_000}"
         )
     if timestamp < 0:
         raise InvalidArgumentError(f"the time {timestamp} us is before 1970")

@@ -73,12 +73,12 @@ class ConsumerCore(ReadAhead, TracedCore):
     ) -> None:
         super().__init__(settings)
         self.cluster = cluster
-        self.seeker = MetadataSeeker(cluster)
+        self.notices: deque[Notice] = deque()
+        self.seeker = MetadataSeeker(cluster, self.notices, "hightide.consumer")
         self._silent = SilentLeaders(self.seeker, settings.fetch_max_wait_ms + SLOW_CALL_MS, random)
         self.wake_at_ms: float | None = None
         self.cancelled: list[Call[Any]] = []
         self.callbacks: list[Callable[[], object]] = []
-        self.notices: deque[Notice] = deque()
         self._topics = tuple(dict.fromkeys(topics))
         self._fetches: dict[FetchCall, None] = {}
         self._calls_to: dict[str, int] = {}

@@ -96,10 +96,10 @@ class ProducerCore(Accumulator, TracedCore):
         random: Random,
     ) -> None:
         super().__init__(settings, cluster, owner, delivery, first_turn)
-        self.seeker = MetadataSeeker(cluster)
+        self.notices: deque[Notice] = deque()
+        self.seeker = MetadataSeeker(cluster, self.notices, "hightide.producer")
         self._silent = SilentLeaders(self.seeker, SLOW_CALL_MS, random)
         self.wake_at_ms: float | None = None
-        self.notices: deque[Notice] = deque()
         self.cancelled: list[Call[Any]] = []
         self._calls: dict[ProduceCall, None] = {}
         self._identity = IdentitySeeker(self.seeker, _given_identity(settings))

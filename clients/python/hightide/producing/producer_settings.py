@@ -59,6 +59,11 @@ class ProducerSettings:
             raise InvalidArgumentError(f"{name} is {value}; it may be {least} to {most}")
 
     @property
+    def block_ms(self) -> int:
+        """How long send() may wait: max_block_ms, and never longer than a record may take to be delivered."""
+        return min(self.max_block_ms, self.delivery_timeout_ms)
+
+    @property
     def acks_code(self) -> broker_service_pb2.Acks.ValueType:
         """The acks in the contract's form."""
         return _ACKS[self.acks]

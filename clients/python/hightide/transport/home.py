@@ -53,5 +53,5 @@ class LoopHome(ProcessHome):
         if self._loop is None:
             self._loop = loop
         elif self._loop is not loop:
-            ended = ", which has ended" if self._loop.is_closed() else ""
+            ended = ", which has ended," if self._loop.is_closed() else ""
             raise WrongEventLoopError(f"another event loop{ended} used this client first")

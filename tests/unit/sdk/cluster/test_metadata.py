@@ -1,8 +1,10 @@
 """When a client asks again who leads, and which answers it believes."""
 
+from collections import deque
 from itertools import pairwise
 
 import pytest
+from hightide.calls.notice import Level, Notice
 from hightide.cluster import leaders_seen
 from hightide.cluster.leaders_seen import LeadersSeen
 from hightide.cluster.metadata import ClusterMetadata, Leader, MetadataSeeker, final_refusal
@@ -133,6 +135,34 @@ def test_an_answer_ends_what_was_refused_before() -> None:
         else:
             seeker.answered(call, outcome, 0.0)
     assert seeker.refusal() is None
+
+
+def test_the_log_tells_once_of_each_time_in_which_no_broker_answers() -> None:
+    """poll() of a consumer without a cluster returned nothing for a minute, without a word."""
+    notices = deque[Notice]()
+    seeker = MetadataSeeker(ClusterMetadata(("b1:1",)), notices, "hightide.consumer")
+
+    def ask_at(now_ms: float, *, is_answered: bool = False) -> None:
+        seeker.want()
+        call = seeker.poll(now_ms)
+        assert call is not None
+        if is_answered:
+            seeker.answered(call, metadata([1]), now_ms)
+        else:
+            seeker.failed(call, AddressUnreachableError("b1:1 is away", address=call.address), now_ms)
+
+    for now_ms in (0, 4_900):
+        ask_at(now_ms)
+    assert not notices
+    for now_ms in (5_100, 20_000):
+        ask_at(now_ms)
+    text = "no broker answered within 5 s: b1:1 (bootstrap) is away; trying on"
+    assert list(notices) == [Notice("hightide.consumer", Level.WARNING, text)]
+    ask_at(21_000, is_answered=True)
+    ask_at(22_000)
+    assert len(notices) == 1, "one failure is none of a broker that answered just now"
+    ask_at(28_000)
+    assert len(notices) == 2
 
 
 @pytest.mark.parametrize("error", [NotAuthenticatedError("expired"), TokenNotSentError("plaintext")])

@@ -144,7 +144,9 @@ def test_a_producer_on_a_second_event_loop_says_so_within_its_delivery_timeout(
         await use(producer, delivery)
 
     began_s = time.monotonic()
-    with pytest.raises(WrongEventLoopError, match=r"loop, which has ended.*inside of the coroutine"):
+    with pytest.raises(
+        WrongEventLoopError, match=r"loop, which has ended, used this client first.*inside of the coroutine"
+    ):
         asyncio.run(again())
     assert time.monotonic() - began_s < 60
     at_exit.forget(producer._sender)
