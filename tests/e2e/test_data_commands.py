@@ -89,6 +89,11 @@ def test_a_reader_stops_where_it_is_told(hightide_cluster: LocalCluster, words: 
     assert read("-o", f"s@{time_ms}", "--until", f"@{time_ms + 2000}") == [5, 6]
     assert read("-o", f"e@{time_ms}") == [0, 1, 2, 3, 4]
     assert read("--from", "@-1h", "-e") == [], "its records are older"
+    assert read("--from", "40", "-e") == [], "where the next one will be"
+    for beyond in (("consume", words, "--from", "1700000000000", "-e"), ("grep", words, "w", "--from", "41")):
+        refused = hightide(hightide_cluster, "topic", *beyond)
+        assert refused.returncode == 2
+        assert b"is behind the end of each partition of words, at most 40" in refused.stderr
     assert (
         succeed_here(
             hightide_cluster, "topic", "consume", words, "-p", "1", "--until", "2", "-f", r"%S:%K %s\x21\n"

@@ -41,6 +41,19 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command), f"{entry.module}.{entry.attribute} is no command"
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the command that the arguments begin with, or fail with the name that was probably meant.
+        Called by click, which would suggest from its own table only: that one is empty."""
+        name = args[0]
+        if name not in self._table and not ctx.resilient_parsing:
+            from difflib import get_close_matches
+
+            for near in get_close_matches(name, self._table, 1):
+                ctx.fail(f"No such command {name!r}. Did you mean {near!r}?")
+        return super().resolve_command(ctx, args)
+
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete from the table, and leave the modules alone: a shell waits. Called by click."""
         return [

@@ -84,6 +84,18 @@ def range_of(partition: int, earliest: int, latest: int, start: int | None, end:
     return OffsetRange(partition, first, max(first, last))
 
 
+def check_start(topic: str, start: Position, ends: Iterable[int]) -> None:
+    """Raise click.BadParameter for an offset that no partition has reached: nothing would be read, without a
+    word. It is rather a time, which has an @ before it."""
+    last = max(ends, default=0)
+    if start.anchor is Anchor.OFFSET and start.value > last:
+        raise click.BadParameter(
+            f"offset {start.value} is behind the end of each partition of {topic}, at most {last}; a time is "
+            f"@{start.value}, in milliseconds",
+            param_hint="--from",
+        )
+
+
 def topic_ranges(
     admin: "Admin", topic: str, partitions: Sequence[int], start: Position, until: Position | None
 ) -> TopicRanges:
@@ -95,6 +107,7 @@ def topic_ranges(
     places = [TopicPartition(topic, number) for number in numbers]
     earliest = {place: offset or 0 for place, offset in admin.list_offsets(places, "earliest").items()}
     latest = {place: offset or 0 for place, offset in admin.list_offsets(places, "latest").items()}
+    check_start(topic, start, latest.values())
     starts = _offsets_at(admin, start, earliest, latest)
     ends = latest if until is None else _offsets_at(admin, until, earliest, latest)
     return TopicRanges(

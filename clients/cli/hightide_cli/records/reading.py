@@ -13,7 +13,7 @@ from hightide_cli.command_line.client_arguments import ClientArguments
 from hightide_cli.printing.progress import progress
 from hightide_cli.records.positions import Anchor, Position
 from hightide_cli.records.printer import RecordPrinter
-from hightide_cli.records.ranges import range_of
+from hightide_cli.records.ranges import check_start, range_of
 
 _POLL_TIMEOUT_S = 0.5
 
@@ -38,6 +38,8 @@ def consume_records(
             topic
         )
         consumer.assign(assigned)
+        if reading.start.anchor is Anchor.OFFSET:
+            check_start(topic, reading.start, consumer.end_offsets(assigned).values())
         seek(consumer, assigned, reading.start)
         is_followed = reading.until is None
         batches = (

@@ -88,6 +88,17 @@ def test_a_wrong_argument_is_one_line_and_exit_code_2(
     assert err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [(("tpoic", "ls"), "topic"), (("topic", "creat"), "create"), (("pipline",), "pipeline")],
+)
+def test_a_command_that_is_not_there_is_told_with_the_one_that_was_meant(
+    arguments: tuple[str, ...], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The commands of the first level are loaded when they run, so that click knew none to suggest."""
+    assert f"Did you mean '{meant}'?" in run(capsys, *arguments)[2]
+
+
 @pytest.mark.parametrize("wrong", ["s@bad", "jsn", "yesterday"])
 def test_an_o_that_is_neither_a_form_nor_a_position_is_told_of_both(
     capsys: pytest.CaptureFixture[str], wrong: str

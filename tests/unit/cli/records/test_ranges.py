@@ -7,7 +7,7 @@ from typing import Any
 import click
 import pytest
 from hightide_cli.records.positions import Anchor, Position, parse_moment, parse_position
-from hightide_cli.records.ranges import OffsetRange, TopicRanges, range_of, read_ranges
+from hightide_cli.records.ranges import OffsetRange, TopicRanges, check_start, range_of, read_ranges
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,14 @@ def test_what_is_wanted_is_cut_to_what_is_there(
     start: int | None, end: int | None, found: tuple[int, int]
 ) -> None:
     assert range_of(3, 5, 20, start, end) == OffsetRange(3, *found)
+
+
+def test_an_offset_that_no_partition_has_reached_is_refused() -> None:
+    """A command that began at a time in milliseconds, without the @, printed nothing and was content."""
+    with pytest.raises(click.BadParameter, match=r"at most 34; a time is @1700000000000, in milliseconds"):
+        check_start("t", Position(Anchor.OFFSET, 1_700_000_000_000), [13, 34])
+    check_start("t", Position(Anchor.OFFSET, 34), [13, 34])
+    check_start("t", Position(Anchor.BEFORE_END, 1_000), [13, 34])
 
 
 class Batches:
