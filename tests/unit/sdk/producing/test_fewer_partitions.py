@@ -29,6 +29,7 @@ def test_a_record_for_a_partition_that_is_gone_fails_long_before_its_delivery_ti
     (lost,) = bench.send(1, partition=1)
     bench.refuse(bench.call(), ErrorCode.ERROR_CODE_INCONSISTENT_TOPIC_ID)
     told_of(bench, [1], for_ms=UNKNOWN_TOPIC_PATIENCE_MS + 5 * STEP_MS, topic_id=topic_id)
+    assert lost.done()
     error = lost.exception()
     assert isinstance(error, UnknownPartitionError)
     assert "topic flights has the partitions 0 to 0 by now, not 1" in str(error)
