@@ -39,7 +39,8 @@ def test_pauses_between_questions_grow_by_one_step_an_answer() -> None:
 
 def test_a_cluster_that_is_down_is_asked_less_and_less_often_until_a_broker_answers() -> None:
     seeker = MetadataSeeker(ClusterMetadata(("boot:9", "other:9")))
-    now_ms, asked_ms = 1_000.0, []
+    now_ms = 1_000.0
+    asked_ms: list[float] = []
     seeker.want()
     while len(asked_ms) < 14:
         seeker.want_again(now_ms=now_ms)  # whoever waits for a leader asks again and again
