@@ -42,8 +42,8 @@ class ServerAddress:
 class ServerDescription:
     """One process: a broker, a controller or a coordinator. `clock_ms` is the time of its clock, in
     milliseconds since 1970, at about the middle of `round_trip_ms`. `external_advertised` is "" if it has no
-    external listener. `zookeeper_session_timeout_ms` is 0 while it has no session. `settings` is empty if its
-    version does not send them."""
+    external listener. `zookeeper_session_timeout_ms` is 0 while it has no session, or ZooKeeper does not
+    answer it. `settings` is empty if its version does not send them."""
 
     service: str
     instance: str

@@ -12,6 +12,7 @@ from hightide_runtime.process.effective_settings import EffectiveSetting, Settin
 from hightide_runtime.process.settings import ServiceSettings
 from hightide_runtime.serving.interceptors.interceptor import Plane
 from hightide_runtime.serving.server import Service
+from hightide_runtime.zookeeper.session import SessionState
 
 SERVER_SERVICE: str = server_pb2.DESCRIPTOR.services_by_name["ServerService"].full_name
 UNKNOWN_VERSION = "unknown"
@@ -28,6 +29,11 @@ class GrantedSession(Protocol):
     @property
     def granted_timeout_ms(self) -> int:
         """The session timeout that ZooKeeper agreed to; 0 while there is no session."""
+        ...
+
+    @property
+    def state(self) -> SessionState:
+        """Whether ZooKeeper answers it."""
         ...
 
 
@@ -53,6 +59,8 @@ class ServerServicer(ServerServiceServicer):
     ) -> server_pb2.DescribeServerResponse:
         """Return the program, the time of its start, its clock, and its settings."""
         external = self._settings.external_advertised
+        # One that was cut off learns that its session expired only when ZooKeeper is there again.
+        is_connected = self._session.state is SessionState.CONNECTED
         return server_pb2.DescribeServerResponse(
             service=self._service,
             instance=self._instance,
@@ -61,7 +69,7 @@ class ServerServicer(ServerServiceServicer):
             clock_ms=self._clock.wall_us() // 1000,
             advertised=str(self._settings.advertised),
             external_advertised="" if external is None else str(external),
-            zookeeper_session_timeout_ms=self._session.granted_timeout_ms,
+            zookeeper_session_timeout_ms=self._session.granted_timeout_ms if is_connected else 0,
             settings=self._told,
         )
 
