@@ -94,7 +94,9 @@ class DescribeServerResponse(_message.Message):
     external_advertised: _builtins.str
     """The host:port that clients of the external listener get; empty if there is none."""
     zookeeper_session_timeout_ms: _builtins.int
-    """The session timeout that ZooKeeper has granted it, in milliseconds; 0 while it has no session."""
+    """The session timeout that ZooKeeper has granted it, in milliseconds; 0 while it has no session, or
+    ZooKeeper does not answer it.
+    """
     @_builtins.property
     def settings(self) -> _containers.RepeatedCompositeFieldContainer[Global___ServerSetting]:
         """Its settings as they hold, by name. Empty from a version that does not tell."""
