@@ -39,13 +39,18 @@ def hosts_of(host: str, port: int) -> frozenset[str]:
     return frozenset(f"{each}:{port}" for each in spelled)
 
 
+def _new_secret() -> str:
+    return secrets.token_urlsafe(32)
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
     """The secrets of one run of a console. They end with the process."""
 
     hosts: frozenset[str]
     port: int
-    secret: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
+    secret: str = field(default_factory=_new_secret, repr=False)
+    _passes: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     @property
     def cookie_name(self) -> str:
@@ -61,13 +66,29 @@ class Access:
         """Whether the Host header names this console, and not a name that was bound to its address."""
         return host is not None and host.lower() in self.hosts
 
+    def new_pass(self) -> str:
+        """A token that opens one session. The command line of a browser is seen by all users of a machine."""
+        self._passes.add(token := _new_secret())
+        return token
+
     def is_token(self, token: str | None) -> bool:
-        """Whether this is the token of the printed address."""
+        """Whether this is the token of the printed address, or a pass, which is used up then."""
+        if token is not None and token in self._passes:
+            self._passes.remove(token)
+            return True
         return token is not None and hmac.compare_digest(token.encode(), self.secret.encode())
 
     def is_session(self, cookie: str | None) -> bool:
         """Whether a browser has shown the token before."""
         return cookie is not None and hmac.compare_digest(cookie.encode(), self.cookie.encode())
+
+    def may_read(self, fetch_site: str | None, mode: str | None, destination: str | None) -> bool:
+        """Whether a request that only reads is one of this console's pages, or of somebody who opens one, by
+        what the browser says of it. Cookies know no ports: a page at another port of this host sends ours
+        along, and could have the console read and search for it without end."""
+        if fetch_site in (None, "same-origin", "none"):
+            return True
+        return (mode, destination) == ("navigate", "document")
 
     def is_own_origin(self, origin: str | None, fetch_site: str | None) -> bool:
         """Whether a request that changes something comes from a page of this console, by what the browser

@@ -1,6 +1,7 @@
 """`hightide console`: the cluster in a browser."""
 
 from pathlib import Path
+from threading import Thread
 
 import click
 from hightide_cli.command_line.choices import choices
@@ -57,7 +58,7 @@ def console(
             port=port,
             allows_changes=allow_changes,
             trace_directories=trace_directories or _known_traces(ctx),
-            announce=lambda address: _announce(address, opens),
+            announce=lambda address, once: _announce(address, once if opens else None),
         )
     except KeyboardInterrupt:
         # Ctrl-C is the only way to end it, and no failure.
@@ -74,10 +75,11 @@ def _known_traces(ctx: click.Context) -> tuple[Path, ...]:
         return ()
 
 
-def _announce(address: str, opens: bool) -> None:
+def _announce(address: str, to_open: str | None) -> None:
     click.echo(f"The console is at {address}")
     click.echo("Press Ctrl-C to end it.", err=True)
-    if opens:
+    if to_open is not None:
         import webbrowser
 
-        webbrowser.open(address)
+        # A browser in a terminal returns when it ends, and waits for pages that are served only then.
+        Thread(target=webbrowser.open, args=(to_open,), daemon=True).start()

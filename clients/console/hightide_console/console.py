@@ -7,11 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from hightide_cli.cluster.health_report import is_led
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
 
 from hightide_console.access import Access
 from hightide_console.changes.catalogue import changes_of
+from hightide_console.changes.change import Change
 from hightide_console.changes.pending import PendingChanges
 from hightide_console.changes.running import CommandRunner
 from hightide_console.door import ClusterDoor
@@ -41,7 +43,7 @@ class Console:
     ) -> None:
         self.settings, self.access, self.door, self.reading = settings, access, door, reading
         self.trace_directories = trace_directories
-        self.watch = ClusterWatch(door.pulse_admin.describe_cluster, door.survey)
+        self.watch = ClusterWatch(door.pulse_admin.describe_cluster, door.survey, door.look_at_servers)
         self.grid = GridKeeper()
         self.runner = CommandRunner(settings.cluster, door.arguments)
         self.pending = PendingChanges()
@@ -50,9 +52,14 @@ class Console:
         self._rendering = Rendering(
             {
                 "settings": settings,
-                "changes_of": changes_of,
+                "changes_of": self._changes_of,
             }
         )
+
+    def _changes_of(self, place: str) -> tuple[Change, ...]:
+        """The changes of a page. What asks for a controller is left out where there is none."""
+        cluster = self.watch.pulse.cluster
+        return changes_of(place, has_controller=cluster is None or not is_led(cluster))
 
     def page(self, name: str, values: Mapping[str, Any], status_code: int = 200) -> HTMLResponse:
         """Render a page, with the state of the cluster on top."""
@@ -64,7 +71,7 @@ class Console:
 
     def status(self) -> Any:
         """The state of the cluster in a word."""
-        return status_of(self.watch.pulse, self.watch.survey, now_ms())
+        return status_of(self.watch.pulse, self.watch.survey, now_ms(), self.watch.servers)
 
     @contextmanager
     def stream(self, kind: str) -> Iterator[None]:

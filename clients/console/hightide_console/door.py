@@ -8,19 +8,20 @@ import time
 import urllib.error
 import urllib.request
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Self, TypeVar
 
-from hightide import GroupListing
+from hightide import ClusterDescription, GroupListing, ReplicaListing
 from hightide.aio import Admin
-from hightide.errors import HightideError
+from hightide.errors import HightideError, NotAuthorizedError
 from hightide.servers import LogDirectory
+from hightide_cli.cluster.server_survey import servers_of
 from hightide_cli.command_line.client_arguments import ClientArguments
 from hightide_cli.reassign.progress import Watched
 from hightide_cli.top.history import GroupLook, Look, TopHistory
 
-from hightide_console.looks import Survey
+from hightide_console.looks import ServerLook, Survey
 from hightide_console.scrapes import Scrape, ServerFigures, figures_between, scrape_of
 
 #: A cluster that does not answer for so long is said to be down: with the pause between two questions, within
@@ -31,6 +32,9 @@ _ASK_TIMEOUT_MS: Final = 5_000
 _GROUPS_A_LOOK: Final = 20
 _SCRAPE_TIMEOUT_S: Final = 0.5
 _SCRAPE_BYTES_MAX: Final = 2 << 20
+#: What somebody knows of the cluster who may not describe it.
+_NOTHING_KNOWN: Final = ClusterDescription("", -1, "", 0, (), 0, 0, 0, 0, 0)
+Answer = TypeVar("Answer")
 
 
 class ClusterDoor:
@@ -43,15 +47,15 @@ class ClusterDoor:
         self._history = TopHistory()
         self._moves = Watched()
         self._turns: deque[str] = deque()
-        self._listeners: dict[str, str | None] = {}
         self._scrapes: dict[str, Scrape] = {}
+        self._servers: list[ServerLook] = []
         self._surveys = 0
 
     async def survey(self) -> Survey:
         """Ask everything once. Raises HightideError where the controller or all brokers do not answer."""
-        cluster = await self.admin.describe_cluster()
+        cluster = await _allowed(self.admin.describe_cluster(), _NOTHING_KNOWN)
         topics = await self.admin.describe_topics()
-        replicas = await self.admin.describe_replicas()
+        replicas = await _allowed(self.admin.describe_replicas(), ReplicaListing(()))
         at_s = time.monotonic()
         directories = await self._directories()
         coordinators = await self.admin.coordinators()
@@ -59,8 +63,7 @@ class ClusterDoor:
         moving = cluster.reassignment_count
         moves = (await self.admin.list_reassignments()).reassignments if moving else ()
         look = Look(at_s, cluster, replicas, groups, len(listed), moves)
-        brokers = [each.address for each in cluster.brokers if each.alive and each.address is not None]
-        figures = await self._figures(brokers)
+        figures = await self._figures()
         self._surveys += 1
         return Survey(
             number=self._surveys,
@@ -74,6 +77,12 @@ class ClusterDoor:
             moves=self._moves.look(at_s, moves, replicas.replicas),
             figures=figures,
         )
+
+    async def look_at_servers(self, cluster: ClusterDescription) -> tuple[ServerLook, ...]:
+        """Ask every process of itself. One that does not answer costs one short wait, whatever it is."""
+        asked = [(kind, address) for kind, _, address in servers_of(cluster, ()) if address]
+        self._servers = await asyncio.gather(*(self._look_at(*each) for each in asked))
+        return tuple(self._servers)
 
     async def close(self) -> None:
         """Close all connections."""
@@ -119,12 +128,10 @@ class ClusterDoor:
             looks.append(GroupLook(name, listed[name].state, listed[name].member_count, offsets))
         return looks, list(listed.values())
 
-    async def _figures(self, brokers: list[str]) -> Mapping[str, ServerFigures]:
+    async def _figures(self) -> Mapping[str, ServerFigures]:
         """What the brokers serve to Prometheus, if they were told to; by address."""
-        for address in brokers:
-            if address not in self._listeners:
-                self._listeners[address] = await self._listener_of(address)
-        urls = {each: url for each in brokers if (url := self._listeners[each]) is not None}
+        brokers = [each for each in self._servers if each.kind == "broker" and each.metrics_url]
+        urls = {each.address: each.metrics_url for each in brokers}
         texts = await asyncio.gather(*(asyncio.to_thread(_scraped, url) for url in urls.values()))
         figures: dict[str, ServerFigures] = {}
         for address, text in zip(urls, texts, strict=True):
@@ -137,28 +144,52 @@ class ClusterDoor:
                 figures[address] = moved
         return figures
 
-    async def _listener_of(self, address: str) -> str | None:
+    async def _look_at(self, kind: str, address: str) -> ServerLook:
         try:
-            settings = (await self.admin.describe_server(address)).settings
+            told = await self.pulse_admin.describe_server(address)
         except HightideError:
-            return None
-        said = next((each.value for each in settings if each.name == "prometheus-listen"), "")
-        return metrics_url(address, said)
+            return ServerLook(kind, f"{kind} at {address}", address, None)
+        settings = {each.name: each.value for each in told.settings}
+        # In a cluster that leaders coordinate, a broker is at the address of the controller.
+        return ServerLook(
+            told.service,
+            f"{told.service} {told.instance}",
+            address,
+            told.zookeeper_session_timeout_ms,
+            settings.get("zookeeper", ""),
+            metrics_url(address, settings.get("prometheus-listen", "")),
+        )
 
 
-def metrics_url(address: str, listens: str) -> str | None:
-    """Where a server that answers at `address` serves its metrics, by its setting; None if nowhere."""
+async def _allowed(answer: Awaitable[Answer], nothing: Answer) -> Answer:
+    """The answer, or nothing where ACLs keep it from whoever started the console: the rest is shown."""
+    try:
+        return await answer
+    except NotAuthorizedError:
+        return nothing
+
+
+def metrics_url(address: str, listens: str) -> str:
+    """Where a server that answers at `address` serves its metrics, by its setting; "" if nowhere."""
     host, found, port = listens.rpartition(":")
     if not found or not port.isdigit() or port == "0":
-        return None
+        return ""
     if host in ("", "0.0.0.0", "[::]"):
         host = address.rpartition(":")[0]
     return f"http://{host}:{port}/metrics"
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A server serves its metrics itself: it sends nobody elsewhere."""
+
+    def redirect_request(self, *_: object) -> None:
+        """Follow none: the answer counts as an error."""
+        return
+
+
 def _scraped(url: str) -> str | None:
     """The text at a server's own address, or None where it does not answer. Runs in a thread."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirects())
     try:
         with opener.open(url, timeout=_SCRAPE_TIMEOUT_S) as answer:
             content: bytes = answer.read(_SCRAPE_BYTES_MAX)

@@ -2,11 +2,12 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from contextlib import aclosing, suppress
 from typing import Any, Final
 
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from hightide_console.console import Console, TooManyStreamsError
 
@@ -23,31 +24,41 @@ def event(name: str, document: object) -> str:
     return f"event: {name}\ndata: {text}\n\n"
 
 
-def stream(console: Console, messages: AsyncIterator[str], kind: str = "events") -> Response:
+def stream(console: Console, messages: AsyncGenerator[str], kind: str = "events") -> Response:
     """Send messages until the window goes away. Refuses one window too many."""
-    guard = console.stream(kind)
-    try:
-        guard.__enter__()
-    except TooManyStreamsError:
-        return PlainTextResponse(
-            "Too many windows are open: close one, and this one goes on.\n",
-            503,
-            {"retry-after": "5"},
+    return _Stream(console, messages, kind)
+
+
+class _Stream(StreamingResponse):
+    """A stream counts for exactly as long as it is answered: also one of a window that was gone before its
+    first message."""
+
+    def __init__(self, console: Console, messages: AsyncGenerator[str], kind: str) -> None:
+        self._console, self._messages, self._kind = console, messages, kind
+        self._sent = _until(console.ending, messages)
+        super().__init__(
+            self._sent,
+            media_type="text/event-stream",
+            headers={"x-accel-buffering": "no"},
         )
 
-    async def sent() -> AsyncIterator[str]:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            yield "retry: 1000\n\n"
-            async for message in _until(console.ending, messages):
-                yield message
-        finally:
-            guard.__exit__(None, None, None)
-
-    return StreamingResponse(sent(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+            with self._console.stream(self._kind):
+                async with aclosing(self._messages), aclosing(self._sent):
+                    await super().__call__(scope, receive, send)
+        except TooManyStreamsError:
+            await _TOO_MANY(scope, receive, send)
 
 
-async def _until(ending: asyncio.Event, messages: AsyncIterator[str]) -> AsyncIterator[str]:
+_TOO_MANY: Final = PlainTextResponse(
+    "Too many windows are open: close one, and this one goes on.\n", 503, {"retry-after": "5"}
+)
+
+
+async def _until(ending: asyncio.Event, messages: AsyncIterator[str]) -> AsyncGenerator[str]:
     """The messages, until the server stops."""
+    yield "retry: 1000\n\n"
     end = asyncio.create_task(ending.wait())
     try:
         while True:
@@ -69,7 +80,7 @@ async def _until(ending: asyncio.Event, messages: AsyncIterator[str]) -> AsyncIt
         end.cancel()
 
 
-async def changed_parts(console: Console, parts: Callable[[], Mapping[str, str]]) -> AsyncIterator[str]:
+async def changed_parts(console: Console, parts: Callable[[], Mapping[str, str]]) -> AsyncGenerator[str]:
     """The parts of a page that differ from what this window has, each time the watch has news. A comment
     where none differs, so that whoever sends more of a page has its turn at each look."""
     sent: dict[str, str] = {}

@@ -60,10 +60,15 @@ class Gate:
                 "This browser has no session with the console: open the address that `hightide console` "
                 "printed when it was started. It has a token, which other users of the machine do not know."
             )
+        fetch_site = headers.get("sec-fetch-site")
         if scope["method"] not in _READING and not self._access.is_own_origin(
-            headers.get("origin"), headers.get("sec-fetch-site")
+            headers.get("origin"), fetch_site
         ):
             return _refusal("This form was not sent by a page of the console.")
+        if not self._access.may_read(
+            fetch_site, headers.get("sec-fetch-mode"), headers.get("sec-fetch-dest")
+        ):
+            return _refusal("This was asked for by a page that is not the console's.")
         return None
 
 

@@ -13,11 +13,13 @@ from hightide_console.scrapes import ServerFigures
 
 
 class Reach(Enum):
-    """Whether the cluster can be asked. `NO_CONTROLLER` means that brokers answer, and that what the pages
-    show is what was known before."""
+    """Whether the cluster can be asked. `NOT_ALLOWED` means that it answers, and that this person may see a
+    part of it only; `NO_CONTROLLER` that brokers answer, and that what the pages show is what was known
+    before."""
 
     UNKNOWN = "unknown"
     UP = "up"
+    NOT_ALLOWED = "not allowed"
     NO_CONTROLLER = "no controller"
     DOWN = "down"
 
@@ -32,6 +34,21 @@ class Pulse:
     since_ms: int = 0
     sentence: str = ""
     cluster: ClusterDescription | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLook:
+    """One process, as it told of itself: `kind` is "broker", "controller" or "coordinator", `name` as people
+    call it, "broker 2". `session_timeout_ms` is that of its ZooKeeper session: 0 if it has
+    none, None if the process does not answer. `zookeeper` is the address that it was given, and
+    `metrics_url` where it serves metrics, "" if nowhere."""
+
+    kind: str
+    name: str
+    address: str
+    session_timeout_ms: int | None
+    zookeeper: str = ""
+    metrics_url: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -13,7 +13,7 @@ from hightide_cli.command_line.client_arguments import ClientArguments
 from hightide_cli.records.ranges import records_in
 from hightide_cli.topic.grep import Wanted, matching_rows
 
-from hightide_console.settings import SEARCH_BYTES_MAX, SEARCH_SECONDS_MAX
+from hightide_console.settings import READS_AT_ONCE_MAX, SEARCH_BYTES_MAX, SEARCH_SECONDS_MAX
 from hightide_console.views.record_query import Match, ReadRange, RecordQuery, Start, partitions_of, ranges_of
 
 _UNAVAILABLE_TIMEOUT_MS = 4_000
@@ -36,6 +36,7 @@ class RecordReading:
 
     def __init__(self, admin: Admin, arguments: ClientArguments) -> None:
         self._admin = admin
+        self._turns = asyncio.Semaphore(READS_AT_ONCE_MAX)
         self._reader = RangeReader(
             **arguments,
             client_id="hightide-console",
@@ -64,7 +65,8 @@ class RecordReading:
             {place.partition: offset or 0 for place, offset in latest.items()},
             at_time,
         )
-        return await asyncio.to_thread(self._read, topic, described.topic_id, query, ranges)
+        async with self._turns:
+            return await asyncio.to_thread(self._read, topic, described.topic_id, query, ranges)
 
     async def one(self, topic: str, partition: int, offset: int) -> Record | None:
         """One record by its place, or None if there is none. Raises HightideError."""
@@ -77,7 +79,8 @@ class RecordReading:
         if not earliest <= offset < latest:
             return None
         ranges = [ReadRange(partition, offset, offset + 1)]
-        read = await asyncio.to_thread(self._read, topic, described.topic_id, RecordQuery(), ranges)
+        async with self._turns:
+            read = await asyncio.to_thread(self._read, topic, described.topic_id, RecordQuery(), ranges)
         return next(iter(read.records), None)
 
     def close(self) -> None:

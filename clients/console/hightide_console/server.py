@@ -31,11 +31,11 @@ def serve(
     origin: str,
     port: int,
     allows_changes: bool,
-    announce: Callable[[str], None],
+    announce: Callable[[str, str], None],
     trace_directories: tuple[Path, ...],
 ) -> None:
-    """Serve until Ctrl-C or SIGTERM. `announce` gets the address to open, once requests are accepted. Raises
-    ClickException if the port is taken."""
+    """Serve until Ctrl-C or SIGTERM. `announce` gets the address to open, and one that opens a session once,
+    as soon as requests are accepted. Raises ClickException if the port is taken."""
     listener = _listener(port)
     own_port: int = listener.getsockname()[1]
     settings = ConsoleSettings(
@@ -63,7 +63,7 @@ async def _serve(
     arguments: ClientArguments,
     trace_directories: tuple[Path, ...],
     listener: socket.socket,
-    announce: Callable[[str], None],
+    announce: Callable[[str, str], None],
 ) -> None:
     access = Access(hosts_of(settings.host, settings.port), settings.port)
     door = ClusterDoor(arguments)
@@ -75,13 +75,17 @@ async def _serve(
             log_level="warning",
             access_log=False,
             server_header=False,
+            # It has no web sockets, and there is no proxy whose headers it would believe.
+            ws="none",
+            proxy_headers=False,
             limit_concurrency=_CONNECTIONS_MAX,
             timeout_graceful_shutdown=_GRACE_S,
         ),
         console,
     )
     listener.listen(128)
-    announce(f"http://{settings.host}:{settings.port}/?{TOKEN_PARAMETER}={access.secret}")
+    address = f"http://{settings.host}:{settings.port}/?{TOKEN_PARAMETER}="
+    announce(f"{address}{access.secret}", f"{address}{access.new_pass()}")
     await server.serve(sockets=[listener])
 
 

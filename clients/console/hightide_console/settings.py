@@ -16,6 +16,8 @@ RECORDS_MAX: Final = 500
 SEARCH_RECORDS_MAX: Final = 100_000
 SEARCH_BYTES_MAX: Final = 64 << 20
 SEARCH_SECONDS_MAX: Final = 10.0
+#: Searches that run at once; others wait. Each may hold what one search reads at most.
+READS_AT_ONCE_MAX: Final = 3
 #: Of a key, a value or a header this much is shown; the whole value can be downloaded.
 SHOWN_BYTES_MAX: Final = 4_096
 #: A topic with more partitions is read one partition at a time.

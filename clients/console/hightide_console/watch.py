@@ -9,16 +9,17 @@ from dataclasses import replace
 from typing import Final
 
 from hightide import ClusterDescription
-from hightide.errors import BrokersUnavailableError, HightideError
+from hightide.errors import BrokersUnavailableError, HightideError, NotAuthorizedError
 
-from hightide_console.looks import Pulse, Reach, Survey
+from hightide_console.looks import Pulse, Reach, ServerLook, Survey
 from hightide_console.views.groups import LagHistory
 from hightide_console.views.traffic import TrafficHistory
 
 _PULSE_PAUSE_S: Final = 0.3
 _SURVEY_PAUSE_S: Final = 1.0
 _SURVEY_PAUSE_MAX_S: Final = 30.0
-#: The long question rests nine times as long as it has worked.
+_SERVERS_PAUSE_S: Final = 1.0
+#: The long question rests nine times as long as the console has worked since the one before.
 _REST_OF_SURVEY: Final = 9
 #: For so long after the last page or stream, the cluster is still watched.
 _IDLE_AFTER_S: Final = 15.0
@@ -31,11 +32,14 @@ class ClusterWatch:
         self,
         ask_pulse: Callable[[], Awaitable[ClusterDescription]],
         ask_survey: Callable[[], Awaitable[Survey]],
+        ask_servers: Callable[[ClusterDescription], Awaitable[tuple[ServerLook, ...]]],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._ask_pulse, self._ask_survey, self._monotonic = ask_pulse, ask_survey, monotonic
+        self._ask_pulse, self._ask_survey, self._ask_servers = ask_pulse, ask_survey, ask_servers
+        self._monotonic = monotonic
         self.pulse = Pulse()
         self.survey: Survey | None = None
+        self.servers: tuple[ServerLook, ...] = ()
         self.traffic = TrafficHistory()
         self.lags = LagHistory()
         self.version = 0
@@ -46,7 +50,8 @@ class ClusterWatch:
 
     def start(self) -> None:
         """Begin to watch. Called when the server starts."""
-        self._tasks = [asyncio.create_task(self._follow_pulse()), asyncio.create_task(self._follow_survey())]
+        follow = (self._follow_pulse, self._follow_survey, self._follow_servers)
+        self._tasks = [asyncio.create_task(each()) for each in follow]
 
     async def stop(self) -> None:
         """End the watching. Called when the server stops."""
@@ -78,7 +83,7 @@ class ClusterWatch:
     @property
     def _has_answers(self) -> bool:
         """Whether there is something to show: figures, or why there are none."""
-        if self.pulse.reach is Reach.UP:
+        if self.pulse.reach in (Reach.UP, Reach.NOT_ALLOWED):
             return self.survey is not None
         return self.pulse.reach is not Reach.UNKNOWN
 
@@ -98,9 +103,9 @@ class ClusterWatch:
             return error
 
     async def _follow_survey(self) -> None:
+        begun_s = time.thread_time()
         while True:
             await self._until_wanted()
-            begun_s = time.thread_time()
             try:
                 survey = await self._ask_survey()
             except HightideError:
@@ -111,8 +116,23 @@ class ClusterWatch:
             self.traffic.add(survey)
             self.lags.add(survey)
             await self._tell()
-            rest_s = (time.thread_time() - begun_s) * _REST_OF_SURVEY
+            # The survey counts, and what windows were sent since the one before; but not what somebody
+            # searches in records, which threads do.
+            worked_s, begun_s = time.thread_time() - begun_s, time.thread_time()
+            rest_s = worked_s * _REST_OF_SURVEY
             await asyncio.sleep(min(_SURVEY_PAUSE_MAX_S, max(_SURVEY_PAUSE_S, rest_s)))
+
+    async def _follow_servers(self) -> None:
+        """Apart from the others: where there is no controller, and no survey, it still says why."""
+        while True:
+            await self._until_wanted()
+            cluster = self.pulse.cluster
+            if cluster is not None:
+                servers = await self._ask_servers(cluster)
+                if servers != self.servers:
+                    self.servers = servers
+                    await self._tell()
+            await asyncio.sleep(_SERVERS_PAUSE_S)
 
     async def _until_wanted(self) -> None:
         if self._monotonic() - self._wanted_at_s > _IDLE_AFTER_S:
@@ -125,11 +145,21 @@ class ClusterWatch:
             self._changed.notify_all()
 
 
+def _reach_of(error: HightideError) -> Reach:
+    match error:
+        case BrokersUnavailableError():
+            return Reach.DOWN
+        case NotAuthorizedError():
+            return Reach.NOT_ALLOWED
+        case _:
+            return Reach.NO_CONTROLLER
+
+
 def pulse_after(before: Pulse, answer: ClusterDescription | HightideError, now_ms: int) -> Pulse:
     """What is known after one short question. Pure. A cluster of which brokers answer, but no controller, is
     not down: its records can be read."""
     if isinstance(answer, HightideError):
-        reach = Reach.DOWN if isinstance(answer, BrokersUnavailableError) else Reach.NO_CONTROLLER
+        reach = _reach_of(answer)
         cluster, sentence = before.cluster, str(answer)
     else:
         reach, cluster, sentence = Reach.UP, answer, ""

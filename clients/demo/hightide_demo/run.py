@@ -96,7 +96,7 @@ def run_demo(settings: DemoSettings, console: Console) -> DemoReport:
             # A full garbage collection over all rows stops every thread for half a second, which would count
             # as a wait of the clients.
             gc.freeze()
-            with _console_beside(cluster) if settings.with_console else nullcontext():
+            with _console_beside(cluster, console) if settings.with_console else nullcontext():
                 return _load_and_compare(cluster, rows, settings, java_home, console)
         finally:
             with console.status("stopping the cluster"):
@@ -113,14 +113,21 @@ def _let_clients_in(cluster: LocalCluster) -> None:
 
 
 @contextmanager
-def _console_beside(cluster: LocalCluster) -> Iterator[None]:
-    """A console of the cluster, which prints its address and opens in a browser, if this machine has one."""
+def _console_beside(cluster: LocalCluster, console: Console) -> Iterator[None]:
+    """A console of the cluster, whose address is told, and which opens in a browser, if this machine has one.
+    Without it the demo goes on."""
     arguments = ["--bootstrap", cluster.bootstrap, "--traces", str(cluster.trace_directory)]
     command = [sys.executable, "-m", "hightide_cli", "console", "--port", "0", "--open", *arguments]
     guard = ProcessGuard()
-    process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
     guard.watch(process.pid)
     try:
+        assert process.stdout is not None, "it is a pipe"
+        address = process.stdout.readline().strip()
+        said = address or f"the console has not started: {process.communicate()[1].strip()}"
+        console.print(said, markup=False, highlight=False, soft_wrap=True)
         yield
     finally:
         process.kill()

@@ -18,6 +18,7 @@ RULES = (
     Acl("client/alice", "allow", "write", "topic", "orders", "literal"),
     Acl("client/alice", "allow", "read", "topic", "orders", "literal"),
     Acl("client/alice", "allow", "describe", "cluster", "cluster", "literal"),
+    Acl("client/bob", "allow", "read", "topic", "orders", "literal"),
 )
 
 
@@ -35,6 +36,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     ) as started:
         with admin(started) as root:
             root.create_topic("orders")
+            root.create_topic("payroll")
             root.alter_acls(RULES)
         yield started
 

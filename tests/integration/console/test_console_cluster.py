@@ -1,18 +1,15 @@
 """The console over a real cluster: what it shows is what is there, also when the cluster goes away and comes
 back."""
 
-import json
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from html import unescape
-from typing import Any
 
-import httpx2
 import pytest
 from hightide import Admin, Producer
 from hightide_local.cluster import LocalCluster
-from integration.console.console_process import WAIT_S, console
+from integration.console.console_process import console, events, wait_for_part
 
 pytestmark = pytest.mark.cluster
 
@@ -22,33 +19,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     """A cluster of its own: whether another one is healthy is for what was done to it before to say."""
     with LocalCluster(tmp_path_factory.mktemp("console"), coordinators=1, partitionable=True) as started:
         yield started
-
-
-def events(client: httpx2.Client, path: str) -> Iterator[tuple[str, Any]]:
-    """The events of a stream, with their documents; of a comment, no name and no document."""
-    with client.stream("GET", path) as answer:
-        assert answer.status_code == 200
-        name = ""
-        for line in answer.iter_lines():
-            field, _, value = line.partition(": ")
-            if field == "event":
-                name = value
-            elif field == "data":
-                yield name, json.loads(value)
-            elif line.startswith(":"):
-                yield "", None
-
-
-def wait_for_part(client: httpx2.Client, path: str, part: str, text: str) -> str:
-    """The part of a page as soon as it has this text."""
-    shown, end_s = "", time.monotonic() + WAIT_S
-    for name, document in events(client, path):
-        if name == "parts":
-            shown = document.get(part, shown)
-        if text in shown:
-            return shown
-        assert time.monotonic() < end_s, f"{part} did not come to have {text!r}; it has {shown}"
-    raise AssertionError(f"the stream ended, and {part} never had {text!r}; it had {shown}")
 
 
 def test_pages_show_what_is_in_the_cluster(cluster: LocalCluster) -> None:

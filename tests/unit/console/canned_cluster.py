@@ -24,7 +24,7 @@ from hightide_cli.top.history import Look, TopHistory
 from hightide_console.access import Access, hosts_of
 from hightide_console.console import Console
 from hightide_console.door import ClusterDoor
-from hightide_console.looks import Survey
+from hightide_console.looks import ServerLook, Survey
 from hightide_console.reading import RecordReading, RecordsRead
 from hightide_console.settings import ConsoleSettings
 from hightide_console.views.record_query import RecordQuery
@@ -159,12 +159,16 @@ class CannedDoor(ClusterDoor):
         self.arguments = ClientArguments(bootstrap="127.0.0.1:9091")
         self.pulse_admin = self.admin = canned
         self.surveys = 0
+        self.servers: tuple[ServerLook, ...] = ()
 
     async def survey(self) -> Survey:
         if isinstance(self.canned.cluster, HightideError):
             raise self.canned.cluster
         self.surveys += 1
         return replace(survey(*self.canned.topics.values()), number=self.surveys)
+
+    async def look_at_servers(self, cluster: ClusterDescription) -> tuple[ServerLook, ...]:
+        return self.servers
 
     async def close(self) -> None:
         pass

@@ -52,6 +52,35 @@ def test_a_change_is_asked_for_by_its_own_pages_only(
     assert ACCESS.is_own_origin(origin, fetch_site) is is_own
 
 
+@pytest.mark.parametrize(
+    ("fetch_site", "mode", "destination", "may"),
+    [
+        (None, None, None, True),
+        ("same-origin", "cors", "empty", True),
+        ("none", "navigate", "document", True),
+        ("cross-site", "navigate", "document", True),
+        ("same-site", "navigate", "document", True),
+        ("same-site", "no-cors", "image", False),
+        ("same-site", "cors", "empty", False),
+        ("cross-site", "navigate", "iframe", False),
+    ],
+)
+def test_a_page_at_another_port_has_the_console_read_nothing(
+    fetch_site: str | None, mode: str | None, destination: str | None, may: bool
+) -> None:
+    assert ACCESS.may_read(fetch_site, mode, destination) is may
+
+
+def test_what_a_page_at_another_port_asks_for_is_refused_though_its_browser_sends_the_cookie() -> None:
+    console = canned_console()
+    image = {"sec-fetch-site": "same-site", "sec-fetch-mode": "no-cors", "sec-fetch-dest": "image"}
+    link = {"sec-fetch-site": "same-site", "sec-fetch-mode": "navigate", "sec-fetch-dest": "document"}
+    with TestClient(application(console), f"http://{ADDRESS}") as client:
+        client.get(f"/?token={console.access.secret}")
+        assert client.get("/topics", headers=image).status_code == 403
+        assert client.get("/topics", headers=link).status_code == 200
+
+
 def test_the_printed_address_opens_a_session_and_leaves_the_token_out_of_the_address_line() -> None:
     console = canned_console()
     with TestClient(application(console), f"http://{ADDRESS}", follow_redirects=False) as client:
@@ -62,6 +91,18 @@ def test_the_printed_address_opens_a_session_and_leaves_the_token_out_of_the_add
         assert "httponly" in cookie
         assert "samesite=strict" in cookie
         assert client.get("/topics").status_code == 200
+
+
+def test_a_pass_opens_one_session_and_is_not_the_token() -> None:
+    """A browser that is told what to open shows it to all users of the machine."""
+    console = canned_console()
+    once = console.access.new_pass()
+    assert once != console.access.secret
+    with TestClient(application(console), f"http://{ADDRESS}") as client:
+        assert client.get(f"/?token={once}").status_code == 200
+        client.cookies.clear()
+        assert client.get(f"/?token={once}").status_code == 403
+        assert client.get(f"/?token={console.access.secret}").status_code == 200
 
 
 def test_the_token_opens_no_way_to_another_site() -> None:

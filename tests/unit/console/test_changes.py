@@ -1,5 +1,6 @@
 """A change is a command of the CLI: what forms make of it, and that nothing is done that was not shown."""
 
+import asyncio
 import shlex
 from collections.abc import Iterator
 
@@ -11,7 +12,7 @@ from hightide_console.app import application
 from hightide_console.changes.catalogue import CHANGES, change_named, changes_of
 from hightide_console.changes.change import Change, ChangeError, Command, checked
 from hightide_console.changes.pending import PENDING_MAX, PendingChanges, Shown
-from hightide_console.changes.running import CommandRunner, Outcome
+from hightide_console.changes.running import OUTPUT_MAX, CommandRunner, Outcome
 from hightide_console.console import Console
 from starlette.testclient import TestClient
 from unit.console.canned_cluster import ADDRESS, canned_console
@@ -182,6 +183,23 @@ class CannedRunner(CommandRunner):
     async def run(self, command: Command) -> Outcome:
         self.ran.append(command.words)
         return self.outcome
+
+
+class TalkingRunner(CommandRunner):
+    """Runs a script in place of the CLI."""
+
+    program = ("-c", "import sys; sys.stdout.write('é' * 5_000_000); sys.stdout.write(sys.stdin.read())")
+
+
+def test_a_command_that_talks_without_end_is_cut_and_counted_while_it_talks() -> None:
+    async def run() -> Outcome:
+        return await TalkingRunner("127.0.0.1:9091", ClientArguments()).run(Command((), "x" * 100_000))
+
+    outcome = asyncio.run(run())
+    assert outcome.is_well
+    assert len(outcome.output) < OUTPUT_MAX
+    left_out = 2 * 5_000_000 + 100_000 - OUTPUT_MAX
+    assert outcome.output.endswith(f"… and {left_out:,} bytes more")
 
 
 @pytest.fixture

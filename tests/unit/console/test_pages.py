@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from html import unescape
+from urllib.parse import quote
 
 import pytest
 from hightide.errors import BrokersUnavailableError
@@ -96,6 +97,23 @@ def test_a_value_is_downloaded_byte_for_byte_and_never_opened_as_a_page() -> Non
         assert answer.headers["content-type"] == "application/octet-stream"
         assert answer.headers["content-disposition"].startswith("attachment;")
         assert client.get("/topics/orders/records/0/42/value").status_code == 404
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "0/41/" + quote('x";\r\nset-cookie: a=b;', safe=""),
+        "0/41/headers",
+        "0/" + "9" * 5_000 + "/value",
+        "9" * 5_000 + "/0/key",
+        "-1/41/value",
+    ],
+)
+def test_a_download_is_of_a_key_or_a_value_at_numbers(client: TestClient, path: str) -> None:
+    answer = client.get(f"/topics/orders/records/{path}")
+    assert answer.status_code == 404
+    assert "content-disposition" not in answer.headers
+    assert "set-cookie" not in answer.headers
 
 
 def test_a_cluster_that_is_down_is_a_page_that_says_so(console: Console, client: TestClient) -> None:

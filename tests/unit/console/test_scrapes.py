@@ -37,7 +37,7 @@ def test_methods_are_bounded() -> None:
 def test_the_listener_is_found_beside_the_server() -> None:
     assert metrics_url("b1:9092", "0.0.0.0:9464") == "http://b1:9464/metrics"
     assert metrics_url("b1:9092", "127.0.0.1:9464") == "http://127.0.0.1:9464/metrics"
-    assert [metrics_url("b1:9092", said) for said in ("", "9464", "h:", "h:0")] == [None] * 4
+    assert [metrics_url("b1:9092", said) for said in ("", "9464", "h:", "h:0")] == [""] * 4
 
 
 def test_what_goes_out_is_unknown_without_metrics() -> None:

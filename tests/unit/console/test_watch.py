@@ -5,17 +5,22 @@ from contextlib import ExitStack
 
 import pytest
 from hightide import ClusterDescription
-from hightide.errors import BrokersUnavailableError, HightideError
+from hightide.errors import BrokersUnavailableError, HightideError, NotAuthorizedError
 from hightide_console.console import TooManyStreamsError
-from hightide_console.events import changed_parts, event
-from hightide_console.looks import Reach, Survey
+from hightide_console.events import changed_parts, event, stream
+from hightide_console.looks import Pulse, Reach, ServerLook, Survey
 from hightide_console.settings import STREAMS_MAX
-from hightide_console.watch import ClusterWatch
+from hightide_console.views.overview import status_of
+from hightide_console.watch import ClusterWatch, pulse_after
+from starlette.responses import Response
+from starlette.types import Message
 from unit.console.canned_cluster import CLUSTER, canned_console, survey
+
+SERVERS = (ServerLook("broker", "broker 1", "127.0.0.1:9091", 6_000),)
 
 
 class Asked:
-    """Answers the two questions, and counts them."""
+    """Answers the questions, and counts them."""
 
     def __init__(self) -> None:
         self.pulses = self.surveys = 0
@@ -33,9 +38,13 @@ class Asked:
             raise self.failure
         return survey(number=self.surveys)
 
+    async def servers(self, cluster: ClusterDescription) -> tuple[ServerLook, ...]:
+        assert cluster is CLUSTER
+        return SERVERS
+
 
 async def looked_at_once(asked: Asked) -> ClusterWatch:
-    watch = ClusterWatch(asked.pulse, asked.survey)
+    watch = ClusterWatch(asked.pulse, asked.survey, asked.servers)
     watch.start()
     await watch.first(30.0)
     await watch.stop()
@@ -45,7 +54,7 @@ async def looked_at_once(asked: Asked) -> ClusterWatch:
 def test_nobody_looks_and_nothing_is_asked() -> None:
     async def run() -> Asked:
         asked = Asked()
-        watch = ClusterWatch(asked.pulse, asked.survey)
+        watch = ClusterWatch(asked.pulse, asked.survey, asked.servers)
         watch.start()
         await watch.changed(0, 0.05)
         await watch.stop()
@@ -59,6 +68,33 @@ def test_a_page_that_is_opened_first_gets_the_first_answers() -> None:
     watch = asyncio.run(looked_at_once(Asked()))
     assert watch.pulse.reach is Reach.UP
     assert watch.survey is not None
+
+
+def test_processes_are_asked_of_themselves_apart_from_the_survey_that_may_not_come() -> None:
+    async def run() -> ClusterWatch:
+        asked = Asked()
+        watch = ClusterWatch(asked.pulse, never, asked.servers)
+        watch.start()
+        watch.want()
+        while not watch.servers:
+            await watch.changed(watch.version, 30.0)
+        await watch.stop()
+        return watch
+
+    assert asyncio.run(run()).servers == SERVERS
+
+
+async def never() -> Survey:
+    await asyncio.Event().wait()
+    raise AssertionError("nobody sets it")
+
+
+def test_who_may_not_describe_the_cluster_is_told_so_and_sees_the_rest() -> None:
+    refused = NotAuthorizedError("client/alice may not describe the cluster")
+    pulse = pulse_after(Pulse(), refused, 5_000)
+    status = status_of(pulse, survey(), 6_000)
+    assert (status.word, status.tone) == ("In part", "warning")
+    assert "client/alice may not describe" in status.sentence
 
 
 def test_a_cluster_that_is_down_is_an_answer_too() -> None:
@@ -114,3 +150,39 @@ def test_one_window_too_many_is_refused_and_a_closed_one_makes_room() -> None:
             pass
     with console.stream("events"):
         pass
+
+
+def test_a_window_that_is_gone_before_its_first_message_leaves_its_place() -> None:
+    async def run() -> list[str]:
+        console = canned_console()
+
+        async def gone() -> Message:
+            return {"type": "http.disconnect"}
+
+        async def send(message: Message) -> None:
+            await asyncio.sleep(0)  # As a server does whose window takes nothing at the moment.
+
+        for _ in range(2 * STREAMS_MAX):
+            answer = stream(console, changed_parts(console, dict))
+            await answer({"type": "http", "asgi": {"spec_version": "2.3"}}, gone, send)
+        return await _sent_first(stream(console, changed_parts(console, dict)))
+
+    assert asyncio.run(run())[0] == "retry: 1000\n\n"
+
+
+async def _sent_first(answer: Response) -> list[str]:
+    """What a window that stays gets first."""
+    sent: list[str] = []
+    heard = asyncio.Event()
+
+    async def stays() -> Message:
+        await heard.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.body":
+            sent.append(message["body"].decode())
+            heard.set()
+
+    await answer({"type": "http", "asgi": {"spec_version": "2.3"}}, stays, send)
+    return sent

@@ -334,6 +334,7 @@ CHANGES: Final = (
         _resign_coordinator,
     ),
 )
+_OF_A_CONTROLLER: Final = frozenset({"resign-controller"})
 _BY_NAME: Final = {each.name: each for each in CHANGES}
 
 
@@ -342,6 +343,7 @@ def change_named(name: str) -> Change | None:
     return _BY_NAME.get(name)
 
 
-def changes_of(place: str) -> tuple[Change, ...]:
-    """The changes that a page leads to."""
-    return tuple(each for each in CHANGES if each.place == place)
+def changes_of(place: str, *, has_controller: bool = True) -> tuple[Change, ...]:
+    """The changes that a page leads to. In a cluster that leaders coordinate, no controller can resign."""
+    found = (each for each in CHANGES if each.place == place)
+    return tuple(each for each in found if has_controller or each.name not in _OF_A_CONTROLLER)

@@ -13,7 +13,8 @@ from hightide_cli.command_line.client_arguments import ClientArguments
 from hightide_console.changes.change import Command
 
 _TIMEOUT_S: Final = 90.0
-_OUTPUT_MAX: Final = 64 << 10
+OUTPUT_MAX: Final = 64 << 10
+_CHUNK: Final = 16 << 10
 _AT_ONCE_MAX: Final = 2
 _ENVIRONMENT: Final = {"COLUMNS": "110", "NO_COLOR": "1", "TERM": "dumb", "PYTHONIOENCODING": "utf-8"}
 _OPTIONS: Final = (
@@ -42,6 +43,8 @@ class CommandRunner:
     """Runs commands on one cluster. `cluster` is its address; the rest of the credentials is that of
     `arguments`, or of the environment as for any command."""
 
+    program: tuple[str, ...] = ("-m", "hightide_cli")
+
     def __init__(self, cluster: str, arguments: ClientArguments) -> None:
         said = ClientArguments(bootstrap=cluster)
         said.update(arguments)
@@ -59,7 +62,7 @@ class CommandRunner:
         """Carry it out. Whoever waits for a turn waits as long as the others take."""
         async with self._turns:
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "hightide_cli", *command.words, *self._words),
+                *(sys.executable, *self.program, *command.words, *self._words),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
@@ -67,7 +70,8 @@ class CommandRunner:
             )
             try:
                 async with asyncio.timeout(_TIMEOUT_S):
-                    output, _ = await process.communicate(command.stdin.encode())
+                    output = await _said_by(process, command.stdin.encode())
+                    await process.wait()
             except TimeoutError:
                 return Outcome(
                     f"It has not ended after {_TIMEOUT_S:.0f} s. What it asked for may still happen.", None
@@ -76,5 +80,21 @@ class CommandRunner:
                 if process.returncode is None:
                     process.kill()
                     await process.wait()
-        text = output[:_OUTPUT_MAX].decode(errors="replace")
-        return Outcome(text, process.returncode)
+        return Outcome(output, process.returncode)
+
+
+async def _said_by(process: asyncio.subprocess.Process, stdin: bytes) -> str:
+    """Feed a command, and read what it says to its end. The beginning is kept, the rest counted: a command
+    that talks without end takes no memory, and no command waits for somebody to read it."""
+    assert process.stdin is not None, "it is a pipe"
+    assert process.stdout is not None, "it is a pipe"
+    # asyncio sends it bit by bit, while the loop below reads.
+    process.stdin.write(stdin)
+    process.stdin.close()
+    kept, left_out = bytearray(), 0
+    while chunk := await process.stdout.read(_CHUNK):
+        room = OUTPUT_MAX - len(kept)
+        kept += chunk[:room]
+        left_out += len(chunk[room:])
+    text = kept.decode(errors="replace")
+    return f"{text}\n… and {left_out:,} bytes more" if left_out else text

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Final
 
 from hightide.errors import HightideError
@@ -28,6 +28,17 @@ async def groups(request: Request) -> Response:
     console = console_of(request)
     await console.watch.first(_FIRST_S)
     return console.page("groups", {"rows": group_rows(console.watch.survey), "active": "groups"})
+
+
+async def groups_events(request: Request) -> Response:
+    """What changes in the list: lags, states, groups that come and go."""
+    console = console_of(request)
+
+    def parts() -> dict[str, str]:
+        values = {"rows": group_rows(console.watch.survey), "status": console.status()}
+        return {name: console.part(name, values) for name in ("status", "group_list")}
+
+    return stream(console, changed_parts(console, parts))
 
 
 async def group(request: Request) -> Response:
@@ -60,7 +71,7 @@ async def group_events(request: Request) -> Response:
     console = console_of(request)
     name = request.path_params["group"]
 
-    async def messages() -> AsyncIterator[str]:
+    async def messages() -> AsyncGenerator[str]:
         number = -1
 
         def parts() -> dict[str, str]:
@@ -90,5 +101,6 @@ async def group_events(request: Request) -> Response:
 ROUTES: Final = (
     Route("/groups", groups, name="groups"),
     Route("/groups/{group}", group, name="group"),
+    Route("/events/groups", groups_events),
     Route("/events/groups/{group}", group_events),
 )

@@ -1,6 +1,6 @@
 """The overview page, its events, the grid and the charts."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from typing import Any, Final
 
 from starlette.requests import Request
@@ -10,6 +10,7 @@ from starlette.routing import Route
 from hightide_console.console import Console, console_of, now_ms
 from hightide_console.events import changed_parts, event, stream
 from hightide_console.views.overview import Overview, overview_of
+from hightide_console.views.record_query import whole_number
 
 #: A page that is opened first waits so long for the cluster, and is shown without figures after that.
 _FIRST_S: Final = 0.7
@@ -18,7 +19,7 @@ _PARTS: Final = ("status", "figures", "problems", "brokers", "roles", "unwell")
 
 def _view(console: Console) -> Overview:
     watch = console.watch
-    return overview_of(watch.pulse, watch.survey, watch.traffic, now_ms())
+    return overview_of(watch.pulse, watch.survey, watch.traffic, now_ms(), watch.servers)
 
 
 async def overview(request: Request) -> Response:
@@ -52,7 +53,7 @@ def _parts(console: Console) -> Mapping[str, str]:
     return {name: console.part(name, values) for name in _PARTS}
 
 
-async def _messages(console: Console, grid_version: int) -> AsyncIterator[str]:
+async def _messages(console: Console, grid_version: int) -> AsyncGenerator[str]:
     survey_number = console.watch.survey.number if console.watch.survey else 0
     async for message in changed_parts(console, lambda: _parts(console)):
         yield message
@@ -69,8 +70,8 @@ async def _messages(console: Console, grid_version: int) -> AsyncIterator[str]:
 
 
 def _version(request: Request) -> int:
-    said = request.query_params.get("grid", "")
-    return int(said) if said.isascii() and said.isdigit() and len(said) < 10 else -1
+    said = whole_number(request.query_params.get("grid", ""))
+    return -1 if said is None else said
 
 
 ROUTES: Final = (

@@ -1,7 +1,7 @@
 """The live tail of a topic: records as they come, as many as somebody can read."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Final
 
 from hightide import TopicPartition
@@ -44,7 +44,7 @@ async def tail_events(request: Request) -> Response:
     return stream(console, _records(console, request.path_params["topic"]), kind="tail")
 
 
-async def _records(console: Console, topic: str) -> AsyncIterator[str]:
+async def _records(console: Console, topic: str) -> AsyncGenerator[str]:
     try:
         (described,) = await console.door.admin.describe_topics([topic])
         places = [TopicPartition(topic, each.partition) for each in described.partitions]

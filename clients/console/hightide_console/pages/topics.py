@@ -11,7 +11,7 @@ from hightide_console.console import Console, console_of
 from hightide_console.events import changed_parts, stream
 from hightide_console.reading import RecordsRead
 from hightide_console.views.overview import topic_rows
-from hightide_console.views.record_query import Match, RecordQuery, Start, query_of
+from hightide_console.views.record_query import Match, RecordQuery, Start, query_of, whole_number
 from hightide_console.views.records import Form, record_view
 from hightide_console.views.topic import TopicView, topic_view
 
@@ -22,9 +22,19 @@ async def topics(request: Request) -> Response:
     """All topics, or those whose name contains some text."""
     console = console_of(request)
     await console.watch.first(_FIRST_S)
-    wanted = request.query_params.get("name", "")[:250]
-    rows = [each for each in topic_rows(console.watch.survey) if wanted in each.name]
-    return console.page("topics", {"rows": rows, "wanted": wanted, "active": "topics"})
+    return console.page("topics", {**_listed(console, _wanted(request)), "active": "topics"})
+
+
+async def topics_events(request: Request) -> Response:
+    """What changes in the list: rates, states, topics that come and go."""
+    console = console_of(request)
+    wanted = _wanted(request)
+
+    def parts() -> dict[str, str]:
+        values = {**_listed(console, wanted), "status": console.status()}
+        return {name: console.part(name, values) for name in ("status", "topic_list")}
+
+    return stream(console, changed_parts(console, parts))
 
 
 async def topic(request: Request) -> Response:
@@ -93,15 +103,19 @@ async def records(request: Request) -> Response:
 async def raw_value(request: Request) -> Response:
     """The value of one record, or its key, byte for byte: as a download, which no browser opens as a page."""
     console = console_of(request)
-    topic, partition, offset = (request.path_params[each] for each in ("topic", "partition", "offset"))
+    topic, part = request.path_params["topic"], request.path_params["part"]
+    partition = whole_number(request.path_params["partition"])
+    offset = whole_number(request.path_params["offset"])
+    if part not in ("key", "value") or partition is None or offset is None:
+        return PlainTextResponse("A record is asked for by /PARTITION/OFFSET/key, or /value.\n", 404)
     try:
         found = await console.reading.one(topic, partition, offset)
     except HightideError as error:
         return PlainTextResponse(f"{error}\n", 502)
-    content = None if found is None else found.key if request.path_params["part"] == "key" else found.value
+    content = None if found is None else found.key if part == "key" else found.value
     if content is None:
         return PlainTextResponse(f"{topic}-{partition} has nothing at offset {offset}\n", 404)
-    name = f"{request.path_params['part']}-{partition}-{offset}.bin"
+    name = f"{part}-{partition}-{offset}.bin"
     return Response(
         content,
         media_type="application/octet-stream",
@@ -115,6 +129,15 @@ def failed(console: Console, error: HightideError, what: str, active: str) -> Re
     return console.page("failed", values, status_code=502)
 
 
+def _wanted(request: Request) -> str:
+    return request.query_params.get("name", "")[:250]
+
+
+def _listed(console: Console, wanted: str) -> dict[str, object]:
+    rows = [each for each in topic_rows(console.watch.survey) if wanted in each.name]
+    return {"rows": rows, "wanted": wanted}
+
+
 def _shown(read: RecordsRead | None, query: RecordQuery) -> list[object]:
     if read is None:
         return []
@@ -123,8 +146,7 @@ def _shown(read: RecordsRead | None, query: RecordQuery) -> list[object]:
 
 
 def _page(request: Request) -> int:
-    said = request.query_params.get("page", "1")
-    return int(said) if said.isascii() and said.isdigit() and len(said) < 7 else 1
+    return whole_number(request.query_params.get("page", "1")) or 1
 
 
 CHOICES: Final = {
@@ -147,6 +169,7 @@ ROUTES: Final = (
     Route("/topics", topics, name="topics"),
     Route("/topics/{topic}", topic, name="topic"),
     Route("/topics/{topic}/records", records, name="records"),
-    Route("/topics/{topic}/records/{partition:int}/{offset:int}/{part}", raw_value),
+    Route("/topics/{topic}/records/{partition}/{offset}/{part}", raw_value),
+    Route("/events/topics", topics_events),
     Route("/events/topics/{topic}", topic_events),
 )

@@ -310,15 +310,17 @@ function startLag(box) {
 
 function startTail(list) {
   const most = 200;
+  let passedOver = 0;
   handlers.records = ({ html, skipped }) => {
     const template = document.createElement("template");
     template.innerHTML = html;
     list.prepend(template.content);
     while (list.children.length > most) list.lastElementChild.remove();
-    const note = document.querySelector("#tail-said");
-    note.textContent = skipped ? `${skipped.toLocaleString("en")} records were passed over: more come in than can be read.` : "";
+    passedOver += skipped;
+    document.querySelector("#tail-trouble").textContent = "";
+    document.querySelector("#tail-passed").textContent = passedOver ? `${passedOver.toLocaleString("en")} were passed over: more come in than can be read.` : "";
   };
-  handlers.tail = ({ sentence }) => { document.querySelector("#tail-said").textContent = sentence; };
+  handlers.tail = ({ sentence }) => { document.querySelector("#tail-trouble").textContent = sentence; };
 }
 
 // -- keys, copying, beginning ------------------------------------------------------------------------------
@@ -340,6 +342,15 @@ document.addEventListener("click", async (event) => {
   }
   if (event.target.closest("#tail-pause")) { paused = !paused; event.target.setAttribute("aria-pressed", paused); }
 });
+
+// A button that is pressed twice asks once. What is asked for takes a second or two, and the page says so.
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (form.method !== "post") return;
+  if (form.ariaBusy === "true") { event.preventDefault(); return; }
+  form.ariaBusy = "true";
+});
+addEventListener("pageshow", () => { for (const form of document.forms) form.ariaBusy = null; });
 
 async function begin() {
   const box = document.querySelector("#grid");

@@ -7,13 +7,14 @@ from functools import lru_cache
 from hightide import ClusterDescription
 from hightide.servers import LogDirectory
 from hightide_cli.cluster.health_look import failed_directories
-from hightide_cli.cluster.health_report import Holdings, problems_of
+from hightide_cli.cluster.health_report import Holdings, is_led, problems_of
 from hightide_cli.top.history import Traffic
 
-from hightide_console.looks import Pulse, Reach, Survey
+from hightide_console.looks import Pulse, Reach, ServerLook, Survey
 from hightide_console.settings import ROWS_MAX
 from hightide_console.views import figures
 from hightide_console.views.grid import CellState, state_of
+from hightide_console.views.roles import RoleRow, role_rows, zookeeper_problem
 from hightide_console.views.traffic import TrafficHistory
 
 _PROBLEMS_MAX = 12
@@ -71,17 +72,6 @@ class BrokerRow:
 
 
 @dataclass(frozen=True, slots=True)
-class RoleRow:
-    """One controller or coordinator."""
-
-    kind: str
-    name: str
-    address: str
-    state: str
-    tone: str
-
-
-@dataclass(frozen=True, slots=True)
 class TopicRow:
     """One topic in the list of them."""
 
@@ -125,7 +115,7 @@ class Overview:
     serves_metrics: bool = False
 
 
-def status_of(pulse: Pulse, survey: Survey | None, now_ms: int) -> Status:
+def status_of(pulse: Pulse, survey: Survey | None, now_ms: int, servers: Sequence[ServerLook] = ()) -> Status:
     """The state of the cluster in a word."""
     since = figures.ago(pulse.since_ms, now_ms) if pulse.since_ms else ""
     match pulse.reach:
@@ -134,9 +124,14 @@ def status_of(pulse: Pulse, survey: Survey | None, now_ms: int) -> Status:
         case Reach.DOWN:
             return Status("bad", "Down", pulse.sentence, since)
         case Reach.NO_CONTROLLER:
-            return Status("bad", "No controller", pulse.sentence, since)
+            led = pulse.cluster is not None and is_led(pulse.cluster)
+            why = [zookeeper_problem(servers), pulse.sentence]
+            sentence = ". ".join(each for each in why if each)
+            return Status("bad", "No answer" if led else "No controller", sentence, since)
+        case Reach.NOT_ALLOWED:
+            return Status("warning", "In part", f"You see what you may see. {pulse.sentence}")
         case Reach.UP:
-            problems = _problems(pulse.cluster, survey)
+            problems = _problems(pulse.cluster, survey, servers)
             if not problems:
                 return Status("ok", "Healthy")
             more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
@@ -144,12 +139,18 @@ def status_of(pulse: Pulse, survey: Survey | None, now_ms: int) -> Status:
             return Status("bad" if bad else "warning", "Not healthy", f"{problems[0]}{more}")
 
 
-def overview_of(pulse: Pulse, survey: Survey | None, history: TrafficHistory, now_ms: int) -> Overview:
+def overview_of(
+    pulse: Pulse,
+    survey: Survey | None,
+    history: TrafficHistory,
+    now_ms: int,
+    servers: Sequence[ServerLook] = (),
+) -> Overview:
     """The page, from the newest answers. A cluster that is down is shown as it was."""
-    status, cluster = status_of(pulse, survey, now_ms), pulse.cluster
+    status, cluster = status_of(pulse, survey, now_ms, servers), pulse.cluster
     if cluster is None:
         return Overview(status, is_known=False)
-    problems = _problems(cluster, survey)
+    problems = _problems(cluster, survey, servers)
     unwell = _unwell(survey)
     topics = topic_rows(survey)
     return Overview(
@@ -159,7 +160,7 @@ def overview_of(pulse: Pulse, survey: Survey | None, history: TrafficHistory, no
         problems=tuple(problems[:_PROBLEMS_MAX]),
         more_problems=max(0, len(problems) - _PROBLEMS_MAX),
         brokers=_brokers(cluster, survey),
-        roles=_roles(cluster, survey),
+        roles=role_rows(cluster, survey, servers),
         topics=tuple(topics[:ROWS_MAX]),
         more_topics=max(0, len(topics) - ROWS_MAX),
         unwell=tuple(unwell[:ROWS_MAX]),
@@ -195,7 +196,9 @@ def topic_rows(survey: Survey | None) -> list[TopicRow]:
     return sorted(rows, key=lambda each: each.name)
 
 
-def _problems(cluster: ClusterDescription | None, survey: Survey | None) -> list[str]:
+def _problems(
+    cluster: ClusterDescription | None, survey: Survey | None, servers: Sequence[ServerLook]
+) -> list[str]:
     if cluster is None:
         return []
     holdings = Holdings()
@@ -209,7 +212,8 @@ def _problems(cluster: ClusterDescription | None, survey: Survey | None) -> list
         silent = {broker: why for broker, why in survey.replicas.silent_brokers.items() if broker in alive}
         failed = failed_directories(survey.replicas, list(survey.directories))
         holdings = Holdings(failed, silent, arriving, survey.coordinators)
-    return problems_of(cluster, holdings)
+    zookeeper = zookeeper_problem(servers)
+    return [*([zookeeper] if zookeeper else []), *problems_of(cluster, holdings)]
 
 
 def _figures(
@@ -280,40 +284,6 @@ def _disks(broker_id: int, directories: Sequence[LogDirectory]) -> tuple[DiskRow
         for each in directories
         if each.broker_id == broker_id and each.path
     )
-
-
-def _roles(cluster: ClusterDescription, survey: Survey | None) -> tuple[RoleRow, ...]:
-    rows = []
-    if cluster.controller_id >= 0:
-        rows.append(
-            RoleRow(
-                "controller",
-                str(cluster.controller_id),
-                cluster.controller_address,
-                f"active, epoch {cluster.controller_epoch}",
-                "ok",
-            )
-        )
-    rows += [
-        RoleRow("controller", str(each.server_id), each.address, "standing by", "quiet")
-        for each in cluster.controllers
-        if each.address != cluster.controller_address
-    ]
-    active = survey.coordinators if survey else ()
-    for shard, address in enumerate(active):
-        of = f", shard {shard} of {len(active)}" if len(active) > 1 else ""
-        known = next((str(each.server_id) for each in cluster.coordinators if each.address == address), "")
-        rows.append(
-            RoleRow("coordinator", known, address or "none", f"active{of}", "ok")
-            if address is not None
-            else RoleRow("coordinator", "", "none", f"missing{of}: its groups rest", "bad")
-        )
-    rows += [
-        RoleRow("coordinator", str(each.server_id), each.address, "standing by", "quiet")
-        for each in cluster.coordinators
-        if each.address not in active
-    ]
-    return tuple(rows)
 
 
 @lru_cache(maxsize=2)

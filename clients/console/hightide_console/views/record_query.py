@@ -12,7 +12,7 @@ from hightide_console.views.records import Form
 
 _LIMIT_DEFAULT: Final = 50
 _PATTERN_MAX: Final = 1_000
-_OFFSET_MAX: Final = 1 << 62
+_NUMBER_MAX: Final = 1 << 62
 Choice = TypeVar("Choice", bound=Enum)
 
 
@@ -72,17 +72,17 @@ def query_of(words: Mapping[str, str]) -> RecordQuery:
         start=_one_of(Start, words.get("start", ""), Start.NEWEST),
         match=_one_of(Match, words.get("match", ""), Match.ALL),
         text=words.get("text", "")[:_PATTERN_MAX],
-        limit=min(RECORDS_MAX, max(1, _whole(words.get("limit", ""), _LIMIT_DEFAULT))),
+        limit=min(RECORDS_MAX, max(1, _limit(words.get("limit", "")))),
         form=_one_of(Form, words.get("form", ""), Form.AUTO),
         at_text=words.get("at", "").strip()[:64],
     )
     if query.match is not Match.ALL and not query.text:
         query = replace(query, match=Match.ALL)
     if query.start is Start.OFFSET:
-        offset = _whole(query.at_text, -1)
-        if not 0 <= offset <= _OFFSET_MAX:
+        offset = whole_number(query.at_text)
+        if offset is None:
             errors.append(f"“{query.at_text}” is no offset: give a whole number, such as 1200")
-        query = replace(query, at=max(0, min(offset, _OFFSET_MAX)))
+        query = replace(query, at=offset or 0)
     if query.start is Start.TIME:
         at_us = _moment_us(query.at_text)
         if at_us is None:
@@ -129,19 +129,28 @@ def ranges_of(
     return ranges
 
 
+def whole_number(word: str) -> int | None:
+    """A number from 0 to 2^62, as partitions and offsets are; None for what is none."""
+    word = word.strip()
+    # Python reads no number of thousands of digits, and raises an error for one.
+    if not (word.isascii() and word.isdigit() and len(word) < 20):
+        return None
+    return int(word) if int(word) <= _NUMBER_MAX else None
+
+
+def _limit(word: str) -> int:
+    number = whole_number(word)
+    return _LIMIT_DEFAULT if number is None else number
+
+
 def _partition(word: str, errors: list[str]) -> int | None:
     if word in ("", "all"):
         return None
-    number = _whole(word, -1)
-    if number < 0:
+    number = whole_number(word)
+    if number is None:
         errors.append(f"“{word[:64]}” is no partition")
         return None
     return number
-
-
-def _whole(word: str, default: int) -> int:
-    word = word.strip()
-    return int(word) if word.isascii() and word.isdigit() and len(word) < 20 else default
 
 
 def _one_of(kind: type[Choice], word: str, default: Choice) -> Choice:
