@@ -99,6 +99,27 @@ def test_a_broker_that_lost_the_end_of_its_log_leaves_the_isr_before_it_register
     asyncio.run(run())
 
 
+def test_a_dead_follower_leaves_the_isr_with_its_registration_and_acks_all_does_not_wait_longer(
+    tmp_path: Path,
+) -> None:
+    """The time for a replica that lags is longer than the producer waits for its acknowledgement."""
+
+    async def run() -> None:
+        with led_brokers(tmp_path, ("--replica-lag-time-max-ms", "600000")) as brokers:
+            async with looking_at(brokers) as looker:
+                await looker.create(TOPIC, ID, ((1, 2, 3),))
+                await looker.led(TOPIC, by=(1,), isr=(1, 2, 3))
+                await asyncio.to_thread(produced, brokers.bootstrap, [b"before"])
+                brokers.process(3).kill()
+                await asyncio.to_thread(produced, brokers.bootstrap, [b"after"])
+                await looker.led(TOPIC, by=(1,), isr=(1, 2))
+                await looker.restart(3)
+                await looker.led(TOPIC, by=(1,), isr=(1, 2, 3))
+                assert await asyncio.to_thread(consumed, brokers.bootstrap, 2) == [b"before", b"after"]
+
+    asyncio.run(run())
+
+
 def test_a_topic_that_is_deleted_and_created_again_begins_empty(tmp_path: Path) -> None:
     async def run() -> None:
         with led_brokers(tmp_path) as brokers:

@@ -47,6 +47,13 @@ class LeadersWalk(RandomWalk):
         if writes:
             self.world.delay(self.rng.choice(writes), give_up=True)
 
+    def _detect(self) -> None:
+        """A broker hears of one that died, which may be back by now."""
+        running = self._running()
+        if self._deaths and running:
+            gone, _ = self._deaths.pop(0)
+            self.world.tell_of_the_gone(self.rng.choice(running).broker_id, gone)
+
     def _controller_crash(self) -> None:
         """There is none. A client asks any broker to move the partition, to as many replicas."""
         running = self._running()

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import cast
 
+from hightide_broker.core.events import FollowersGone
 from hightide_broker.core.isr_state import IsrState
 from hightide_broker.core.replica import ReplicaSettings
 from hightide_leaders.core import events as ev
@@ -134,6 +135,12 @@ class LeadersWorld(World):
         self.requests_made += 1
         self.story.append(f"elect the preferred at {admin}")
         self.broker(admin).hear(ev.ElectionRequested(-self.requests_made, NAME))
+        self.check()
+
+    def tell_of_the_gone(self, broker_id: int, gone: int) -> None:
+        """A broker hears that another one is not registered any more, in time or far too late."""
+        self.story.append(f"{broker_id} hears that {gone} is gone")
+        self.broker(broker_id).feed(FollowersGone(frozenset({gone})))
         self.check()
 
     def _ask(self, admin: int, request: object) -> Outcome | None:

@@ -13,6 +13,7 @@ from hightide_broker.core.effects import (
 )
 from hightide_broker.core.events import (
     FollowerFetched,
+    FollowersGone,
     IsrStored,
     IsrStoreRefused,
     IsrStoreUnknown,
@@ -65,6 +66,38 @@ def test_a_silent_follower_leaves_after_its_time_and_the_rest_commits(pair: Repl
     assert pair[1].happens(Ticked(101 + LAG_MS)) == (StoreIsr((1, 2), 1, 1, 1),)
     assert next_deadline_ms(pair[1].state) is None, "an ISR write is under way"
     assert pair[1].happens(IsrStored(2)) == (AdvanceHighWatermark(1), AnswerProduces(1))
+
+
+def test_a_follower_whose_broker_is_gone_leaves_at_once_though_it_has_everything(pair: ReplicaPair) -> None:
+    pair.decide(1, 1)
+    pair[1].produces("a")
+    pair.catch_up(2, 3)
+    gone = pair[1].happens(FollowersGone(frozenset({3})))
+    assert gone == (StoreIsr((1, 2), 1, 1, 1), AwaitFetch(3)), "its next fetch counts, if it lives"
+    pair[1].happens(IsrStored(2))
+    pair[1].produces("b")
+    pair.catch_up(2)
+    assert pair[1].state.high_watermark == 2, "nobody waits for 3"
+
+
+def test_a_broker_that_was_taken_for_gone_joins_again_by_its_next_fetch(pair: ReplicaPair) -> None:
+    pair.decide(1, 1)
+    pair[1].happens(FollowersGone(frozenset({3})))
+    assert pair[1].happens(IsrStored(2)) == ()
+    assert pair.fetch(3) == (StoreIsr((1, 2, 3), 2, 1, 1, ((3, 0),)),)
+
+
+def test_a_leader_stays_in_its_isr_whoever_is_gone_and_writes_once_at_a_time(pair: ReplicaPair) -> None:
+    pair.decide(1, 1)
+    assert pair[1].happens(FollowersGone(frozenset({1}))) == ()
+    gone = pair[1].happens(FollowersGone(frozenset({1, 2, 3})))
+    assert gone == (StoreIsr((1,), 1, 1, 1), AwaitFetch(2), AwaitFetch(3))
+    assert pair[1].happens(FollowersGone(frozenset({2}))) == (), "an ISR write is under way"
+
+
+def test_who_follows_has_no_isr_to_take_the_gone_out_of(pair: ReplicaPair) -> None:
+    pair.decide(1, 1)
+    assert pair[2].happens(FollowersGone(frozenset({3}))) == ()
 
 
 def test_a_follower_that_has_everything_is_in_sync_however_long_it_is_silent(pair: ReplicaPair) -> None:

@@ -45,7 +45,12 @@ class LeadersDecider:
             settings.min_insync_replicas,
         )
         self.metadata = LedMetadata(
-            session, self.cluster, host.metadata, self.replicas.look_at, host.limit_moves
+            session,
+            self.cluster,
+            host.metadata,
+            self.replicas.look_at,
+            self.replicas.look_at_brokers,
+            host.limit_moves,
         )
         self.reports = LedReports(
             session, broker_id, self.cluster, host.metadata, host.replicas, self.replicas.declines

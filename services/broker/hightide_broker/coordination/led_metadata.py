@@ -44,14 +44,17 @@ class LedMetadata:
         cluster: LedCluster,
         cache: MetadataCache,
         on_topics: Callable[[Iterable[TopicView]], None],
+        on_brokers: Callable[[frozenset[int]], None],
         on_throttle: Callable[[int], None],
     ) -> None:
         """`on_topics` hears of every topic that changed, with its settings and the partitions that changed;
-        `on_throttle` of the speed limit of moves, in bytes a second."""
+        `on_brokers` of all brokers that are registered, when one has come or gone; `on_throttle` of the speed
+        limit of moves, in bytes a second."""
         self._session = session
         self._cluster = cluster
         self._cache = cache
         self._on_topics = on_topics
+        self._on_brokers = on_brokers
         self._on_throttle = on_throttle
         self._brokers: tuple[EndpointView, ...] = ()
         self._connected = asyncio.Event()
@@ -121,7 +124,7 @@ class LedMetadata:
             if is_throttle:
                 await self._read_throttle()
             if is_registration:
-                self._brokers = await read_brokers(self._session)
+                self._hear_of(await read_brokers(self._session))
             await self._read_some(topics, {each for each in partitions if each.topic not in topics})
         except BaseException:
             self._everything |= everything
@@ -134,10 +137,14 @@ class LedMetadata:
     async def _read_everything(self) -> None:
         await asyncio.gather(*map(self._session.watch_tree, (TOPICS, BROKER_IDS, THROTTLE)))
         stored = await self._cluster.read()
-        self._brokers = stored.metadata.brokers
+        self._hear_of(stored.metadata.brokers)
         self._cache.apply(stored.metadata)
         self._on_topics(stored.metadata.topics)
         await self._read_throttle()
+
+    def _hear_of(self, brokers: tuple[EndpointView, ...]) -> None:
+        self._brokers = brokers
+        self._on_brokers(frozenset(each.id for each in brokers))
 
     async def _read_throttle(self) -> None:
         throttle = await self._cluster.read_throttle()

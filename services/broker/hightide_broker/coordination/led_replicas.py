@@ -19,7 +19,7 @@ from hightide_broker.coordination.decider import Host
 from hightide_broker.coordination.led_cluster import EPOCH, LedCluster
 from hightide_broker.core import effects as fx
 from hightide_broker.core.events import Event as ReplicaEvent
-from hightide_broker.core.events import LeaderAndIsrDecided, StopRequested
+from hightide_broker.core.events import FollowersGone, LeaderAndIsrDecided, StopRequested
 from hightide_broker.core.isr_state import CommittedIsr
 from hightide_broker.core.lineage import NO_EPOCH
 from hightide_broker.core.replica import Decision
@@ -56,6 +56,10 @@ class LedReplicas:
         """Of what the decider has opened."""
         self._told: dict[HostedReplica, tuple[int, int]] = {}
         """The leader epoch and the partition epoch that the decider was told last, of what leads."""
+        self._registered: frozenset[int] = frozenset()
+        """The brokers that are registered, as far as this one has heard; empty before it has heard of any."""
+        self._gone: dict[HostedReplica, frozenset[int]] = {}
+        """Brokers that leave the ISR of a leader when the write of it that is under way has ended."""
         self.patience_s = 0.0
         """How long another registration of this broker's id may last."""
         self.registered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -98,7 +102,7 @@ class LedReplicas:
     async def _put_aside(self, key: PartitionKey) -> bool:
         replica = self._host.replicas.get(key)
         if replica is not None:
-            self._told.pop(replica, None)
+            self._forget(replica)
             stop = StopRequested(EPOCH, replica.state.leader_epoch, delete=True)
             if self._lifecycle.feed(replica, stop) != OK:
                 return False
@@ -153,13 +157,45 @@ class LedReplicas:
     def _tell_isr(self, replica: HostedReplica) -> None:
         leading = replica.state.leading
         if leading is None:
-            self._told.pop(replica, None)
+            self._forget(replica)
         elif isinstance(leading.isr, CommittedIsr):
             known = (replica.state.leader_epoch, leading.isr.partition_epoch)
-            if self._told.get(replica) != known:
-                self._told[replica] = known
-                name = TopicPartition(replica.topic, replica.key[1])
-                self._hear(IsrAdopted(name, known[0], leading.isr.isr))
+            before = self._told.get(replica)
+            if before == known:
+                return
+            self._told[replica] = known
+            name = TopicPartition(replica.topic, replica.key[1])
+            self._hear(IsrAdopted(name, known[0], leading.isr.isr))
+            gone = self._gone.pop(replica, frozenset())
+            if self._registered and (before is None or before[0] != known[0]):
+                # It begins to lead. The election may have been decided before one of them died.
+                gone |= frozenset(leading.isr.isr) - self._registered
+            self._take_out(replica, gone)
+
+    def _forget(self, replica: HostedReplica) -> None:
+        """It does not lead any more."""
+        self._told.pop(replica, None)
+        self._gone.pop(replica, None)
+
+    def look_at_brokers(self, registered: frozenset[int]) -> None:
+        """Take note of the brokers that are registered. Those that are not any more leave the ISRs of what is
+        led here, as a controller would see to it: acks=all would wait for them until
+        replica_lag_time_max_ms."""
+        gone, self._registered = self._registered - registered, registered
+        if gone:
+            for replica in self._host.replicas:
+                self._take_out(replica, gone)
+
+    def _take_out(self, replica: HostedReplica, gone: frozenset[int]) -> None:
+        """Each is taken out once. If it is there in truth, and only not registered, it joins again by
+        fetching."""
+        leading = replica.state.leading
+        if leading is None or not gone:
+            return
+        if isinstance(leading.isr, CommittedIsr):
+            self.feed(replica, FollowersGone(gone))
+        else:
+            self._gone[replica] = self._gone.get(replica, frozenset()) | gone
 
     def stopped(self, replica: HostedReplica, delete: bool) -> None:
         """Take note that the core of a replica has stopped."""

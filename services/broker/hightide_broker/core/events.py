@@ -175,6 +175,14 @@ class Ticked:
 
 
 @dataclass(frozen=True, slots=True)
+class FollowersGone:
+    """These brokers are not registered any more. Sent to a leader without a controller, which would take them
+    out of the ISR. Does no harm at any other time: who lives joins again with a fetch."""
+
+    broker_ids: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class EpochEndReceived:
     """The leader's answer to a question of this replica.
 
@@ -257,4 +265,5 @@ Event: TypeAlias = (
     | LogStartMoved
     | SettingsChanged
     | DirectoryFailed
+    | FollowersGone
 )

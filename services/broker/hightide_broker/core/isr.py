@@ -6,7 +6,8 @@ actions are those of the published models (KafkaReplication, Kip320, AsyncIsr), 
 
 Theory of operation. At most one write of the ISR is under way. While its outcome is unknown both sets count
 (`isr_state`). A follower joins because of a fetch of its own. It leaves by time (KIP-16), or if the
-controller removed it. Each change of the ISR ends with the high watermark, which it may move.
+controller removed it; without a controller, if it is not registered any more. Each change of the ISR ends
+with the high watermark, which it may move.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from hightide_broker.core.effects import (
     StoreIsr,
 )
 from hightide_broker.core.events import (
+    FollowersGone,
     IsrStored,
     IsrStoreRefused,
     IsrStoreUnknown,
@@ -96,6 +98,13 @@ def leader_shrink_isr(replica: Replica, leading: Leading, now_ms: int) -> tuple[
         and p.log_end_offset < replica.log_end_offset
         and now_ms - p.caught_up_ms > lag_time_max_ms
     )
+    return leader_remove_from_isr(replica, leading, state, leaving)
+
+
+def leader_remove_from_isr(
+    replica: Replica, leading: Leading, state: CommittedIsr, leaving: tuple[int, ...]
+) -> tuple[Leading, Effects]:
+    """Ask ZooKeeper to remove these members; nothing if there are none."""
     if not leaving:
         return leading, ()
     pending = shrink(state, leaving, replica.in_sync_minimum)
@@ -149,6 +158,23 @@ def tick(replica: Replica, now_ms: int) -> Step:
         return replica, ()
     ticked, advanced = leader_inc_high_watermark(replica, leading)
     return ticked, (*effects, *advanced)
+
+
+def followers_gone(replica: Replica, event: FollowersGone) -> Step:
+    """Handle the end of brokers: ask ZooKeeper to remove those that are members, also one that has
+    everything, since the next append would wait for it. One that lives joins again with its next
+    fetch, also if that fetch brings nothing new. While a write is under way nothing happens; the shell
+    says it again. Any role; only a leader has something to do."""
+    leading = replica.leading
+    if leading is None or not isinstance(leading.isr, CommittedIsr):
+        return replica, ()
+    gone = event.broker_ids - {replica.settings.broker_id}
+    leaving = tuple(member for member in leading.isr.isr if member in gone)
+    if not leaving:
+        return replica, ()
+    leading, effects = leader_remove_from_isr(replica, leading, leading.isr, leaving)
+    removed = replica.with_leading(leading, replica.high_watermark)
+    return removed, (*effects, *(AwaitFetch(member) for member in leaving))
 
 
 def next_deadline_ms(replica: Replica) -> int | None:

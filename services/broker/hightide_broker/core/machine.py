@@ -29,6 +29,7 @@ from hightide_broker.core.events import (
     Event,
     FetchRefused,
     FollowerFetched,
+    FollowersGone,
     FsyncDone,
     IsrStored,
     IsrStoreRefused,
@@ -86,6 +87,8 @@ def step(replica: Replica, event: Event) -> tuple[Replica, Effects]:
             return settings_changed(replica, event)
         case DirectoryFailed():
             return storage_failed(replica)
+        case FollowersGone():
+            return isr.followers_gone(replica, event)
         case _:
             assert_never(event)
 
