@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol, assert_never
 
 from hightide_runtime.znodes.cluster_znodes import (
@@ -39,6 +39,7 @@ from hightide_runtime.zookeeper.session import (
     WatchFired,
     ZooKeeperSession,
 )
+from hightide_runtime.zookeeper.znode_reader import RepeatedReader
 
 from hightide_leaders.core import effects as fx
 from hightide_leaders.core import events as ev
@@ -115,6 +116,9 @@ class LeadersShell:
         """By the path of a watch."""
         self._reads: list[fx.Read] = []
         self._watching: dict[int, fx.ReadQueues] = {}
+        """By request: whose queues it waits for."""
+        self._connected = asyncio.Event()
+        self._watched = RepeatedReader("queues", self._read_watched, self._connected)
         self._waiting: dict[int, asyncio.Future[fx.Outcome]] = {}
         self._handed_over = asyncio.Event()
         self._asked = 0
@@ -154,6 +158,8 @@ class LeadersShell:
         for path in (BROKER_IDS, TOPICS, TOPIC_IDS, PARTITIONS_REASSIGNED, STATE, StateQueueZnode.path(me)):
             await self._session.ensure_path(path)
         self._session.followers.add(self._zookeeper_says)
+        self._connected.set()
+        self._watched.start()
         self.hear(ev.Started(incarnation, self._session.session_id))
         try:
             while True:
@@ -163,6 +169,7 @@ class LeadersShell:
                 self._arm()
         finally:
             self._session.followers.discard(self._zookeeper_says)
+            await self._watched.close()
             for task in self._tasks:
                 task.cancel()
             if self._timer is not None:
@@ -201,7 +208,9 @@ class LeadersShell:
             case fx.ReadQueues(request_id):
                 if effect.watch:
                     self._watching[request_id] = effect
-                self._start_read(lambda: self._read_queues(effect))
+                    self._watched.mark()
+                else:
+                    self._start_read(lambda: self._read_queues(effect))
             case fx.Answer(request_id, outcome):
                 self._watching.pop(request_id, None)
                 waiting = self._waiting.pop(request_id)
@@ -246,21 +255,19 @@ class LeadersShell:
         if isinstance(event, WatchFired):
             if event.path in self._names:
                 self.hear(ev.PartitionTouched(self._names[event.path]))
-            elif event.path == StateQueueZnode.path(self.state.me):
-                self.hear(ev.QueueTouched())
-                self._queue_touched(event.path)
-            else:
-                self._queue_touched(event.path)
-        elif isinstance(event, SessionStateChanged) and event.state is SessionState.CONNECTED:
+            elif event.path.startswith(f"{STATE}/"):
+                if event.path == StateQueueZnode.path(self.state.me):
+                    self.hear(ev.QueueTouched())
+                if self._watching:
+                    self._watched.mark()
+        elif isinstance(event, SessionStateChanged) and event.state is not SessionState.CONNECTED:
+            self._connected.clear()
+        elif isinstance(event, SessionStateChanged):
+            self._connected.set()
             is_new = event.session_id != self._session_id
             self._session_id = event.session_id
             self.hear(ev.SessionEnded(event.session_id) if is_new else ev.WatchesLost())
             self._send_again()
-
-    def _queue_touched(self, path: str) -> None:
-        for effect in list(self._watching.values()):
-            if path in map(StateQueueZnode.path, effect.broker_ids):
-                self._start_read(lambda effect=effect: self._read_queues(effect))  # type: ignore[misc]
 
     async def _write(self, effect: fx.Write) -> None:
         self.writes += 1
@@ -382,10 +389,21 @@ class LeadersShell:
         self.hear(ev.TopicRead(request_id, found, lives))
 
     async def _read_queues(self, effect: fx.ReadQueues) -> None:
-        queues = await asyncio.gather(
-            *(self._changes(broker_id, watch=effect.watch) for broker_id in effect.broker_ids)
-        )
+        queues = await self._queues_of(effect.broker_ids, watch=False)
         found = await self._topic(effect.topic, effect.partition) if effect.topic else None
-        by_broker = dict(zip(effect.broker_ids, queues, strict=True))
+        self.hear(ev.QueuesRead(effect.request_id, queues, found, await self._lives()))
+
+    async def _read_watched(self) -> None:
+        """The queues that requests wait for, once for all of them."""
+        waiting = list(self._watching.values())
+        queues = await self._queues_of({each for effect in waiting for each in effect.broker_ids}, watch=True)
         lives = await self._lives()
-        self.hear(ev.QueuesRead(effect.request_id, by_broker, found, lives, watched=effect.watch))
+        for effect in waiting:
+            self.hear(ev.QueuesRead(effect.request_id, queues, None, lives, watched=True))
+
+    async def _queues_of(
+        self, broker_ids: Iterable[int], *, watch: bool
+    ) -> dict[int, tuple[QueuedChange, ...]]:
+        asked = tuple(broker_ids)
+        queues = await asyncio.gather(*(self._changes(broker_id, watch=watch) for broker_id in asked))
+        return dict(zip(asked, queues, strict=True))

@@ -396,7 +396,7 @@ def _wait(state: LeadersState, request: Request, now_ms: int) -> Effects:
     if request.deadline_ms is None:
         request.deadline_ms = now_ms + state.settings.keep_in_sync_time_ms
     request.step = Step.WAITING
-    return (ReadQueues(request.request_id, targets(request), request.topic, watch=True),)
+    return (ReadQueues(request.request_id, targets(request), watch=True),)
 
 
 def _clean_up(request: Request, found: TopicNodes) -> Effects:

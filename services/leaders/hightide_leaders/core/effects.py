@@ -49,8 +49,9 @@ class ReadTopic:
 
 @dataclass(frozen=True, slots=True)
 class ReadQueues:
-    """Read the queues of brokers for a request, and its `topic`, as by ReadTopic; with `watch`, leave a watch
-    on the children of each, and read all again when one fires. Answered by QueuesRead each time."""
+    """Read the queues of brokers for a request, and its `topic`, as by ReadTopic. With `watch`, without the
+    topic, leave a watch on the children of each, and read all again when one fires. Answered by QueuesRead
+    each time."""
 
     request_id: int
     broker_ids: tuple[int, ...]

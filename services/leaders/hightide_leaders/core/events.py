@@ -196,7 +196,7 @@ class QueuesRead:
     request_id: int
     queues: Mapping[int, tuple[QueuedChange, ...]]
     found: TopicNodes | None
-    """The topic of the request, if it has one."""
+    """The topic of the request, if it has one, and did not ask for a watch."""
     lives: Lives
     watched: bool = False
     """Whether the effect asked for a watch."""
