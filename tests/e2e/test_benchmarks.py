@@ -105,22 +105,39 @@ def test_a_scale_is_measured_size_by_size(environment: dict[str, str]) -> None:
     assert second["takeover_ms"] > 0
 
 
-def test_the_ways_to_store_and_to_tell_are_compared_on_one_zookeeper(environment: dict[str, str]) -> None:
-    script = Path(__file__).resolve().parents[2] / "bench" / "paths" / "controller_paths.py"
+def measured_path(environment: dict[str, str], script: str, *arguments: str) -> list[dict[str, Any]]:
+    """The documents of a script of bench/paths."""
+    path = Path(__file__).resolve().parents[2] / "bench" / "paths" / script
     run = subprocess.run(
-        [sys.executable, str(script), "--partitions", "30", "--rounds", "1", "--json"],
+        [sys.executable, str(path), *arguments, "--json"],
         capture_output=True,
         text=True,
         timeout=350,
         env=environment,
     )
     assert run.returncode == 0, run.stdout + run.stderr
-    document = json.loads(run.stdout)
-    ways = {name: document[name] for name in ("write_ms", "read_ms", "tell_one_ms", "tell_all_ms")}
-    assert {name: len(each) for name, each in ways.items()} == {
-        "write_ms": 3, "read_ms": 3, "tell_one_ms": 2, "tell_all_ms": 3,
-    }  # fmt: skip
-    assert all(ms > 0 for each in ways.values() for ms in each.values())
+    return [json.loads(line) for line in run.stdout.splitlines()]
+
+
+def test_the_ways_to_store_are_compared_on_one_zookeeper(environment: dict[str, str]) -> None:
+    (document,) = measured_path(environment, "controller_paths.py", "--partitions", "30", "--rounds", "1")
+    for name in ("write_ms", "read_ms"):
+        assert len(document[name]) == 3
+        assert all(ms > 0 for ms in document[name].values())
+
+
+def test_a_cluster_with_a_controller_and_one_without_are_measured_side_by_side(
+    environment: dict[str, str],
+) -> None:
+    """Without the steps that take long and do not depend on the number of partitions."""
+    controlled, led = measured_path(
+        environment, "coordination_paths.py", "--partitions", "4", "--topics", "0", "--idle-seconds", "0"
+    )
+    assert [each["coordination"] for each in (controlled, led)] == ["controller", "leaders"]
+    assert set(controlled) == set(led)
+    for each in (controlled, led):
+        assert all(each[f"{step}_client_errors"] == 0 for step in ("kill", "stop"))
+        assert min(each["kill_decided_ms"], each["create_writes"], each["watches"]) > 0
 
 
 def test_groups_lose_their_coordinator_and_disturb_only_those_who_gain_or_lose(

@@ -35,7 +35,7 @@ tickTime={tick_time_ms}
 maxClientCnxns=0
 maxSessionTimeout=120000
 admin.enableServer=false
-4lw.commands.whitelist=srvr
+4lw.commands.whitelist=srvr,mntr
 autopurge.snapRetainCount=3
 autopurge.purgeInterval=1
 """
