@@ -82,6 +82,7 @@ class PartitionView:
         self.doubted_at: dict[int, int] = {}
         """Broker → the last partition epoch with which it was told to have lost its tail, perhaps."""
         self._is_fsynced = False
+        self._was_always_fsynced = True
         self.logs_changed = True
         self.deleted_before = 0
         """As far as any leader was told to delete records."""
@@ -125,6 +126,7 @@ class PartitionView:
             version = self._world.partition_epoch(self.topic, self.generation.partition)
             self.doubted_at |= {log.broker_id: version for log in state.recovered}
         self._is_fsynced = self._world.is_fsynced(self.topic)
+        self._was_always_fsynced = self._was_always_fsynced and self._is_fsynced
         self.brokers = {broker_id: self._at(host) for broker_id, host in self._world.hosts.items()}
 
     def _at(self, host: SimHost) -> SimReplica | _OnDisk:
@@ -144,11 +146,11 @@ class PartitionView:
         """
         if self._world.hosts[member].is_damaged or self._is_asked_for_an_earlier_life(member, isr):
             return False
-        if not self._is_fsynced and self._world.hosts[member].is_doubtful:
+        if not self._was_always_fsynced and self._world.hosts[member].is_doubtful:
             return False
         if isr is None:
             return True
-        told_at = -1 if self._is_fsynced else self.doubted_at.get(member, -1)
+        told_at = -1 if self._was_always_fsynced else self.doubted_at.get(member, -1)
         return max(told_at, self.let_go_at.get(member, -1)) <= isr.partition_epoch
 
     def _is_asked_for_an_earlier_life(self, member: int, isr: IsrState | None) -> bool:

@@ -99,15 +99,18 @@ class Maintenance:
             for key, each in now.items()
             if each[:2] != (0, 0) and self._written.get(key, nothing) != each
         }
-        if not moved:
-            return
-        high_watermarks = {key: high_watermark for key, (high_watermark, *_) in moved.items()}
-        latest_epochs = {key: latest for key, (*_, latest, _is_damaged) in moved.items()}
-        loop = asyncio.get_running_loop()
-        await loop.run_in_executor(
-            self._disk, self._data.checkpoint_high_watermarks, high_watermarks, latest_epochs
-        )
-        self._written = now
+        if moved:
+            high_watermarks = {key: high_watermark for key, (high_watermark, *_) in moved.items()}
+            latest_epochs = {key: latest for key, (*_, latest, _is_damaged) in moved.items()}
+            loop = asyncio.get_running_loop()
+            await loop.run_in_executor(
+                self._disk, self._data.checkpoint_high_watermarks, high_watermarks, latest_epochs
+            )
+            self._written = now
+        for replica in self._replicas_here():
+            is_strict = replica.state.settings.flush_on_disk and not replica.settings.flush_on_disk
+            if is_strict and not self._data.acks_were_synced(*replica.key):
+                self._shell.wait_for_no_disk(replica)
 
     async def checkpoint_last(self) -> None:
         """Checkpoint once more before the directory is closed. A failure costs recovery time, and nothing

@@ -94,10 +94,12 @@ class ReplicaLifecycle:
         if not is_live:
             self._stood.add(key)
         opened = await self._open(order, is_first=is_first)
+        home = self._directories.home_of(key)
+        was_synced = home is not None and home.data.acks_were_synced(*key)
         state = Replica.opened(
             ReplicaSettings(
                 self._broker_id, self._replica_lag_time_max_ms, settings.min_insync_replicas,
-                settings.flush_on_disk,
+                settings.flush_on_disk or was_synced,  # As in `change_settings`.
             ),
             log_start_offset=opened.log_start_offset,
             log_end_offset=opened.log_end_offset,
@@ -127,14 +129,17 @@ class ReplicaLifecycle:
         return await self._directories.create_log(key, topic, order.settings.log, is_first)
 
     def change_settings(self, replica: HostedReplica, settings: TopicSettings) -> None:
-        """Run a replica under other settings of its topic from now on."""
+        """Run a replica under other settings of its topic from now on.
+
+        One with flush=fsync counts nothing that is not on its disk before its checkpoint has ceased to say so
+        of all that was acknowledged (`Maintenance`). A power cut would find it trusted for what it lost, if
+        the topic has flush=fsync again by then.
+        """
         replica.settings = settings
         replica.log.update_settings(settings.log)
-        self._shell.feed(replica, SettingsChanged(settings.min_insync_replicas, settings.flush_on_disk))
+        flush_on_disk = settings.flush_on_disk or replica.state.settings.flush_on_disk
+        self._shell.feed(replica, SettingsChanged(settings.min_insync_replicas, flush_on_disk))
         self._shell.cover_unflushed(replica)
-        if replica.state.is_follower:
-            # With flush=replicated it need not wait any more for the flush it was waiting for.
-            self._shell.ports.fetching.resume(replica)
 
     # --- removing --------------------------------------------------------------------------------
 

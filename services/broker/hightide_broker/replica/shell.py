@@ -24,7 +24,7 @@ from hightide_runtime.telemetry.tracing import Attribute, Telemetry
 from hightide_broker.cluster.partition_decisions import PartitionKey
 from hightide_broker.contract import convert
 from hightide_broker.core import effects as fx
-from hightide_broker.core.events import Event, FsyncDone, Ticked
+from hightide_broker.core.events import Event, FsyncDone, SettingsChanged, Ticked
 from hightide_broker.core.fetch_session import LeaderSession, LeaderSessions
 from hightide_broker.core.machine import step
 from hightide_broker.core.refusals import Refusal
@@ -247,6 +247,14 @@ class ReplicaShell:
         state = replica.state
         if state.settings.flush_on_disk and state.durable_end_offset < state.log_end_offset:
             self.ports.group_commit.cover((replica,))
+
+    def wait_for_no_disk(self, replica: HostedReplica) -> None:
+        """Let records of a replica count before they are on disk. Called when its topic has flush=replicated,
+        and the checkpoint says no more that all that was acknowledged is on disk."""
+        self.feed(replica, SettingsChanged(replica.settings.min_insync_replicas, flush_on_disk=False))
+        if replica.state.is_follower:
+            # It need not wait any more for the flush it was waiting for.
+            self.ports.fetching.resume(replica)
 
     def close(self) -> None:
         """Stop the timer."""

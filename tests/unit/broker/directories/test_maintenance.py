@@ -18,7 +18,7 @@ from effect_ports import perform_with
 from faulty_files import Fault, FaultyFiles
 from hightide.batch.header import iterate
 from hightide_broker.cluster.topic_settings import TopicSettings
-from hightide_broker.core.events import LeaderAndIsrDecided, ProduceArrived
+from hightide_broker.core.events import LeaderAndIsrDecided, ProduceArrived, SettingsChanged
 from hightide_broker.core.fetch_session import LeaderSessions
 from hightide_broker.core.replica import Replica, ReplicaSettings
 from hightide_broker.directories.maintenance import Maintenance, MaintenanceSettings
@@ -26,7 +26,7 @@ from hightide_broker.directories.retention_report import RetentionReport
 from hightide_broker.replica.group_commit import GroupCommit
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.shell import Payload, ReplicaShell
-from hightide_broker.storage import DataDirectory, LogSettings
+from hightide_broker.storage import DataDirectory, Flush, LogSettings
 from hightide_runtime.clock import Clock
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry.tracing import Telemetry
@@ -409,3 +409,38 @@ def test_damage_that_is_known_is_written_down_for_the_next_life(tmp_path: Path) 
     again = DataDirectory.open(tmp_path, "the-cluster", 1)
     assert again.log(TOPIC_ID, 0, False, "flights", LogSettings()).at_rest.report_gaps()
     again.close(clean=False)
+
+
+def test_a_replica_waits_for_its_disk_until_the_checkpoint_says_no_more_that_all_is_there(
+    tmp_path: Path,
+) -> None:
+    """Its topic has flush=replicated from now on. The checkpoint under way was put together before."""
+    files = FaultyFiles()
+
+    async def scenario(running: Running) -> None:
+        replica = running.replicas[0]
+        settings = TopicSettings(log=LogSettings(flush=Flush.FSYNC))
+        replica.settings = settings
+        replica.log.update_settings(settings.log)
+        running.shell.feed(replica, SettingsChanged(1, flush_on_disk=True))
+        running.produce(replica)
+        await running.round_ends()
+        await running.upkeep.checkpoint()
+        assert running.data.acks_were_synced(*replica.key)
+
+        def relax(call: str, path: str) -> None:
+            if call == "replace" and path.endswith("checkpoints"):
+                replica.settings = TopicSettings()
+                replica.log.update_settings(replica.settings.log)
+
+        running.produce(replica)
+        await running.round_ends()
+        files.on_call = relax
+        await running.upkeep.checkpoint()
+        assert running.data.acks_were_synced(*replica.key)
+        assert replica.state.settings.flush_on_disk
+        await running.upkeep.checkpoint()
+        assert not running.data.acks_were_synced(*replica.key)
+        assert not replica.state.settings.flush_on_disk
+
+    run(tmp_path, scenario, files=files)
