@@ -7,9 +7,12 @@ from functools import partial
 from typing import NoReturn
 
 from hightide.v1 import controller_service_pb2_grpc as controller_grpc
+from hightide_runtime.cluster_settings.acl_requests import AclRequests
+from hightide_runtime.cluster_settings.quota_requests import QuotaRequests
 from hightide_runtime.errors import StartupError
 from hightide_runtime.process.server_identity import identity_service
 from hightide_runtime.process.service_process import ServiceProcess, run_process
+from hightide_runtime.process.settings import Authorization
 from hightide_runtime.quotas.live_quotas import LiveQuotas
 from hightide_runtime.quotas.watched_quotas import watch_quotas
 from hightide_runtime.serving.interceptors.interceptor import Plane
@@ -19,9 +22,10 @@ from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.znodes.coordination_znode import Coordination
 from hightide_runtime.zookeeper.coordination import fix_coordination
 
+from hightide_controller.authority import authority_of
 from hightide_controller.contract.convert import Identity
 from hightide_controller.metrics import METRICS, controller_readings
-from hightide_controller.quota_requests import QuotaRequests
+from hightide_controller.mutation_quota import MutationQuota
 from hightide_controller.servicer import ControllerServicer
 from hightide_controller.settings import ControllerSettings
 from hightide_controller.shell import CONTROLLER_SERVICE, ControllerShell
@@ -53,6 +57,18 @@ async def _serve(settings: ControllerSettings, process: ServiceProcess) -> None:
     )
     quotas = LiveQuotas()
     watched = watch_quotas(process.session, quotas)
+    authority = authority_of(shell)
+    servicer = ControllerServicer(
+        shell,
+        AclRequests(
+            process.session,
+            authority,
+            is_enforced=settings.authorization is Authorization.ACLS,
+            super_users=settings.super_users,
+        ),
+        QuotaRequests(process.session, authority),
+        MutationQuota(shell.counters, quotas),
+    )
     process.metrics.report(
         METRICS,
         controller_readings(lambda: shell.state, shell.inbox, shell.counters, shell.longest_owed_ms),
@@ -62,7 +78,7 @@ async def _serve(settings: ControllerSettings, process: ServiceProcess) -> None:
         [
             Service(
                 CONTROLLER_SERVICE,
-                ControllerServicer(shell, QuotaRequests(shell, process.session, quotas)),
+                servicer,
                 controller_grpc.add_ControllerServiceServicer_to_server,
                 plane=Plane.CONTROL,
             ),

@@ -8,12 +8,14 @@ from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1 import controller_service_pb2_grpc as controller_grpc
 from hightide.v1 import quotas_pb2
 from hightide_runtime.access.call_access import current_access
+from hightide_runtime.cluster_settings.acl_requests import AclRequests
+from hightide_runtime.cluster_settings.quota_requests import QuotaRequests
 from hightide_runtime.zookeeper.session import ZooKeeperError
 
-from hightide_controller.contract import convert, convert_acls, convert_requests
+from hightide_controller.contract import convert, convert_requests
 from hightide_controller.core.effects import AnswerDone, AnswerElections, AnswerPartitions, AnswerTopic
 from hightide_controller.descriptions import described_topics, listed_reassignments, summary_of
-from hightide_controller.quota_requests import QuotaRequests
+from hightide_controller.mutation_quota import MutationQuota
 from hightide_controller.shell import ControllerShell
 
 __all__ = ["ControllerServicer"]
@@ -22,9 +24,13 @@ __all__ = ["ControllerServicer"]
 class ControllerServicer(controller_grpc.ControllerServiceServicer):
     """Served by every controller. Only the active one carries out requests; the others name it."""
 
-    def __init__(self, shell: ControllerShell, quotas: QuotaRequests) -> None:
+    def __init__(
+        self, shell: ControllerShell, acls: AclRequests, quotas: QuotaRequests, mutations: MutationQuota
+    ) -> None:
         self._shell = shell
+        self._acls = acls
         self._quotas = quotas
+        self._mutations = mutations
 
     async def CreateTopic(
         self, request: controller_pb2.CreateTopicRequest, context: Any
@@ -32,7 +38,7 @@ class ControllerServicer(controller_grpc.ControllerServiceServicer):
         """Create a topic and wait until its partitions have leaders."""
         if not request.validate_only:
             self._shell.require_active()
-            self._quotas.admit_mutation(len(request.assignment) or request.partition_count)
+            self._mutations.admit(len(request.assignment) or request.partition_count)
         answer = await self._shell.create_topic(request)
         return convert.created_out(self._shell.state, answer.topic)
 
@@ -82,7 +88,7 @@ class ControllerServicer(controller_grpc.ControllerServiceServicer):
         """Delete a topic and its data, and wait until its name is free."""
         event = convert_requests.delete_topic_in(request, self._shell.take_request_id())
         if not request.validate_only:
-            self._quotas.admit_mutation(self._shell.partition_count_of(request.topic))
+            self._mutations.admit(self._shell.partition_count_of(request.topic))
         answer = await self._shell.delete_topic(event)
         topic = convert.topic_out(self._shell.state, answer.topic)
         return controller_pb2.DeleteTopicResponse(topic=topic, absent_brokers=answer.absent_brokers)
@@ -94,7 +100,7 @@ class ControllerServicer(controller_grpc.ControllerServiceServicer):
         event = convert_requests.add_partitions_in(request, self._shell.take_request_id())
         if not request.validate_only:
             existing = self._shell.partition_count_of(request.topic)
-            self._quotas.admit_mutation(request.partition_count - existing)
+            self._mutations.admit(request.partition_count - existing)
         answer = await self._shell.ask(event, AnswerTopic)
         topic = convert.topic_out(self._shell.state, answer.topic)
         return controller_pb2.AddPartitionsResponse(topic=topic)
@@ -106,7 +112,7 @@ class ControllerServicer(controller_grpc.ControllerServiceServicer):
         event = convert_requests.remove_partitions_in(request, self._shell.take_request_id())
         if not request.validate_only:
             existing = self._shell.partition_count_of(request.topic)
-            self._quotas.admit_mutation(existing - request.partition_count)
+            self._mutations.admit(existing - request.partition_count)
         answer = await self._shell.ask(event, AnswerTopic)
         topic = convert.topic_out(self._shell.state, answer.topic)
         return controller_pb2.RemovePartitionsResponse(topic=topic)
@@ -196,28 +202,16 @@ class ControllerServicer(controller_grpc.ControllerServiceServicer):
         self, request: controller_pb2.AlterAclsRequest, context: Any
     ) -> controller_pb2.AlterAclsResponse:
         """Change the ACLs of the cluster."""
-        altered = await self._shell.acls.alter(
-            convert_acls.changes_in(request), validate_only=request.validate_only
-        )
-        return controller_pb2.AlterAclsResponse(
-            added_count=altered.added_count, removed_count=altered.removed_count
-        )
+        return await self._acls.alter(request)
 
     async def DescribeAcls(
         self, request: controller_pb2.DescribeAclsRequest, context: Any
     ) -> controller_pb2.DescribeAclsResponse:
         """Read the ACLs of the cluster from ZooKeeper."""
-        table = await self._shell.acls.read()
-        return controller_pb2.DescribeAclsResponse(
-            acls=convert_acls.acls_out(table.acls),
-            is_enforced=self._shell.acls.is_enforced,
-            super_users=self._shell.acls.super_users,
-        )
+        return await self._acls.describe()
 
     async def CheckAccess(
         self, request: controller_pb2.CheckAccessRequest, context: Any
     ) -> controller_pb2.CheckAccessResponse:
         """Say what the ACLs in ZooKeeper decide, and by which rule."""
-        question = convert_acls.access_question_in(request)
-        table = await self._shell.acls.read()
-        return convert_acls.decision_out(table.explain(*question))
+        return await self._acls.check(request)

@@ -34,7 +34,6 @@ from hightide_runtime.zookeeper.session import SessionExpired, ZooKeeperError, Z
 
 from hightide_controller.brokers.broker_connections import BrokerConnections
 from hightide_controller.brokers.broker_link import LinkCallbacks
-from hightide_controller.cluster_acls import ClusterAcls
 from hightide_controller.contract import convert
 from hightide_controller.contract.convert import Identity
 from hightide_controller.core import effects as ef
@@ -88,7 +87,6 @@ class ControllerShell:
             leader_imbalance_percent=settings.leader_imbalance_percent,
         )
         self.store = ControllerStore(session)
-        self.acls = ClusterAcls(settings, session, self.active_state)
         self.active: ActiveController | None = None
         """The active controller at the last read of /controller."""
         self._campaigns = 0
@@ -553,11 +551,6 @@ class ControllerShell:
         self.require_active()
         found = self.state.topics.get(topic)
         return 0 if found is None else len(found.assignment)
-
-    def active_state(self) -> ClusterState:
-        """The state of the cluster. Raises ServiceError unless this controller is the active one."""
-        self.require_active()
-        return self.state
 
     def take_request_id(self) -> int:
         """A new id for a request to the core."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import grpc
 import pytest
-from hightide import Admin, Consumer, Producer, TopicPartition
+from hightide import Acl, Admin, Consumer, Producer, Quota, TopicPartition
 from hightide.errors import (
     ElectionNotNeededError,
     InvalidAssignmentError,
@@ -248,13 +250,34 @@ def test_the_topic_that_is_meant_by_its_id_is_deleted_and_no_other(cluster: Loca
         assert topic in admin.list_topics()
 
 
+def test_quotas_and_acls_are_changed_at_any_broker_and_read_at_any_other(
+    cluster: LocalCluster, admin: Admin
+) -> None:
+    """Many changes at once, each by a broker of its own: none is lost."""
+    with ExitStack() as stack:
+        brokers = [stack.enter_context(Admin(address)) for address in cluster.brokers.values()]
+        rules = [
+            Acl(f"client/c-{number}", "allow", "read", "topic", "tide") for number in range(len(brokers))
+        ]
+        seven = Quota(calls_max=7)
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(lambda each, rule: each.alter_acls(add=[rule]), brokers, rules))
+            list(pool.map(lambda each, rule: each.alter_quota(rule.principal, seven), brokers, rules))
+        for each in brokers:
+            assert set(each.describe_acls().acls) == set(rules)
+            assert each.describe_quotas() == {rule.principal: seven for rule in rules}
+            assert each.check_access("client/c-0", "read", "topic", "tide").is_allowed
+            assert not each.check_access("client/c-0", "write", "topic", "tide").is_allowed
+        assert admin.alter_acls(remove=rules).removed_count == len(rules)
+        for rule in rules:
+            assert admin.alter_quota(rule.principal, reset=["calls_max"]) == Quota()
+
+
 @pytest.mark.parametrize(
     "ask",
     [
         lambda admin, topic: admin.remove_partitions(topic, 1),
         lambda admin, topic: admin.resign_controller(),
-        lambda admin, topic: admin.describe_acls(),
-        lambda admin, topic: admin.describe_quotas(),
     ],
 )
 def test_what_only_a_controller_can_do_is_refused_in_one_sentence(

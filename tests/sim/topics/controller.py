@@ -11,17 +11,20 @@ from typing import Any, Protocol
 import grpc
 from hightide.v1 import broker_control_service_pb2 as control_pb2
 from hightide.v1 import controller_service_pb2 as controller_pb2
+from hightide_controller.authority import authority_of
 from hightide_controller.brokers.broker_connections import BrokerConnections
 from hightide_controller.brokers.broker_link import BrokerLink
 from hightide_controller.brokers.revival_probe import RevivalProbe
 from hightide_controller.contract.convert import Identity
 from hightide_controller.core import events as ev
 from hightide_controller.core.state.cluster_state import ClusterState, Role
-from hightide_controller.quota_requests import QuotaRequests
+from hightide_controller.mutation_quota import MutationQuota
 from hightide_controller.servicer import ControllerServicer
 from hightide_controller.settings import ControllerSettings
 from hightide_controller.shell import ControllerShell
 from hightide_runtime.addresses import HostPort
+from hightide_runtime.cluster_settings.acl_requests import AclRequests
+from hightide_runtime.cluster_settings.quota_requests import QuotaRequests
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.quotas.live_quotas import LiveQuotas
 from hightide_runtime.serving.channels import open_channel
@@ -264,8 +267,10 @@ class SimControllerProcess:
 
     def _servicer(self) -> ControllerServicer:
         session: Any = self.sim_session
-        quotas = QuotaRequests(self.shell, session, LiveQuotas(lambda: self.world.now_ms / 1000))
-        return ControllerServicer(self.shell, quotas)
+        authority = authority_of(self.shell)
+        acls = AclRequests(session, authority, is_enforced=False, super_users=())
+        mutations = MutationQuota(self.shell.counters, LiveQuotas(lambda: self.world.now_ms / 1000))
+        return ControllerServicer(self.shell, acls, QuotaRequests(session, authority), mutations)
 
     async def _serve(self, envelope: Envelope, method: str, request: bytes) -> None:
         """What brokers ask of a controller."""

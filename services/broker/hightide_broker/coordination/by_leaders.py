@@ -7,6 +7,9 @@ import logging
 
 from hightide_leaders.core.values import Settings
 from hightide_leaders.shell import LeadersShell
+from hightide_runtime.cluster_settings.acl_requests import AclRequests
+from hightide_runtime.cluster_settings.cluster_setting import ANY_BROKER
+from hightide_runtime.process.settings import Authorization
 from hightide_runtime.serving.server import Service
 
 from hightide_broker.cluster.metadata import EndpointView
@@ -63,8 +66,14 @@ class LeadersDecider:
     def services(self) -> list[Service]:
         """Every broker answers what elsewhere a controller answers."""
         host, me = self._host, _endpoint(self._host.settings)
+        acls = AclRequests(
+            host.ports.session,
+            ANY_BROKER,
+            is_enforced=host.settings.authorization is Authorization.ACLS,
+            super_users=host.settings.super_users,
+        )
         servicer = LeadersControllerServicer(
-            self.leaders, host.ports.session, self.cluster, host.cluster_id, me
+            self.leaders, host.ports.session, self.cluster, host.cluster_id, me, acls
         )
         return [controller_service(servicer)]
 

@@ -23,6 +23,9 @@ from hightide_leaders.core.effects import Outcome
 from hightide_leaders.core.values import NO_LEADER, PartitionNodes, TopicPartition
 from hightide_leaders.shell import LeadersShell
 from hightide_runtime.access.call_access import current_access
+from hightide_runtime.cluster_settings.acl_requests import AclRequests
+from hightide_runtime.cluster_settings.cluster_setting import ANY_BROKER
+from hightide_runtime.cluster_settings.quota_requests import QuotaRequests
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.serving.interceptors.interceptor import Plane
 from hightide_runtime.serving.server import Service
@@ -88,7 +91,10 @@ class LeadersControllerServicer(controller_grpc.ControllerServiceServicer):
         cluster: LedCluster,
         cluster_id: str,
         me: EndpointView,
+        acls: AclRequests,
     ) -> None:
+        self._acls = acls
+        self._quotas = QuotaRequests(session, ANY_BROKER)
         self._shell = shell
         self._session = session
         self._cluster = cluster
@@ -317,6 +323,38 @@ class LeadersControllerServicer(controller_grpc.ControllerServiceServicer):
         ]
         return controller_pb2.ElectLeadersResponse(elections=elections)
 
+    # --- settings of the cluster -----------------------------------------------------------------
+
+    async def AlterQuotas(
+        self, request: quotas_pb2.AlterQuotasRequest, context: Any
+    ) -> quotas_pb2.AlterQuotasResponse:
+        """Change quotas."""
+        return await self._quotas.alter(request)
+
+    async def DescribeQuotas(
+        self, request: quotas_pb2.DescribeQuotasRequest, context: Any
+    ) -> quotas_pb2.DescribeQuotasResponse:
+        """Read all quotas."""
+        return await self._quotas.describe()
+
+    async def AlterAcls(
+        self, request: controller_pb2.AlterAclsRequest, context: Any
+    ) -> controller_pb2.AlterAclsResponse:
+        """Change the ACLs of the cluster."""
+        return await self._acls.alter(request)
+
+    async def DescribeAcls(
+        self, request: controller_pb2.DescribeAclsRequest, context: Any
+    ) -> controller_pb2.DescribeAclsResponse:
+        """Read the ACLs of the cluster from ZooKeeper."""
+        return await self._acls.describe()
+
+    async def CheckAccess(
+        self, request: controller_pb2.CheckAccessRequest, context: Any
+    ) -> controller_pb2.CheckAccessResponse:
+        """Say what the ACLs in ZooKeeper decide, and by which rule."""
+        return await self._acls.check(request)
+
     # --- what only a controller can do -----------------------------------------------------------
 
     async def RemovePartitions(self, request: Any, context: Any) -> NoReturn:
@@ -334,26 +372,6 @@ class LeadersControllerServicer(controller_grpc.ControllerServiceServicer):
     async def ReportFailedReplicas(self, request: Any, context: Any) -> NoReturn:
         """Refused: a broker leaves its ISRs itself."""
         raise no_controller("ReportFailedReplicas")
-
-    async def AlterQuotas(self, request: quotas_pb2.AlterQuotasRequest, context: Any) -> NoReturn:
-        """Refused."""
-        raise no_controller("AlterQuotas")
-
-    async def DescribeQuotas(self, request: Any, context: Any) -> NoReturn:
-        """Refused."""
-        raise no_controller("DescribeQuotas")
-
-    async def AlterAcls(self, request: Any, context: Any) -> NoReturn:
-        """Refused."""
-        raise no_controller("AlterAcls")
-
-    async def DescribeAcls(self, request: Any, context: Any) -> NoReturn:
-        """Refused."""
-        raise no_controller("DescribeAcls")
-
-    async def CheckAccess(self, request: Any, context: Any) -> NoReturn:
-        """Refused."""
-        raise no_controller("CheckAccess")
 
     # --- parts -----------------------------------------------------------------------------------
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from hightide.v1 import access_pb2
 from hightide.v1 import controller_service_pb2 as pb
-from hightide_controller.contract.convert_acls import access_question_in, acl_out, changes_in
-from hightide_controller.core.acls import AclChange, TooManyAcls, alter_acls
+from hightide_runtime.cluster_settings.acl_changes import AclChange, TooManyAcls, alter_acls
+from hightide_runtime.cluster_settings.convert_acls import access_question_in, acl_out, changes_in
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.znodes.acls_znode import ACLS_BYTES_MAX, ACLS_MAX, Acl, AclsZnode, Effect, Pattern
 

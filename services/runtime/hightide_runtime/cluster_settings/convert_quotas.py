@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from hightide.v1 import quotas_pb2
 from hightide.v1.errors_pb2 import ErrorCode
+
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.quotas.changes import QuotaChange, altered
 from hightide_runtime.znodes.quota import LIMIT_NAMES, Quota

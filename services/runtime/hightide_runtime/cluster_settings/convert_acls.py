@@ -8,11 +8,11 @@ from typing import Final
 from hightide.v1 import access_pb2
 from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1.errors_pb2 import ErrorCode
+
 from hightide_runtime.access.acls import Decision
+from hightide_runtime.cluster_settings.acl_changes import AclChange
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.znodes.acls_znode import ACLS_MAX, CLUSTER_NAME, Acl, Effect, InvalidAcl, Pattern
-
-from hightide_controller.core.acls import AclChange
 
 __all__ = ["access_question_in", "acls_out", "changes_in", "decision_out"]
 
