@@ -31,6 +31,8 @@ CARRIED_OUT_ELSEWHERE: Final[dict[str, str]] = {
         for heading in (
             "A cluster to try",
             "py-files",
+            "A wheel on each machine",
+            "Spark Connect",
         )
     },
     **{

@@ -3,7 +3,9 @@ jars, so that `make test` leaves them out."""
 
 import os
 import subprocess
+import zipfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,7 @@ CLUSTER, TABLES = ("A cluster to try",), ("Install",)
 #: of the page.
 READINGS = [
     ("spark-cluster.md", "spark", "4.2", (*CLUSTER, "py-files")),
+    ("spark-cluster.md", "spark", "4.2", (*CLUSTER, "A wheel on each machine", "Spark Connect")),
     ("spark-tables.md", "spark-4.1", "4.1", (*TABLES, "Delta")),
     ("spark-tables.md", "spark-4.1", "4.1", (*TABLES, "Iceberg")),
 ]
@@ -59,6 +62,21 @@ def environment_of(version: str) -> Environment:
     return found[0]
 
 
+@contextmanager
+def archive_of_pyspark(packages: Path) -> Iterator[None]:
+    """The archive of PySpark's modules that a reader's Spark has, and that of `make spark-versions` lacks.
+    Here it is compiled, as Spark's own is not: each process would do that, and have 10 s for its start."""
+    archive = packages / "pyspark" / "python" / "lib" / "pyspark.zip"
+    with zipfile.PyZipFile(archive, "w") as modules:
+        modules.writepy(str(packages / "pyspark"))
+        for read in (packages / "pyspark").rglob("*.json"):
+            modules.write(read, read.relative_to(packages))
+    try:
+        yield
+    finally:
+        archive.unlink()
+
+
 def test_every_block_with_a_program_is_read_by_somebody() -> None:
     for page in {page for page, *_ in READINGS}:
         read = {heading for each, *_, headings in READINGS if each == page for heading in headings}
@@ -68,7 +86,7 @@ def test_every_block_with_a_program_is_read_by_somebody() -> None:
 @pytest.mark.parametrize(
     ("page", "folder", "version", "headings"),
     READINGS,
-    ids=["py-files", "tables of Delta", "tables of Iceberg"],
+    ids=["py-files", "wheel and Connect", "tables of Delta", "tables of Iceberg"],
 )
 def test_every_block_of_the_page_does_what_it_says(
     page: str,
@@ -89,8 +107,11 @@ def test_every_block_of_the_page_does_what_it_says(
     def substitute(text: str) -> str:
         return ports.substitute(docs_cluster.substitute(text))
 
-    with Session(tmp_path, environment, substitute=substitute, block_s=BLOCK_S) as session:
-        (packages,) = spark.folder.glob("lib/python3*/site-packages")
+    (packages,) = spark.folder.glob("lib/python3*/site-packages")
+    with (
+        archive_of_pyspark(packages),
+        Session(tmp_path, environment, substitute=substitute, block_s=BLOCK_S) as session,
+    ):
         make_environment(tmp_path / "reader" / folder, packages)
         for fence in fences_of(ROOT / "docs" / page):
             if fence.heading in headings:
