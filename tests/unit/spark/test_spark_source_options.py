@@ -48,6 +48,16 @@ REFUSED_IN_BOTH: list[tuple[dict[str, str | None], type[OptionError], str]] = [
     ({"subscribe": None, "assign": '{"a":[0],"a":[1]}'}, InvalidOptionError, "'a' twice"),
     ({"startingOffsetsByTimestamp": "earliest"}, InvalidOptionError, "milliseconds"),
     ({"startingTimestamp": "2020-01-01"}, InvalidOptionError, "whole number from 0 to"),
+    (
+        {"startingTimestamp": "1700000000"},
+        InvalidOptionError,
+        "if 1700000000 are seconds, write 1700000000000",
+    ),
+    (
+        {"startingOffsetsByTimestamp": '{"flights":{"0":1700000000}}'},
+        InvalidOptionError,
+        "times are in milliseconds",
+    ),
     ({"startingOffsetsByTimestampStrategy": "guess"}, InvalidOptionError, "error or latest"),
     ({"failOnDataLoss": "no"}, InvalidOptionError, "true or false"),
     ({"includeHeaders": "1"}, InvalidOptionError, "true or false"),

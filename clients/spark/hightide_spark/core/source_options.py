@@ -42,6 +42,8 @@ from hightide_spark.errors import ContradictingOptionsError, InvalidOptionError,
 _COUNT_MAX: Final = (1 << 63) - 1
 _PARTITION_MAX: Final = (1 << 31) - 1
 _TIME_MS_MAX: Final = 253_402_300_799_999  # the end of the year 9999, the latest that brokers take
+# Today's time in seconds; in milliseconds, such numbers are all before March 1973.
+_SECONDS: Final = range(10**9, 10**11)
 # The size of a fetch, and the least and the most: small ones are slow, and what is read ahead is in memory.
 FETCH_BYTES: Final = 4 << 20
 FETCH_BYTES_MIN: Final = 64 << 10
@@ -139,14 +141,22 @@ def _offsets(name: str) -> Option[Bound | None]:
 def _times(name: str) -> Option[Bound | None]:
     def parse(value: str) -> Bound:
         times_ms = _by_partition(value, 0, _TIME_MS_MAX, '{"flights":{"0":1577836800000}} in milliseconds')
-        return AtTimes(name, {partition: 1000 * time_ms for partition, time_ms in times_ms.items()})
+        return AtTimes(name, {partition: _time_us(time_ms) for partition, time_ms in times_ms.items()})
 
     return Option(name, parse, None)
 
 
 def _time(name: str) -> Option[Bound | None]:
     time_ms = integer(0, _TIME_MS_MAX)
-    return Option(name, lambda value: Everywhere(name, 1000 * time_ms(value)), None)
+    return Option(name, lambda value: Everywhere(name, _time_us(time_ms(value))), None)
+
+
+def _time_us(time_ms: int) -> int:
+    """Microseconds of milliseconds. Raises ValueError for what is rather seconds: it would be a time before
+    all records, and a job would read all of them."""
+    if time_ms in _SECONDS:
+        raise ValueError(f"times are in milliseconds; if {time_ms} are seconds, write {1000 * time_ms}")
+    return 1000 * time_ms
 
 
 def _count(name: str, most: int = _COUNT_MAX) -> Option[int | None]:
