@@ -67,7 +67,7 @@ def archive_of_pyspark(packages: Path) -> Iterator[None]:
     """The archive of PySpark's modules that a reader's Spark has, and that of `make spark-versions` lacks.
     Here it is compiled, as Spark's own is not: each process would do that, and have 10 s for its start."""
     archive = packages / "pyspark" / "python" / "lib" / "pyspark.zip"
-    with zipfile.PyZipFile(archive, "w") as modules:
+    with zipfile.PyZipFile(str(archive), "w") as modules:
         modules.writepy(str(packages / "pyspark"))
         for read in (packages / "pyspark").rglob("*.json"):
             modules.write(read, read.relative_to(packages))
