@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Final, Self
 
@@ -80,17 +81,32 @@ class Traffic:
                 consumer.poll(0.2)
 
 
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A console that runs: the address that it printed, and its process."""
+
+    address: str
+    pid: int
+
+
 @contextmanager
-def console(arguments: Sequence[str]) -> Iterator[str]:
-    """The command as a process of its own, with these arguments; gives the address that it prints."""
+def console(arguments: Sequence[str]) -> Iterator[Started]:
+    """The command as a process of its own, with these arguments."""
     command = [sys.executable, "-m", "hightide_cli", "console", "--port", "0", *arguments]
     with ExitStack() as stack:
         process = stack.enter_context(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
         stack.callback(process.kill)
         assert process.stdout is not None
-        yield process.stdout.readline().split()[-1]
+        yield Started(process.stdout.readline().split()[-1], process.pid)
 
 
-def console_of(cluster: LocalCluster, *arguments: str) -> AbstractContextManager[str]:
+@contextmanager
+def console_of(cluster: LocalCluster, *arguments: str) -> Iterator[str]:
+    """The address of a console of this cluster, with its traces."""
+    with started_on(cluster, *arguments) as started:
+        yield started.address
+
+
+def started_on(cluster: LocalCluster, *arguments: str) -> AbstractContextManager[Started]:
     """A console of this cluster, with its traces."""
     return console(["--bootstrap", cluster.bootstrap, "--traces", str(cluster.trace_directory), *arguments])

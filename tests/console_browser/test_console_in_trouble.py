@@ -84,6 +84,22 @@ def test_a_cluster_that_goes_away_is_said_within_a_second_and_comes_back_by_itse
     assert min(took_ms) <= 1000, took_ms
 
 
+@pytest.mark.cluster
+def test_a_zookeeper_that_goes_away_is_named_and_comes_back(
+    visit: Visit, cluster: LocalCluster, address: str
+) -> None:
+    page = visit(address)
+    roles, status = page.locator("[data-part=roles]"), page.locator("#status")
+    expect(roles).to_contain_text("answers, ", timeout=SOON_MS)
+    expect(roles).to_contain_text(cluster.zookeeper)
+    cluster.kill("zookeeper")
+    expect(roles).to_contain_text("does not answer: no process has a session", timeout=SOON_MS)
+    expect(status).to_contain_text("ZooKeeper does not answer")
+    cluster.restart("zookeeper")
+    expect(roles).to_contain_text("answers, ", timeout=SOON_MS)
+    expect(status).to_contain_text("Healthy", timeout=SOON_MS)
+
+
 class SilentDoor(CannedDoor):
     """A cluster of which the long question is never answered."""
 

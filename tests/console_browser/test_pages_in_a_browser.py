@@ -8,6 +8,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from console_browser.conftest import PHONE, Visit
 from console_browser.stage import GROUP, ORDERS, Traffic
+from hightide import Admin, Producer
 from hightide_local.cluster import LocalCluster
 from playwright.sync_api import Page, expect
 
@@ -24,6 +25,7 @@ PAGES = (
     "/failovers",
     f"/changes/produce?topic={ORDERS}",
     f"/changes/reset-offsets?group={GROUP}",
+    f"/changes/delete-topic?topic={ORDERS}",
     "/nowhere",
 )
 LOOKS: dict[str, dict[str, Any]] = {"light": {}, "dark": {"color_scheme": "dark"}, "phone": PHONE}
@@ -32,6 +34,11 @@ THREE_MESSAGES = """(address) => {
   let count = 0;
   const other = new EventSource(address);
   other.addEventListener("records", () => { if (++count == 3) { other.close(); console.log("beat"); } });
+}"""
+
+SECOND_YES = """async (ticket) => {
+  const answer = await fetch("/changes", { method: "POST", body: new URLSearchParams({ ticket }) });
+  return answer.status;
 }"""
 
 
@@ -60,6 +67,64 @@ def test_a_page_is_as_wide_as_its_window_and_axe_finds_nothing_serious(
     assert not serious_of(page)
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     page.screenshot()
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_what_would_happen_and_what_happened_fit_their_window(visit: Visit, address: str, look: str) -> None:
+    page = visit(address, f"/changes/produce?topic={ORDERS}", **LOOKS[look])
+    page.locator("[name=value]").fill("x" * 1_000)
+    page.locator("[name=headers]").fill(f"source={'y' * 300}")
+    page.get_by_role("button", name="Show what would happen").click()
+    expect(page.locator(".said-by")).to_be_visible(timeout=SOON_MS)
+    for heading in ("Write a record?", "Write a record: done"):
+        expect(page.locator("h1")).to_have_text(heading, timeout=SOON_MS)
+        assert not serious_of(page)
+        assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+        if heading.endswith("?"):
+            page.get_by_role("button", name="Write a record").click()
+
+
+def test_a_topic_is_deleted_after_a_look_and_a_yes_and_a_second_yes_does_nothing(
+    visit: Visit, cluster: LocalCluster, address: str
+) -> None:
+    with Admin(cluster.bootstrap) as admin, Producer(cluster.bootstrap) as producer:
+        admin.create_topic("doomed", 2, 3)
+        producer.send("doomed", b"a record")
+        producer.flush()
+        page = visit(address, "/topics/doomed")
+        page.get_by_role("link", name="Delete the topic").click()
+        expect(page.locator("[name=topic]")).to_have_value("doomed")
+        page.get_by_role("button", name="Show what would happen").click()
+        expect(page.locator(".said-by")).to_contain_text("1 record", timeout=SOON_MS)
+        expect(page.locator("#ask-title")).to_have_text("All its records are deleted for good.")
+        assert "doomed" in admin.list_topics()
+        ticket = page.locator("[name=ticket]").input_value()
+        page.get_by_role("button", name="Delete the topic").dblclick()
+        expect(page.locator("h1")).to_have_text("Delete the topic: done", timeout=SOON_MS)
+        admin.create_topic("doomed", 2, 3)
+        assert page.evaluate(SECOND_YES, ticket) == 409
+        assert "doomed" in admin.list_topics()
+        page.get_by_role("link", name="Look at what is there now").click()
+        expect(page.locator("h1")).to_have_text("Topics")
+
+
+def test_no_is_an_answer(visit: Visit, cluster: LocalCluster, address: str) -> None:
+    page = visit(address, "/changes/delete-topic?topic=sessions")
+    page.get_by_role("button", name="Show what would happen").click()
+    page.get_by_role("link", name="No", exact=True).click(timeout=SOON_MS)
+    expect(page.locator("#grid")).to_be_visible()
+    with Admin(cluster.bootstrap) as admin:
+        assert "sessions" in admin.list_topics()
+
+
+def test_lists_renew_themselves(visit: Visit, cluster: LocalCluster, address: str) -> None:
+    page = visit(address, "/topics?name=new-on")
+    expect(page.locator(".empty")).to_contain_text("No topic has “new-on” in its name.")
+    with Admin(cluster.bootstrap) as admin:
+        admin.create_topic("new-one", 3, 3)
+    expect(page.get_by_role("link", name="new-one")).to_be_visible(timeout=SOON_MS)
+    page.keyboard.press("3")
+    expect(page.locator("[data-part=group_list]")).to_contain_text(GROUP, timeout=SOON_MS)
 
 
 def test_a_failover_is_a_waterfall(visit: Visit, cluster: LocalCluster, address: str) -> None:
