@@ -88,22 +88,22 @@ def test_a_topic_is_deleted_after_a_look_and_a_yes_and_a_second_yes_does_nothing
     visit: Visit, cluster: LocalCluster, address: str
 ) -> None:
     with Admin(cluster.bootstrap) as admin, Producer(cluster.bootstrap) as producer:
-        admin.create_topic("doomed", 2, 3)
-        producer.send("doomed", b"a record")
+        admin.create_topic("unwanted", 2, 3)
+        producer.send("unwanted", b"a record")
         producer.flush()
-        page = visit(address, "/topics/doomed")
+        page = visit(address, "/topics/unwanted")
         page.get_by_role("link", name="Delete the topic").click()
-        expect(page.locator("[name=topic]")).to_have_value("doomed")
+        expect(page.locator("[name=topic]")).to_have_value("unwanted")
         page.get_by_role("button", name="Show what would happen").click()
         expect(page.locator(".said-by")).to_contain_text("1 record", timeout=SOON_MS)
         expect(page.locator("#ask-title")).to_have_text("All its records are deleted for good.")
-        assert "doomed" in admin.list_topics()
+        assert "unwanted" in admin.list_topics()
         ticket = page.locator("[name=ticket]").input_value()
         page.get_by_role("button", name="Delete the topic").dblclick()
         expect(page.locator("h1")).to_have_text("Delete the topic: done", timeout=SOON_MS)
-        admin.create_topic("doomed", 2, 3)
+        admin.create_topic("unwanted", 2, 3)
         assert page.evaluate(SECOND_YES, ticket) == 409
-        assert "doomed" in admin.list_topics()
+        assert "unwanted" in admin.list_topics()
         page.get_by_role("link", name="Look at what is there now").click()
         expect(page.locator("h1")).to_have_text("Topics")
 
@@ -118,11 +118,11 @@ def test_no_is_an_answer(visit: Visit, cluster: LocalCluster, address: str) -> N
 
 
 def test_lists_renew_themselves(visit: Visit, cluster: LocalCluster, address: str) -> None:
-    page = visit(address, "/topics?name=new-on")
-    expect(page.locator(".empty")).to_contain_text("No topic has “new-on” in its name.")
+    page = visit(address, "/topics?name=unseen-so")
+    expect(page.locator(".empty")).to_contain_text("No topic has “unseen-so” in its name.")
     with Admin(cluster.bootstrap) as admin:
-        admin.create_topic("new-one", 3, 3)
-    expect(page.get_by_role("link", name="new-one")).to_be_visible(timeout=SOON_MS)
+        admin.create_topic("unseen-so-far", 3, 3)
+    expect(page.get_by_role("link", name="unseen-so-far")).to_be_visible(timeout=SOON_MS)
     page.keyboard.press("3")
     expect(page.locator("[data-part=group_list]")).to_contain_text(GROUP, timeout=SOON_MS)
 
