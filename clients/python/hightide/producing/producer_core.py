@@ -456,7 +456,8 @@ class ProducerCore(Accumulator, TracedCore):
             for queue in topic.queues:
                 if queue.topic_id != described.topic_id:
                     self._retarget(queue, described.topic_id)
-            self._resize(topic, len(described.partitions), now_ms)
+            if described.partitions:  # Else its first leaders are being chosen, and nobody knows how many.
+                self._resize(topic, len(described.partitions), now_ms)
         for queue in self.active:
             leader = self.cluster.leader_of(queue.topic, queue.partition)
             if leader is None:

@@ -63,6 +63,18 @@ def test_a_broker_that_has_not_heard_of_new_partitions_fails_no_record() -> None
     assert sent.result().offset == 8
 
 
+def test_a_topic_of_which_no_leader_is_known_for_long_keeps_its_partitions() -> None:
+    """It was created again while no controller could choose leaders. The producer ended with an assertion."""
+    bench = ProducerBench((1, 2))
+    (sent,) = bench.send(1, partition=1)
+    bench.refuse(bench.call(), ErrorCode.ERROR_CODE_NOT_LEADER)
+    told_of(bench, [], for_ms=2 * UNKNOWN_TOPIC_PATIENCE_MS)
+    assert bench.calls() == []
+    bench.answer_metadata(metadata({0: (1, 1), 1: (3, 2)}))
+    bench.ok(bench.call(), base_offset=8)
+    assert sent.result().offset == 8
+
+
 def test_a_partition_that_comes_back_goes_on_with_its_sequences() -> None:
     """A new queue would begin at sequence 0, and a record would be taken for one that is there already."""
     bench = ProducerBench((1, 2))
