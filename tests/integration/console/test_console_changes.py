@@ -9,7 +9,7 @@ import pytest
 from hightide import Acl, Admin
 from hightide_cli.command_line.client_arguments import ClientArguments
 from hightide_local.cluster import LocalCluster
-from integration.console.console_process import console
+from integration.console.console_process import console, wait_for_part
 
 pytestmark = pytest.mark.cluster
 
@@ -117,3 +117,13 @@ def test_it_acts_as_whoever_started_it(cluster: LocalCluster) -> None:
         assert (resigned.status_code, "client/alice" in resigned.text) == (409, True)
     log = cluster.log_tail("controller-1", 400)
     assert '"who": "client/alice"' in log
+
+
+def test_who_may_see_a_part_sees_that_part(cluster: LocalCluster) -> None:
+    with console(cluster.bootstrap, *flags(cluster, "bob")) as client:
+        assert "as client/bob" in client.get("/topics").text
+        assert "client/bob may not" in wait_for_part(client, "/events/topics", "status", "In part")
+        assert "payroll" not in wait_for_part(client, "/events/topics", "topic_list", "/topics/orders")
+        assert client.get("/topics/orders/records").status_code == 200
+        assert "payroll" not in client.get("/grid.json").text
+        assert client.get("/topics/payroll/records").status_code == 502
