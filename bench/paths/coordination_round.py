@@ -49,6 +49,8 @@ OUTAGE_S = 10.0
 """How long all controllers are dead."""
 _STEP_S = 300.0
 _POLL_S = 0.02
+_LOOK_AGAIN_S = 0.2
+"""Between two questions about all partitions, which cost the more the more there are."""
 _LOAD_GOES_ON_S = 1.0
 _INTERVAL_MS = 5.0
 _TRACE_S = 20.0
@@ -83,8 +85,10 @@ class Round:
         """All steps."""
         figures = {**self._create(), **self._idle()}
         figures |= self._lose_the_leader("kill", self._cluster.kill)
+        self._bring_back()
         figures |= self._lose_the_leader("stop", self._cluster.terminate)
         if self._plan.topics:
+            self._bring_back()
             figures |= self._many_topics()
             figures |= self._move()
             figures |= self._slow_follower()
@@ -134,7 +138,7 @@ class Round:
         return figures
 
     def _lose_the_leader(self, step: str, end: Callable[[str], float]) -> Figures:
-        """End the broker that leads most, under load, and bring it back."""
+        """End the broker that leads most, under load."""
         self._say(f"{step} broker-{VICTIM}, which leads {self._plan.partitions} partitions")
         figures: Figures = {}
         with self._loaded(step) as loaded, self._measured(step) as measured:
@@ -147,9 +151,7 @@ class Round:
             figures[f"{step}_cpu_s"] = sum(ProcessorSeconds.now(self._cluster).since(used).values())
             figures[f"{step}_decided_ms"] = self._watch.decided_ms() - ended_at_ms
         figures[f"{step}_detect_ms"] = self._detected_ms(step, ended_at_s, ended_at_ms)
-        figures |= measured | loaded.figures
-        self._bring_back()
-        return figures
+        return figures | measured | loaded.figures
 
     def _detected_ms(self, step: str, ended_at_s: float, ended_at_ms: float) -> float | None:
         """When it was noticed that the broker is dead: by the controller, as the trace tells; without one,
@@ -196,7 +198,9 @@ class Round:
         self._fill({topic: list(assignment)})
         with self._measured("move") as figures:
             self._admin.reassign_partitions({TopicPartition(topic, n): (3, 2) for n in range(MOVED)})
-            self._until(lambda: not self._admin.list_reassignments().reassignments, "everything is moved")
+            self._until(
+                lambda: not self._admin.list_reassignments().reassignments, "everything is moved", _POLL_S
+            )
         self._admin.delete_topic(topic)
         return figures
 
@@ -320,12 +324,12 @@ class Round:
 
         self._until(leads_all, f"broker-{VICTIM} leads {len(self._led)} partitions")
 
-    def _until(self, happened: Callable[[], bool], what: str) -> None:
+    def _until(self, happened: Callable[[], bool], what: str, poll_s: float = _LOOK_AGAIN_S) -> None:
         deadline_s = time.monotonic() + _STEP_S
         while not happened():
             if time.monotonic() > deadline_s:
                 raise LoadFailedError(f"it did not happen within {_STEP_S:.0f} s that {what}")
-            time.sleep(_POLL_S)
+            time.sleep(poll_s)
 
 
 class Load:
