@@ -31,13 +31,14 @@ CARRIED_OUT_ELSEWHERE: Final[dict[str, str]] = {
         for heading in (
             "A cluster to try",
             "py-files",
+            "archives",
             "A wheel on each machine",
             "Spark Connect",
         )
     },
     **{
         f"docs/spark-tables.md#{heading}": "tests/spark_versions/test_pages.py"
-        for heading in ("Install", "Delta", "Iceberg")
+        for heading in ("Install", "Delta", "From Delta into a topic", "Iceberg")
     },
     "examples/go/README.md#Run it": "tests/e2e/test_examples.py",
     "examples/node/README.md#Run it": "tests/e2e/test_examples.py",

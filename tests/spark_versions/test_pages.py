@@ -25,8 +25,9 @@ CLUSTER, TABLES = ("A cluster to try",), ("Install",)
 #: of the page.
 READINGS = [
     ("spark-cluster.md", "spark", "4.2", (*CLUSTER, "py-files")),
+    ("spark-cluster.md", "spark", "4.2", (*CLUSTER, "archives")),
     ("spark-cluster.md", "spark", "4.2", (*CLUSTER, "A wheel on each machine", "Spark Connect")),
-    ("spark-tables.md", "spark-4.1", "4.1", (*TABLES, "Delta")),
+    ("spark-tables.md", "spark-4.1", "4.1", (*TABLES, "Delta", "From Delta into a topic")),
     ("spark-tables.md", "spark-4.1", "4.1", (*TABLES, "Iceberg")),
 ]
 #: What a cluster of one machine does not need: a page of Spark's own, and tasks for thousands of files.
@@ -64,8 +65,8 @@ def environment_of(version: str) -> Environment:
 
 @contextmanager
 def archive_of_pyspark(packages: Path) -> Iterator[None]:
-    """The archive of PySpark's modules that a reader's Spark has, and that of `make spark-versions` lacks.
-    Here it is compiled, as Spark's own is not: each process would do that, and have 10 s for its start."""
+    """The archive of PySpark's modules that a reader's Spark has, and that of `make spark-versions` lacks: an
+    environment that a job brings along has no other. Here it is compiled, as Spark's own is not."""
     archive = packages / "pyspark" / "python" / "lib" / "pyspark.zip"
     with zipfile.PyZipFile(str(archive), "w") as modules:
         modules.writepy(str(packages / "pyspark"))
@@ -86,7 +87,7 @@ def test_every_block_with_a_program_is_read_by_somebody() -> None:
 @pytest.mark.parametrize(
     ("page", "folder", "version", "headings"),
     READINGS,
-    ids=["py-files", "wheel and Connect", "tables of Delta", "tables of Iceberg"],
+    ids=["py-files", "archives", "wheel and Connect", "tables of Delta", "tables of Iceberg"],
 )
 def test_every_block_of_the_page_does_what_it_says(
     page: str,
