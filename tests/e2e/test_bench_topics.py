@@ -36,7 +36,12 @@ def test_a_benchmark_that_is_interrupted_deletes_its_topic(hightide_cluster: Loc
     cluster = hightide_cluster
     run = command("bench", "produce", "--seconds", "60")
     with subprocess.Popen(run, stderr=subprocess.PIPE, env=environment(cluster)) as process:
-        wait_until("it has begun", lambda: topics_of(cluster, "produce"), CREATED_S)
+        begun = f"-{process.pid}"
+        wait_until(
+            "it has begun",
+            lambda: any(each.endswith(begun) for each in topics_of(cluster, "produce")),
+            CREATED_S,
+        )
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said

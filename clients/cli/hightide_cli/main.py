@@ -14,6 +14,7 @@ from hightide_cli.command_line.exit_codes import (
     EXIT_UNREACHABLE,
     EXIT_USAGE,
 )
+from hightide_cli.command_line.interrupts import interruptible
 from hightide_cli.command_line.lazy_group import LazyCommand, LazyGroup
 from hightide_cli.command_line.options import common_options
 
@@ -122,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = Choices()
     words = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        with _traced(words):
+        with interruptible(), _traced(words):
             result = cli.main(args=words, prog_name="hightide", standalone_mode=False, obj=chosen)
     except click.exceptions.NoArgsIsHelpError as help_shown:
         click.echo(help_shown.format_message(), err=True)
