@@ -87,6 +87,7 @@ def test_the_help_of_the_whole_command_imports_no_command() -> None:
         "hightide_cli.command_line.client_arguments",
         "hightide_cli.command_line.completing",
         "hightide_cli.command_line.exit_codes",
+        "hightide_cli.command_line.interrupts",
         "hightide_cli.command_line.lazy_group",
         "hightide_cli.command_line.options",
         "hightide_cli.main",
