@@ -206,9 +206,9 @@ class ZooKeeper:
                 return
             case Create(path, data, session):
                 self.nodes[path] = Znode(data, 0, self.zxid, self.zxid, session)
-            case Put(path, data, version):
+            case Put(path, data, _):
                 assert before is not None
-                self.nodes[path] = Znode(data, version + 1, before.czxid, self.zxid, before.session)
+                self.nodes[path] = Znode(data, before.version + 1, before.czxid, self.zxid, before.session)
             case Delete(path):
                 del self.nodes[path]
         if operation.path == STATE and not isinstance(operation, Delete):

@@ -110,7 +110,7 @@ class ObedientReplicas:
             return
         self.isrs[name] = (epoch, node.isr, version + 1)
         assert self.shell is not None
-        self.shell.hear(ev.IsrAdopted(name, epoch, node.isr))
+        self.shell.hear(ev.IsrAdopted(name, epoch, node.isr, version + 1))
 
     async def register(self) -> None:
         znode = BrokerZnode("127.0.0.1", 9000 + self.broker_id, 1, incarnation=0)

@@ -17,7 +17,7 @@ from hightide_leaders.core import events as ev
 from hightide_leaders.core.machine import step
 from hightide_leaders.core.state import LeadersState, next_deadline_ms
 from hightide_leaders.core.values import Decision as Decided
-from hightide_leaders.core.values import IsrNode, Settings, TopicPartition
+from hightide_leaders.core.values import IsrNode, PartitionNodes, Settings, TopicPartition
 from hightide_leaders.core.writes import Operations
 from hightide_runtime.znodes.leaders_znodes import (
     LeaderZnode,
@@ -28,7 +28,7 @@ from hightide_runtime.znodes.leaders_znodes import (
 from sim.broker import SimBroker
 from sim.disk import Disk
 from sim.leaders.messages import Inquiry, Told
-from sim.leaders.zookeeper import NAME, NAMES, LeadersZooKeeper
+from sim.leaders.zookeeper import ISR, NAME, NAMES, LeadersZooKeeper
 from sim.messages import KEY, ZOOKEEPER, Body, Envelope, Noticed, Record, SessionEnded, View
 from sim.surroundings import Surroundings
 from sim.words import as_read
@@ -67,6 +67,25 @@ class LeadersBroker(SimBroker):
         self.answers: dict[int, fx.Outcome] = {}
 
     # --- the start -------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """As ever; and it follows the tree of topics for its clients."""
+        super().start()
+        self._follow_topics()
+
+    def _follow_topics(self) -> None:
+        """Watch the tree of topics, and read what is there."""
+        me = self.broker_id
+
+        def read(zookeeper: LeadersZooKeeper) -> Any:
+            zookeeper.watch_tree(me)
+            return zookeeper.partition(NAME)
+
+        def told(nodes: PartitionNodes | None) -> None:
+            if nodes is not None:
+                self.hear(ev.IsrChanged(NAME, nodes.topic_id, nodes.version))
+
+        self._inquire("read the topics", read, told)
 
     def _leave_isr(self, view: View) -> None:
         """Before it races for anything, a broker whose log may lack records leaves the ISR, and says what
@@ -287,7 +306,7 @@ class LeadersBroker(SimBroker):
             committed = any(isinstance(effect, bx.AdvanceHighWatermark) for effect in effects)
             if committed or self.told_isr != (epoch, isr.partition_epoch):
                 self.told_isr = (epoch, isr.partition_epoch)
-                self.hear(ev.IsrAdopted(NAME, epoch, isr.isr, committed))
+                self.hear(ev.IsrAdopted(NAME, epoch, isr.isr, isr.partition_epoch, committed))
         return effects
 
     def _perform(self, effect: bx.Effect, records: tuple[Record, ...]) -> None:
@@ -303,11 +322,14 @@ class LeadersBroker(SimBroker):
         match envelope.body:
             case SessionEnded(session) if session == self.session:
                 self.session = self.world.open_session()
+                self._follow_topics()
                 if self.leaders.session:
                     self.hear(ev.SessionEnded(self.session))
             case Noticed(path) if path == StateQueueZnode.path(self.broker_id):
                 self.hear(ev.QueueTouched())
                 self._watched(path)
+            case Noticed(path) if path == ISR:
+                self._follow_topics()
             case Noticed(path) if path in PARTITION_PATHS:
                 self.hear(ev.PartitionTouched(PARTITION_PATHS[path]))
             case Noticed(path):

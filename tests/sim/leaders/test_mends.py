@@ -87,6 +87,6 @@ def test_v2_to_the_letter_breaks_within_a_few_random_schedules() -> None:
         try:
             with without(*V2_TO_THE_LETTER):
                 LeadersWalk(seed).run()
-        except Violation:
+        except (Violation, AssertionError):  # A checker says so, or an invariant of the replica's core.
             broken += 1
     assert broken >= 5

@@ -18,7 +18,7 @@ from sim.leaders.broker import LeadersBroker
 from sim.leaders.checkers import LED_CHECKERS, LedHealed
 from sim.leaders.messages import Inquiry, Told
 from sim.leaders.zookeeper import NAME, LeadersZooKeeper
-from sim.messages import Envelope
+from sim.messages import Envelope, Noticed
 from sim.world import BROKERS, Settings, World
 from sim.zookeeper import ZooKeeper
 
@@ -75,6 +75,21 @@ class LeadersWorld(World):
         return not has_left and super().counts(member, isr)
 
     # --- orders ----------------------------------------------------------------------------------
+
+    def restart(self, node_id: int) -> None:
+        """As ever. What the earlier life watched is not told to this one."""
+        self._watch_no_more(node_id)
+        super().restart(node_id)
+
+    def expire(self, node_id: int) -> None:
+        """As ever. What was watched in that session fires no more."""
+        if self.nodes[node_id].session in self.zookeeper.live_sessions:
+            self._watch_no_more(node_id)
+        super().expire(node_id)
+
+    def _watch_no_more(self, node_id: int) -> None:
+        self.zookeeper.forget_watches(node_id)
+        self.pending = [e for e in self.pending if e.target != node_id or not isinstance(e.body, Noticed)]
 
     def start(self) -> None:
         """Everything starts, an admin creates the topic, and its preferred replica leads."""

@@ -5,7 +5,7 @@ Rules of this file: what is stored is what the core reads, not bytes; the encodi
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import assert_never
 
@@ -46,6 +46,7 @@ from sim.zookeeper import (
 
 NAME = TopicPartition("tide", 0)
 """The partition that holds records."""
+ISR = IsrZnode.path(*NAME)
 NAMES = (NAME, TopicPartition("tide", 1))
 """With one that a topic may grow by: it is led, and holds nothing."""
 
@@ -55,6 +56,11 @@ class LeadersZooKeeper(ZooKeeper):
 
     min_insync_replicas = 1
     _next_change = 0
+
+    def __init__(self, notify: Callable[[int, str], None]) -> None:
+        self._followers: set[int] = set()
+        """Who watches the tree of topics."""
+        super().__init__(notify)
 
     # --- what the checkers see -------------------------------------------------------------------
 
@@ -81,8 +87,18 @@ class LeadersZooKeeper(ZooKeeper):
             )
         return refused
 
+    def forget_watches(self, node: int) -> None:
+        """The session of a node is over, and its watches with it."""
+        self._followers.discard(node)
+        for watchers in self._watches.values():
+            if node in watchers:
+                watchers.remove(node)
+
     def _fire(self, path: str) -> None:
         super()._fire(path)
+        if path == ISR:
+            for node in sorted(self._followers):
+                self._notify(node, path)
         parent, _, name = path.rpartition("/")
         if name.startswith("change-"):
             super()._fire(parent)
@@ -230,6 +246,10 @@ class LeadersZooKeeper(ZooKeeper):
             assert isinstance(change, StateChange)
             changes.append(QueuedChange(path[len(prefix) :], change))
         return tuple(changes)
+
+    def watch_tree(self, node: int) -> None:
+        """Tell a node of each change of the ISR, until its session is over."""
+        self._followers.add(node)
 
     def watch_partition(self, name: TopicPartition, node: int, as_leader: bool) -> None:
         """Leave the watches of a read."""

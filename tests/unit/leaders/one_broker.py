@@ -117,15 +117,15 @@ def partition(
     return PartitionNodes(topic_id, replicas, leader, isr, reassigned, minimum)
 
 
-def led_by_me(before: PartitionNodes, isr: tuple[int, ...] | None = None) -> PartitionNodes:
-    """What an election of broker 1 makes of these."""
+def led_by_me(before: PartitionNodes, isr: tuple[int, ...] | None = None, changes: int = 0) -> PartitionNodes:
+    """What an election of broker 1 makes of these, and some changes of the ISR after it."""
     epoch = before.epoch + 1
     members = isr or (before.isr.isr if before.isr is not None else (1,))
     return PartitionNodes(
         before.topic_id,
         before.replicas,
         LeaderNode(1, epoch, SESSION),
-        IsrNode(epoch, members, before.version + 1),
+        IsrNode(epoch, members, before.version + 1 + changes),
         before.reassigned,
     )
 

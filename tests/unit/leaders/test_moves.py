@@ -10,6 +10,7 @@ from hightide_leaders.core.values import ChangeKind, IsrNode, LeaderNode, Lives,
 from unit.leaders.one_broker import (
     ALL,
     ID,
+    LATER_ID,
     NAME,
     SESSION,
     SETTINGS,
@@ -63,16 +64,16 @@ def test_when_all_of_rar_are_in_sync_one_multi_makes_them_the_replicas_and_close
     broker.win(broker.serve(before, FOUR), before, FOUR)
     broker.hear(ev.QueuesRead(broker.replica.sending or 0, {4: ()}, None, FOUR))
     broker.replica.writing = None
-    news = ev.IsrAdopted(NAME, 5, (1, 2, 3, 4))
+    news = ev.IsrAdopted(NAME, 5, (1, 2, 3, 4), 11)
     read = the(fx.Read, broker.hear(news))
-    caught_up = led_by_me(before, isr=(1, 2, 3, 4))
+    caught_up = led_by_me(before, isr=(1, 2, 3, 4), changes=1)
     asked = the(fx.ReadQueues, broker.hear(ev.PartitionsRead(read.read_id, {NAME: caught_up}, FOUR)))
     assert asked.broker_ids == (2, 3)
     done = broker.hear(ev.QueuesRead(asked.request_id, {2: (), 3: ()}, None, FOUR))
     assert the(fx.Write, done).operations == (
         wr.CheckIncarnation(1, 0),
         wr.CheckTopicId(ID),
-        wr.PutIsr(NAME, IsrNode(6, (1, 4), 10), version=10),
+        wr.PutIsr(NAME, IsrNode(6, (1, 4), 11), version=11),
         wr.PutReplicas(NAME, (1, 4)),
         wr.DeleteReassigned(NAME),
         wr.DeleteLeader(NAME),
@@ -85,11 +86,11 @@ def test_when_all_of_rar_are_in_sync_one_multi_makes_them_the_replicas_and_close
 def test_a_move_whose_replicas_came_in_sync_while_it_was_read_is_finished() -> None:
     """The read that tells of the move is older than the ISR, and no other news of the ISR will come."""
     broker, _ = leading(partition(isr=IsrNode(4, (1,), 9)))
-    assert broker.hear(ev.IsrAdopted(NAME, 5, (1, 2, 3))) == ()
+    assert broker.hear(ev.IsrAdopted(NAME, 5, (1, 2, 3), 11)) == ()
     older = led_by_me(partition(isr=IsrNode(4, (1,), 9), reassigned=(3, 2)), isr=(1,))
     read = the(fx.Read, broker.hear(ev.PartitionTouched(NAME)))
     again = the(fx.Read, broker.hear(ev.PartitionsRead(read.read_id, {NAME: older}, FOUR)))
-    newer = led_by_me(partition(isr=IsrNode(4, (1,), 9), reassigned=(3, 2)), isr=(1, 2, 3))
+    newer = led_by_me(partition(isr=IsrNode(4, (1,), 9), reassigned=(3, 2)), isr=(1, 2, 3), changes=1)
     finishing = broker.hear(ev.PartitionsRead(again.read_id, {NAME: newer}, FOUR))
     assert the(fx.ReadQueues, finishing).broker_ids == (1,)
 
@@ -132,12 +133,12 @@ def test_a_leader_gives_way_to_the_preferred_replica_when_that_is_in_sync() -> N
     before = partition(replicas=(2, 1), isr=IsrNode(4, (1,), 9))
     broker, effects = leading(before)
     assert fx.Write not in kinds(effects)
-    read = the(fx.Read, broker.hear(ev.IsrAdopted(NAME, 5, (1, 2))))
-    joined = led_by_me(before, isr=(1, 2))
+    read = the(fx.Read, broker.hear(ev.IsrAdopted(NAME, 5, (1, 2), 11)))
+    joined = led_by_me(before, isr=(1, 2), changes=1)
     gives_way = broker.hear(ev.PartitionsRead(read.read_id, {NAME: joined}, ALL))
     assert the(fx.Write, gives_way).operations == (
         wr.CheckTopicId(ID),
-        wr.CheckIsr(NAME, 10),
+        wr.CheckIsr(NAME, 11),
         wr.DeleteLeader(NAME),
     )
 
@@ -167,8 +168,8 @@ def test_a_write_that_was_refused_is_made_again_at_once() -> None:
 def test_it_does_not_give_way_to_a_dead_one() -> None:
     before = partition(replicas=(2, 1), isr=IsrNode(4, (1,), 9))
     broker, _ = leading(before)
-    read = the(fx.Read, broker.hear(ev.IsrAdopted(NAME, 5, (1, 2))))
-    joined = led_by_me(before, isr=(1, 2))
+    read = the(fx.Read, broker.hear(ev.IsrAdopted(NAME, 5, (1, 2), 11)))
+    joined = led_by_me(before, isr=(1, 2), changes=1)
     alone = Lives(((1, 0),))
     assert broker.replica.due_ms is None
     assert broker.hear(ev.PartitionsRead(read.read_id, {NAME: joined}, alone))[1:] == ()
@@ -177,4 +178,33 @@ def test_it_does_not_give_way_to_a_dead_one() -> None:
 
 def test_news_of_an_isr_costs_a_read_only_where_there_is_something_to_do() -> None:
     broker, _ = leading(partition(isr=ISR))
-    assert broker.hear(ev.IsrAdopted(NAME, 5, (1, 2))) == ()
+    assert broker.hear(ev.IsrAdopted(NAME, 5, (1, 2), 11)) == ()
+
+
+def test_a_leader_reads_an_isr_that_another_broker_has_written_and_leads_by_it() -> None:
+    """A broker whose log may have lost its end takes itself out."""
+    before = partition(isr=ISR)
+    broker, _ = leading(before)
+    read = the(fx.Read, broker.hear(ev.IsrChanged(NAME, ID, 11)))
+    departed = led_by_me(before, isr=(1, 2), changes=1)
+    decided = the(fx.Decide, broker.hear(ev.PartitionsRead(read.read_id, {NAME: departed}, ALL))).decision
+    assert (decided.leader_epoch, decided.isr, decided.partition_epoch) == (5, (1, 2), 11)
+
+
+def test_its_own_isr_and_that_of_an_earlier_topic_are_no_news_to_a_leader() -> None:
+    broker, _ = leading(partition(isr=ISR))
+    broker.hear(ev.IsrAdopted(NAME, 5, (1, 2), 11))
+    assert broker.hear(ev.IsrChanged(NAME, ID, 11)) == ()
+    assert broker.hear(ev.IsrChanged(NAME, LATER_ID, 12)) == ()
+
+
+def test_a_leader_that_reads_an_older_isr_than_it_has_heard_of_reads_once_more() -> None:
+    """And not for ever: an operator may have made the znode anew."""
+    before = partition(isr=ISR)
+    broker, _ = leading(before)
+    read = the(fx.Read, broker.hear(ev.PartitionTouched(NAME)))
+    broker.hear(ev.IsrChanged(NAME, ID, 11))
+    older = {NAME: led_by_me(before)}
+    again = broker.hear(ev.PartitionsRead(read.read_id, older, ALL))
+    assert kinds(again) == [fx.Read]
+    assert broker.hear(ev.PartitionsRead(the(fx.Read, again).read_id, older, ALL)) == ()

@@ -50,6 +50,14 @@ def test_a_close_replica_that_waited_while_the_broker_was_dead_is_obeyed_before_
     assert kinds(broker.end(effects)) == [fx.ReadQueue]
 
 
+def test_a_broker_whose_session_ends_while_it_starts_watches_its_queue_in_the_next_one() -> None:
+    broker = OneBroker()
+    broker.hear(ev.Started(0, SESSION))
+    broker.hear(ev.QueueRead(()))
+    assert broker.state.phase is Phase.READING
+    assert fx.ReadQueue in kinds(broker.hear(ev.SessionEnded(SESSION + 1)))
+
+
 def test_a_replica_that_is_not_assigned_is_not_started() -> None:
     broker = OneBroker()
     assert kinds(broker.serve(partition(replicas=(2, 3)))) == [fx.Register]

@@ -37,9 +37,7 @@ class LeadersDecider:
         broker_id = settings.broker_id
         self._host = host
         self.cluster = LedCluster(session, host.cluster_id, _endpoint(settings))
-        self.replicas = LedReplicas(
-            host, self.cluster, lambda event: self.leaders.hear(event), lambda replica: self.isr.read(replica)
-        )
+        self.replicas = LedReplicas(host, self.cluster, lambda event: self.leaders.hear(event))
         self.isr = IsrStore(LedIsrZnodes(), host.ports.clock, session, self.replicas)
         self.leaders = LeadersShell(
             session,

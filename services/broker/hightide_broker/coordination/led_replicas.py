@@ -7,7 +7,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
-from hightide_leaders.core.events import Event, IsrAdopted, LeadershipDeclined
+from hightide_leaders.core.events import Event, IsrAdopted, IsrChanged, LeadershipDeclined
 from hightide_leaders.core.values import Decision as Led
 from hightide_leaders.core.values import TopicPartition
 from hightide_runtime.errors import StartupError
@@ -40,13 +40,11 @@ class LedReplicas:
         host: Host,
         cluster: LedCluster,
         hear: Callable[[Event], None],
-        read_isr: Callable[[HostedReplica], None],
     ) -> None:
-        """`hear` tells the decider; `read_isr` reads an ISR again that a leader here does not know."""
+        """`hear` tells the decider."""
         self._host = host
         self._cluster = cluster
         self._hear = hear
-        self._read_isr = read_isr
         self._me = host.settings.broker_id
         self._lifecycle = ReplicaLifecycle(
             self._me, host.replicas, host.shell, host.directories, host.settings.replica_lag_time_max_ms
@@ -165,7 +163,7 @@ class LedReplicas:
                 return
             self._told[replica] = known
             name = TopicPartition(replica.topic, replica.key[1])
-            self._hear(IsrAdopted(name, known[0], leading.isr.isr))
+            self._hear(IsrAdopted(name, known[0], leading.isr.isr, known[1]))
             gone = self._gone.pop(replica, frozenset())
             if self._registered and (before is None or before[0] != known[0]):
                 # It begins to lead. The election may have been decided before one of them died.
@@ -221,8 +219,8 @@ class LedReplicas:
         return topic_settings(topic.topic, topic.configs, self._host.settings.min_insync_replicas)
 
     def look_at(self, topics: Iterable[TopicView]) -> None:
-        """Take note that topics have changed: their settings hold from now on, and a leader reads an ISR that
-        another process has written."""
+        """Take note that topics have changed: their settings hold from now on, and the decider hears of the
+        ISRs of what is led here."""
         for topic in topics:
             settings = self._settings(topic)
             for replica in self._host.replicas.of_topic(topic.topic_id):
@@ -230,8 +228,9 @@ class LedReplicas:
                     self._lifecycle.change_settings(replica, settings)
             for view in topic.partitions:
                 held = self._host.replicas.get((topic.topic_id, view.partition))
-                if held is not None and _is_behind(held, view.partition_epoch):
-                    self._read_isr(held)
+                if held is not None:
+                    name = TopicPartition(topic.topic, view.partition)
+                    self._hear(IsrChanged(name, topic.topic_id.hex(), view.partition_epoch))
 
     # --- strays ----------------------------------------------------------------------------------
 
@@ -270,11 +269,3 @@ def _decision(led: Led) -> Decision:
         EPOCH, led.leader, led.leader_epoch, led.isr, led.replicas, led.partition_epoch, led.eligible,
         led.recovered, led.unclean_epoch,
     )  # fmt: skip
-
-
-def _is_behind(replica: HostedReplica, partition_epoch: int) -> bool:
-    """Whether it leads by an older ISR than this, and no write of it is under way, which would find out."""
-    leading = replica.state.leading
-    if leading is None or not isinstance(leading.isr, CommittedIsr):
-        return False
-    return leading.isr.partition_epoch < partition_epoch

@@ -109,7 +109,17 @@ class IsrAdopted:
     name: TopicPartition
     leader_epoch: int
     isr: tuple[int, ...]
+    partition_epoch: int
     committed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class IsrChanged:
+    """The ISR znode has this version: its leader wrote it, or another broker that left the ISR."""
+
+    name: TopicPartition
+    topic_id: str
+    partition_epoch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +238,7 @@ Event: TypeAlias = (
     | QueueTouched
     | WriteEnded
     | IsrAdopted
+    | IsrChanged
     | LeadershipDeclined
     | Requested
     | TopicRead

@@ -131,9 +131,7 @@ def watches_lost(state: LeadersState) -> Effects:
     match state.phase:
         case Phase.DRAINING:
             return (ReadQueue(),)
-        case Phase.READING:
-            return (ReadAssignments(),)
-        case Phase.SERVING:
+        case Phase.READING | Phase.SERVING:
             return (ReadQueue(), ReadAssignments(), *admin.look_again(state))
         case Phase.NEW | Phase.SUPERSEDED:
             return ()

@@ -19,6 +19,7 @@ from hightide_leaders.core.events import (
     Ending,
     Event,
     IsrAdopted,
+    IsrChanged,
     LeadershipDeclined,
     PartitionsRead,
     PartitionTouched,
@@ -52,6 +53,8 @@ def step(state: LeadersState, event: Event, now_ms: int) -> Effects:
             return write_ended(state, event)
         case IsrAdopted():
             return moves.isr_adopted(state, event)
+        case IsrChanged():
+            return replicas.isr_changed(state, event)
         case QueueRead():
             return listening.queue_read(state, event)
         case QueueTouched():

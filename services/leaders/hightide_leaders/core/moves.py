@@ -40,7 +40,7 @@ def isr_adopted(state: LeadersState, event: IsrAdopted) -> Effects:
     hosted = state.hosted.get(event.name)
     if hosted is None or hosted.role is not Role.LEADING or hosted.epoch != event.leader_epoch:
         return ()
-    hosted.adopted = event.isr
+    hosted.newest_version = max(hosted.newest_version, event.partition_epoch)
     if not is_occasion(event):
         return ()
     rar = hosted.nodes.reassigned
@@ -65,8 +65,6 @@ def lead_on(state: LeadersState, hosted: Hosted, lives: Lives, now_ms: int) -> E
     if rar:
         if set(rar) <= set(nodes.isr.isr):
             return send(state, hosted, tuple(each for each in nodes.replicas if each not in rar))
-        if set(rar) <= set(hosted.adopted):
-            return (state.read(hosted.name),)  # The news of the ISR came before what was read.
         if hosted.started_for != rar:
             return send(state, hosted, tuple(each for each in rar if each not in nodes.replicas))
         return ()

@@ -20,10 +20,11 @@ from hightide_leaders.core.elections import (
     trusted,
     waits_for_another,
 )
-from hightide_leaders.core.events import LeadershipDeclined
+from hightide_leaders.core.events import IsrChanged, LeadershipDeclined
 from hightide_leaders.core.state import Hosted, LeadersState, Role
 from hightide_leaders.core.values import (
     NO_LEADER,
+    NO_VERSION,
     ChangeKind,
     Decision,
     LeaderNode,
@@ -122,10 +123,12 @@ def become_leader(
     is_new = hosted.role is not Role.LEADING or hosted.epoch != leader.epoch
     hosted.role = Role.LEADING
     if is_new:
-        hosted.started_for, hosted.adopted = None, ()
+        hosted.started_for = None
     decided = decide(hosted, state.me, leader.epoch)
-    if not hosted.watches_admins:
-        # Only a leader watches what admins ask of the partition, and it must not miss what they asked before.
+    # Only a leader watches what admins ask of the partition, and it must not miss what they asked before. Nor
+    # does it lead by an ISR that is older than the one it has heard of.
+    if not hosted.watches_admins or nodes.version < hosted.newest_version:
+        hosted.newest_version = NO_VERSION  # Once: who makes a znode anew by hand begins at 0.
         return (*decided, state.read(hosted.name))
     return (*decided, *moves.lead_on(state, hosted, lives, now_ms))
 
@@ -224,6 +227,17 @@ def leadership_declined(state: LeadersState, event: LeadershipDeclined, now_ms: 
     stopped = without_leader(state, hosted)
     hosted.abstains_until_ms = now_ms + state.settings.leader_election_wait_time_ms
     return (*stopped, state.read(event.name))
+
+
+def isr_changed(state: LeadersState, event: IsrChanged) -> Effects:
+    """The ISR znode changed: read the partition if this broker leads it by an older ISR. A broker whose log
+    may have lost its end leaves an ISR by a write of its own."""
+    hosted = state.hosted.get(event.name)
+    if hosted is None or hosted.topic_id != event.topic_id:
+        return ()
+    is_known = event.partition_epoch <= max(hosted.nodes.version, hosted.newest_version)
+    hosted.newest_version = max(hosted.newest_version, event.partition_epoch)
+    return () if is_known or hosted.role is not Role.LEADING else (state.read(event.name),)
 
 
 def give_up(state: LeadersState, hosted: Hosted, lives: Lives) -> Effects:

@@ -14,6 +14,7 @@ from enum import Enum, auto
 from hightide_leaders.core.effects import Outcome, Read, Write
 from hightide_leaders.core.events import Requested
 from hightide_leaders.core.values import (
+    NO_VERSION,
     Decision,
     PartitionNodes,
     QueuedChange,
@@ -75,8 +76,8 @@ class Hosted:
     """The request of its own by which it reads queues, before it writes a step of a reassignment."""
     watches_admins: bool = False
     """Whether a read of this leader has left a watch on what admins ask."""
-    adopted: tuple[int, ...] = ()
-    """The newest ISR of this leader's term, as its replica said; what was read may be older."""
+    newest_version: int = NO_VERSION
+    """The newest partition epoch of which it has heard; what was read may be older."""
     started_for: tuple[int, ...] | None = None
     """The RAR to whose new replicas this leader has sent start-replica."""
 
