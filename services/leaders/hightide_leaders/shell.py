@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable
 from typing import Protocol, assert_never
 
 from hightide_runtime.znodes.cluster_znodes import (
@@ -43,6 +43,7 @@ from hightide_runtime.zookeeper.znode_reader import RepeatedReader
 
 from hightide_leaders.core import effects as fx
 from hightide_leaders.core import events as ev
+from hightide_leaders.core import queues
 from hightide_leaders.core.machine import step
 from hightide_leaders.core.state import LeadersState, next_deadline_ms
 from hightide_leaders.core.values import (
@@ -51,10 +52,12 @@ from hightide_leaders.core.values import (
     PartitionNodes,
     QueuedChange,
     Settings,
+    StateChange,
     TopicNode,
     TopicNodes,
     TopicPartition,
 )
+from hightide_leaders.core.writes import Operations
 from hightide_leaders.znode_operations import (
     change_of,
     numbers_in,
@@ -119,6 +122,8 @@ class LeadersShell:
         """By request: whose queues it waits for."""
         self._connected = asyncio.Event()
         self._watched = RepeatedReader("queues", self._read_watched, self._connected)
+        self._known_changes: dict[int, dict[str, StateChange | None]] = {}
+        """By broker and znode: what was in its queue when that was read last."""
         self._waiting: dict[int, asyncio.Future[fx.Outcome]] = {}
         self._handed_over = asyncio.Event()
         self._asked = 0
@@ -206,11 +211,8 @@ class LeadersShell:
             case fx.ReadTopic(request_id, topic, partition):
                 self._start_read(lambda: self._read_topic(request_id, topic, partition))
             case fx.ReadQueues(request_id):
-                if effect.watch:
-                    self._watching[request_id] = effect
-                    self._watched.mark()
-                else:
-                    self._start_read(lambda: self._read_queues(effect))
+                self._watching[request_id] = effect
+                self._watched.mark()
             case fx.Answer(request_id, outcome):
                 self._watching.pop(request_id, None)
                 waiting = self._waiting.pop(request_id)
@@ -272,8 +274,10 @@ class LeadersShell:
     async def _write(self, effect: fx.Write) -> None:
         self.writes += 1
         try:
-            await self._session.multi(operations_of(effect.operations))
+            await self._session.multi(operations_of(await self._with_place(effect.operations)))
             ending = ev.Ending.COMMITTED
+        except queues.FollowerStateChangeQueueFull:
+            ending = ev.Ending.QUEUE_FULL
         except REFUSALS as refused:
             mine = refused.path == BrokerIncarnationZnode.path(self.state.me)
             ending = ev.Ending.SUPERSEDED if mine else ev.Ending.REFUSED
@@ -327,22 +331,36 @@ class LeadersShell:
             lives.append((broker_id, registered.incarnation))
         return Lives(tuple(lives))
 
-    async def _read_queue(self) -> None:
-        queue = await self._changes(self.state.me, watch=True)
-        self.hear(ev.QueueRead(queue))
+    async def _with_place(self, operations: Operations) -> Operations:
+        """The operations, and those by which queues shrink that have no place for them."""
+        limit, full = self.state.settings.queue_max, {}
+        for broker_id, count in queues.added_by(operations).items():
+            if len(await self._queued(broker_id)) + count > limit:
+                full[broker_id] = await self._changes(broker_id)
+        return queues.make_place(operations, full, limit)
 
-    async def _changes(self, broker_id: int, *, watch: bool) -> tuple[QueuedChange, ...]:
-        self.reads += 2
+    async def _read_queue(self) -> None:
+        self.hear(ev.QueueRead(await self._changes(self.state.me, watch=True)))
+
+    async def _queued(self, broker_id: int, *, watch: bool = False) -> list[str]:
+        """The znodes in a queue."""
+        self.reads += 1
         try:
             names = await self._session.children(StateQueueZnode.path(broker_id), watch=watch)
         except NoNode:
-            return ()
-        queued = [name for name in names if is_queued(name)]
-        found = await self._session.multi_read([StateChangeZnode.path(broker_id, name) for name in queued])
-        return tuple(
-            QueuedChange(name, change_of(found.get(StateChangeZnode.path(broker_id, name))))
-            for name in queued
-        )
+            return []
+        return [name for name in names if is_queued(name)]
+
+    async def _changes(self, broker_id: int, *, watch: bool = False) -> tuple[QueuedChange, ...]:
+        """What is in a queue. A state change never changes, so each is read once."""
+        names = await self._queued(broker_id, watch=watch)
+        known = self._known_changes.get(broker_id, {})
+        new = {StateChangeZnode.path(broker_id, name): name for name in names if name not in known}
+        found = await self._session.multi_read(new) if new else {}
+        self.reads += len(new)
+        known |= {name: change_of(found.get(path)) for path, name in new.items()}
+        self._known_changes[broker_id] = {name: known[name] for name in names}
+        return tuple(QueuedChange(name, known[name]) for name in names)
 
     async def _read_assignments(self) -> None:
         """All partitions that name this broker. It costs what there is: once at a start, and after a
@@ -388,22 +406,11 @@ class LeadersShell:
         found, lives = await asyncio.gather(self._topic(topic, partition), self._lives())
         self.hear(ev.TopicRead(request_id, found, lives))
 
-    async def _read_queues(self, effect: fx.ReadQueues) -> None:
-        queues = await self._queues_of(effect.broker_ids, watch=False)
-        found = await self._topic(effect.topic, effect.partition) if effect.topic else None
-        self.hear(ev.QueuesRead(effect.request_id, queues, found, await self._lives()))
-
     async def _read_watched(self) -> None:
         """The queues that requests wait for, once for all of them."""
         waiting = list(self._watching.values())
-        queues = await self._queues_of({each for effect in waiting for each in effect.broker_ids}, watch=True)
+        asked = sorted({each for effect in waiting for each in effect.broker_ids})
+        found = await asyncio.gather(*(self._changes(broker_id, watch=True) for broker_id in asked))
         lives = await self._lives()
         for effect in waiting:
-            self.hear(ev.QueuesRead(effect.request_id, queues, None, lives, watched=True))
-
-    async def _queues_of(
-        self, broker_ids: Iterable[int], *, watch: bool
-    ) -> dict[int, tuple[QueuedChange, ...]]:
-        asked = tuple(broker_ids)
-        queues = await asyncio.gather(*(self._changes(broker_id, watch=watch) for broker_id in asked))
-        return dict(zip(asked, queues, strict=True))
+            self.hear(ev.QueuesRead(effect.request_id, dict(zip(asked, found, strict=True)), lives))

@@ -12,12 +12,12 @@ from hightide_broker.core import events as bv
 from hightide_broker.core.isr_state import CommittedIsr
 from hightide_broker.core.replica import Decision, Replica, ReplicaSettings, Role
 from hightide_leaders.core import effects as fx
-from hightide_leaders.core import elections
+from hightide_leaders.core import elections, queues
 from hightide_leaders.core import events as ev
 from hightide_leaders.core.machine import step
 from hightide_leaders.core.state import LeadersState, next_deadline_ms
 from hightide_leaders.core.values import Decision as Decided
-from hightide_leaders.core.values import IsrNode, PartitionNodes, Settings, TopicPartition
+from hightide_leaders.core.values import IsrNode, PartitionNodes, QueuedChange, Settings, TopicPartition
 from hightide_leaders.core.writes import Operations
 from hightide_runtime.znodes.leaders_znodes import (
     LeaderZnode,
@@ -204,12 +204,8 @@ class LeadersBroker(SimBroker):
                 )
             case fx.ReadQueues():
                 self._read_queues(effect)
-            case fx.Write(write_id, operations):
-                self._write(
-                    operations,
-                    lambda refused: self.hear(ev.WriteEnded(write_id, self._ending(refused))),
-                    lambda: self.hear(ev.WriteEnded(write_id, ev.Ending.UNKNOWN)),
-                )
+            case fx.Write():
+                self._write_with_place(effect)
             case fx.Register():
                 self._look_then(self._register_over)
             case fx.OpenReplica(name, topic_id) if name == NAME:
@@ -239,23 +235,45 @@ class LeadersBroker(SimBroker):
         return ev.Ending.SUPERSEDED if mine else ev.Ending.REFUSED
 
     def _read_queues(self, effect: fx.ReadQueues) -> None:
-        if effect.watch:
-            self.watched_for.add(effect)
+        self.watched_for.add(effect)
         me = self.broker_id
 
         def look(zookeeper: LeadersZooKeeper) -> Any:
-            if effect.watch:
-                for broker_id in effect.broker_ids:
-                    zookeeper.watch(StateQueueZnode.path(broker_id), me)
-            queues = {broker_id: zookeeper.queue(broker_id) for broker_id in effect.broker_ids}
-            topic = zookeeper.topic(effect.topic) if effect.topic else None
-            return queues, topic, zookeeper.lives()
+            for broker_id in effect.broker_ids:
+                zookeeper.watch(StateQueueZnode.path(broker_id), me)
+            return {
+                broker_id: zookeeper.queue(broker_id) for broker_id in effect.broker_ids
+            }, zookeeper.lives()
 
-        def told(found: Any) -> None:
-            queues, topic, lives = found
-            self.hear(ev.QueuesRead(effect.request_id, queues, topic, lives, effect.watch))
+        self._inquire(effect, look, lambda found: self.hear(ev.QueuesRead(effect.request_id, *found)))
 
-        self._inquire(effect, look, told)
+    def _write_with_place(self, effect: fx.Write) -> None:
+        """Look at the queues to which it adds, and write."""
+        added, limit = queues.added_by(effect.operations), self.queue_max
+
+        def ended(ending: ev.Ending) -> None:
+            self.hear(ev.WriteEnded(effect.write_id, ending))
+
+        def write(found: dict[int, tuple[QueuedChange, ...]]) -> None:
+            full = {
+                broker_id: queue
+                for broker_id, queue in found.items()
+                if len(queue) + added[broker_id] > limit
+            }
+            try:
+                operations = queues.make_place(effect.operations, full, limit)
+            except queues.FollowerStateChangeQueueFull:
+                ended(ev.Ending.QUEUE_FULL)
+                return
+            self._write(
+                operations, lambda refused: ended(self._ending(refused)), lambda: ended(ev.Ending.UNKNOWN)
+            )
+
+        if not added:
+            write({})
+            return
+        words = f"read the queues of {sorted(added)}"
+        self._inquire(words, lambda zookeeper: {each: zookeeper.queue(each) for each in sorted(added)}, write)
 
     # --- the replica -----------------------------------------------------------------------------
 

@@ -55,48 +55,34 @@ class Store:
         return self._zookeeper.topic(NAME.topic)
 
 
-def decided(asked: ev.Event, found: TopicNodes | None, lives: Lives, then: TopicNodes | None) -> fx.Effect:
-    """What an admin does for this request, by what it read first, and with the queues."""
+def decided(asked: ev.Event, found: TopicNodes | None, lives: Lives) -> fx.Effect:
+    """What an admin does for this request, by what it has read."""
     state = LeadersState(Settings(1))
     step(state, asked, 0)
-    effects = step(state, ev.TopicRead(REQUEST, found, lives), 0)
-    if any(isinstance(each, fx.ReadQueues) for each in effects):
-        queues = dict.fromkeys(lives.live | set(AR), ())
-        effects = step(state, ev.QueuesRead(REQUEST, queues, then, lives), 0)
-    (effect,) = effects
+    (effect,) = step(state, ev.TopicRead(REQUEST, found, lives), 0)
     return effect
 
 
-AT_ONCE = {
+REQUESTS = {
     "alter": (ev.AlterTopicRequested(REQUEST, "tide", (("flush", "fsync"),)), 1, AR, False, ALL),
     "move": (ev.ReassignmentRequested(REQUEST, NAME, (2, 3, 4)), 1, AR, False, ALL),
     "elect": (ev.ElectionRequested(REQUEST, NAME), 2, AR, False, ALL),
-}
-"""What an admin writes by one read: the request, and the leader, the ISR, a move and the brokers as read."""
-BY_QUEUES = {
     "grow": (ev.GrowTopicRequested(REQUEST, "tide", ((1, 2),), 1), 1, AR, False, ALL),
     "delete": (ev.DeleteTopicRequested(REQUEST, "tide"), 1, AR, False, ALL),
     "cancel": (ev.ReassignmentRequested(REQUEST, NAME, None), 1, AR, True, ALL),
     "elect-unclean": (ev.ElectionRequested(REQUEST, NAME, unclean=True), None, (1, 2), False, ONLY_3),
 }
-"""What an admin writes after it has read the queues too."""
+"""What an admin writes: the request, and the leader, the ISR, a move and the brokers as read."""
 
 
-@pytest.mark.parametrize("request_", [*AT_ONCE.values(), *BY_QUEUES.values()], ids=[*AT_ONCE, *BY_QUEUES])
+@pytest.mark.parametrize("request_", REQUESTS.values(), ids=REQUESTS)
 def test_what_an_admin_decided_about_a_topic_does_nothing_to_a_later_one(request_: Any) -> None:
     asked, leader, isr, moving, lives = request_
     earlier, later = (Store(topic_id, leader, isr, moving) for topic_id in (EARLIER, LATER))
-    write = decided(asked, earlier.topic(), lives, then=earlier.topic())
+    write = decided(asked, earlier.topic(), lives)
     assert isinstance(write, fx.Write), write
     assert later.refuses(write.operations)
     assert not earlier.refuses(write.operations)
-
-
-@pytest.mark.parametrize("request_", BY_QUEUES.values(), ids=BY_QUEUES)
-def test_an_admin_begins_again_when_a_later_topic_is_there_while_it_reads_queues(request_: Any) -> None:
-    asked, leader, isr, moving, lives = request_
-    earlier, later = (Store(topic_id, leader, isr, moving) for topic_id in (EARLIER, LATER))
-    assert isinstance(decided(asked, earlier.topic(), lives, then=later.topic()), fx.ReadTopic)
 
 
 def test_a_leader_of_a_deleted_topic_takes_no_place_from_that_of_a_later_one() -> None:

@@ -9,7 +9,6 @@ from hightide_leaders.core import effects as fx
 from hightide_leaders.core import events as ev
 from hightide_leaders.core import writes as wr
 from hightide_leaders.core.effects import Outcome
-from hightide_leaders.core.state import Step
 from hightide_leaders.core.values import (
     Attempt,
     ChangeKind,
@@ -55,44 +54,27 @@ def read(broker: OneBroker, request_id: int, found: TopicNodes | None, lives: Li
 def queues(
     broker: OneBroker,
     request_id: int,
-    found: TopicNodes | None = None,
     lives: Lives = ALL,
     waiting: Mapping[int, tuple[StateChange, ...]] | None = None,
 ) -> fx.Effects:
-    """The answer to the read of the step that the request is in."""
-    watched = broker.state.requests[request_id].step is Step.WAITING
-    return answer(broker, request_id, found, lives, waiting, watched=watched)
-
-
-def answer(
-    broker: OneBroker,
-    request_id: int,
-    found: TopicNodes | None = None,
-    lives: Lives = ALL,
-    waiting: Mapping[int, tuple[StateChange, ...]] | None = None,
-    *,
-    watched: bool,
-) -> fx.Effects:
+    """The queues that the request waits for were read."""
     content = dict(EMPTY)
     for target, changes in (waiting or {}).items():
         content[target] = tuple(QueuedChange(f"change-{n:010}", each) for n, each in enumerate(changes))
-    return broker.hear(ev.QueuesRead(request_id, content, found, lives, watched))
+    return broker.hear(ev.QueuesRead(request_id, content, lives))
 
 
 def created(broker: OneBroker) -> fx.Effects:
     """The topic's znodes and the state changes are written, and the admin waits."""
     broker.hear(CREATE)
-    read(broker, -1, None)
-    effects = queues(broker, -1)
-    broker.end(effects)
+    broker.end(read(broker, -1, None))
     return read(broker, -1, topic(partition(replicas=(), reassigned=(2, 3)), attempt=(1, 0)))
 
 
 def test_creation_writes_rar_and_state_changes_first() -> None:
     broker = admin()
     broker.hear(CREATE)
-    assert the(fx.ReadQueues, read(broker, -1, None)).broker_ids == (2, 3)
-    assert the(fx.Write, queues(broker, -1)).operations == (
+    assert the(fx.Write, read(broker, -1, None)).operations == (
         wr.CreateTopic("tide", TopicNode(ID, Attempt(1, 0))),
         wr.CreatePartition(NAME, (2, 3)),
         wr.Enqueue(2, START),
@@ -102,7 +84,7 @@ def test_creation_writes_rar_and_state_changes_first() -> None:
 
 def test_ar_comes_when_all_replicas_have_started() -> None:
     broker = admin()
-    assert the(fx.ReadQueues, created(broker)).watch
+    assert the(fx.ReadQueues, created(broker)).broker_ids == (2, 3)
     assert queues(broker, -1, waiting={3: (START,)}) == ()
     done = queues(broker, -1)
     assert the(fx.Write, done).operations == (
@@ -127,8 +109,7 @@ def test_a_creation_that_takes_too_long_is_cleaned_up_and_fails() -> None:
     broker.now_ms = SETTINGS.keep_in_sync_time_ms
     assert kinds(broker.hear(ev.Ticked())) == [fx.ReadTopic]
     attempt = topic(partition(replicas=(), reassigned=(2, 3)), attempt=(1, 0))
-    assert the(fx.ReadQueues, read(broker, -1, attempt)).broker_ids == (2, 3)
-    cleaning = queues(broker, -1, attempt)
+    cleaning = read(broker, -1, attempt)
     close = change(ChangeKind.CLOSE_REPLICA, epoch=-1)
     assert the(fx.Write, cleaning).operations == (
         wr.CheckTopic("tide", 0, ID),
@@ -145,11 +126,10 @@ def test_the_attempt_of_a_dead_admin_is_cleaned_up_before_a_new_one() -> None:
     broker = admin()
     broker.hear(CREATE)
     dead = topic(partition(replicas=(), reassigned=(3,)), attempt=(4, 7), topic_id=LATER_ID)
-    read(broker, -1, dead)
-    cleaning = queues(broker, -1, dead)
+    cleaning = read(broker, -1, dead)
     assert wr.Enqueue(3, change(ChangeKind.CLOSE_REPLICA, -1, LATER_ID)) in the(fx.Write, cleaning).operations
     broker.end(cleaning)
-    assert the(fx.ReadQueues, read(broker, -1, None)).broker_ids == (2, 3)
+    assert wr.Enqueue(2, START) in the(fx.Write, read(broker, -1, None)).operations
 
 
 def test_the_attempt_of_an_admin_that_lives_is_left_alone() -> None:
@@ -164,7 +144,7 @@ def test_an_admin_that_died_and_lives_again_has_left_a_failed_attempt() -> None:
     broker.hear(CREATE)
     other = topic(partition(replicas=(), reassigned=(3,)), attempt=(2, 0), topic_id=LATER_ID)
     effects = read(broker, -1, other, Lives(((1, 0), (2, 1), (3, 0))))
-    assert kinds(effects) == [fx.ReadQueues]
+    assert wr.DeleteTopic("tide", 0, LATER_ID) in the(fx.Write, effects).operations
 
 
 def test_an_attempt_that_somebody_cleaned_up_fails() -> None:
@@ -191,18 +171,16 @@ def test_replicas_go_to_brokers_that_are_online_only() -> None:
 def test_a_creation_of_unknown_outcome_goes_on_from_what_is_there() -> None:
     broker = admin()
     broker.hear(CREATE)
-    read(broker, -1, None)
-    assert kinds(broker.end(queues(broker, -1), ev.Ending.UNKNOWN)) == [fx.ReadTopic]
+    assert kinds(broker.end(read(broker, -1, None), ev.Ending.UNKNOWN)) == [fx.ReadTopic]
     there = topic(partition(replicas=(), reassigned=(2, 3)), attempt=(1, 0))
-    assert the(fx.ReadQueues, read(broker, -1, there)).watch
+    assert kinds(read(broker, -1, there)) == [fx.ReadQueues]
 
 
 def test_deletion_marks_every_partition_and_tells_every_replica_in_one_multi() -> None:
     broker = admin()
     broker.hear(DELETE)
-    read(broker, -2, topic(LIVING, version=3))
     close = change(ChangeKind.CLOSE_REPLICA, epoch=4)
-    assert the(fx.Write, queues(broker, -2, topic(LIVING, version=3))).operations == (
+    assert the(fx.Write, read(broker, -2, topic(LIVING, version=3))).operations == (
         wr.CheckTopic("tide", 3, ID),
         wr.PutReassigned(NAME, (), create=True),
         wr.Enqueue(2, close),
@@ -213,10 +191,9 @@ def test_deletion_marks_every_partition_and_tells_every_replica_in_one_multi() -
 def marked(broker: OneBroker) -> TopicNodes:
     """The topic is marked, and the admin waits."""
     broker.hear(DELETE)
-    read(broker, -2, topic(LIVING))
-    broker.end(queues(broker, -2, topic(LIVING)))
+    broker.end(read(broker, -2, topic(LIVING)))
     gone = topic(partition(replicas=(2, 3), isr=IsrNode(4, (2, 3), 9), reassigned=()))
-    assert the(fx.ReadQueues, read(broker, -2, gone)).watch
+    assert kinds(read(broker, -2, gone)) == [fx.ReadQueues]
     return gone
 
 
@@ -224,8 +201,8 @@ def test_deletion_does_not_wait_for_a_dead_broker() -> None:
     broker = admin()
     gone = marked(broker)
     waiting = {3: (change(ChangeKind.CLOSE_REPLICA, epoch=4),)}
-    assert queues(broker, -2, gone, waiting=waiting) == ()
-    effects = queues(broker, -2, gone, Lives(((1, 0), (2, 0))), waiting)
+    assert queues(broker, -2, waiting=waiting) == ()
+    effects = queues(broker, -2, Lives(((1, 0), (2, 0))), waiting)
     assert kinds(effects) == [fx.ReadTopic]
     removal = read(broker, -2, gone)
     assert the(fx.Write, removal).operations == (
@@ -241,7 +218,7 @@ def test_a_broker_that_does_nothing_holds_a_deletion_up_for_keep_in_sync_time() 
     broker = admin()
     gone = marked(broker)
     waiting = {3: (change(ChangeKind.CLOSE_REPLICA, epoch=4),)}
-    assert queues(broker, -2, gone, waiting=waiting) == ()
+    assert queues(broker, -2, waiting=waiting) == ()
     broker.now_ms = SETTINGS.keep_in_sync_time_ms
     assert kinds(broker.hear(ev.Ticked())) == [fx.ReadTopic]
     assert fx.Write in kinds(read(broker, -2, gone))
@@ -252,7 +229,7 @@ def test_a_deletion_that_a_dead_admin_began_is_gone_on_with() -> None:
     broker.hear(DELETE)
     gone = topic(partition(replicas=(2, 3), reassigned=()))
     read(broker, -2, gone)
-    assert kinds(queues(broker, -2, gone)) == [fx.ReadTopic]
+    assert kinds(queues(broker, -2)) == [fx.ReadTopic]
     assert fx.Write in kinds(read(broker, -2, gone))
 
 
@@ -260,25 +237,18 @@ def test_reads_of_queues_that_overlap_end_a_deletion_once() -> None:
     """Each watch that fires is another read, and the later ones come when the topic is being removed."""
     broker = admin()
     gone = marked(broker)
-    assert kinds(answer(broker, -2, gone, watched=True)) == [fx.ReadTopic]
-    assert answer(broker, -2, gone, watched=True) == ()
+    assert kinds(queues(broker, -2)) == [fx.ReadTopic]
+    assert queues(broker, -2) == ()
     removal = read(broker, -2, gone)
-    assert answer(broker, -2, gone, watched=True) == ()
+    assert queues(broker, -2) == ()
     broker.end(removal)
     assert read(broker, -2, None) == (fx.Answer(-2, Outcome.DONE),)
-
-
-def test_what_was_in_the_queues_before_an_admin_wrote_says_nothing_of_what_it_waits_for() -> None:
-    broker = admin()
-    gone = marked(broker)
-    assert answer(broker, -2, gone, watched=False) == ()
-    assert broker.state.requests[-2].step is Step.WAITING
 
 
 def test_two_admins_that_delete_one_topic_are_both_told_that_it_is_gone() -> None:
     broker = admin()
     gone = marked(broker)
-    queues(broker, -2, gone)
+    queues(broker, -2)
     broker.end(read(broker, -2, gone), ev.Ending.REFUSED)
     assert read(broker, -2, None) == (fx.Answer(-2, Outcome.DONE),)
 
@@ -299,8 +269,7 @@ def test_a_creation_finds_a_half_deleted_topic_and_finishes_that_first() -> None
     broker = admin()
     broker.hear(CREATE)
     half = topic(partition(replicas=(3,), reassigned=()), topic_id=LATER_ID)
-    assert kinds(read(broker, -1, half)) == [fx.ReadQueues]
-    assert wr.DeleteTopic("tide", 0, LATER_ID) in the(fx.Write, queues(broker, -1, half)).operations
+    assert wr.DeleteTopic("tide", 0, LATER_ID) in the(fx.Write, read(broker, -1, half)).operations
 
 
 def test_a_reassignment_is_asked_for_once() -> None:
@@ -320,10 +289,34 @@ def test_a_reassignment_is_asked_for_once() -> None:
 def test_a_topic_of_many_partitions_is_created_in_several_multis() -> None:
     broker = admin()
     broker.hear(ev.CreateTopicRequested(-1, "tide", ID, ((2, 3),) * 400))
-    broker.state.settings = type(SETTINGS)(1)
-    read(broker, -1, None)
-    first = queues(broker, -1)
+    first = read(broker, -1, None)
     assert isinstance(the(fx.Write, first).operations[0], wr.CreateTopic)
     second = broker.end(first)
     assert the(fx.Write, second).operations[0] == wr.CheckTopic("tide", 0, ID)
     assert kinds(broker.end(second)) == [fx.ReadTopic]
+
+
+FULL = fx.Answer(-1, Outcome.FOLLOWER_STATE_CHANGE_QUEUE_FULL)
+
+
+def test_a_creation_that_finds_a_full_queue_takes_back_what_it_has_written() -> None:
+    broker = admin()
+    broker.hear(ev.CreateTopicRequested(-1, "tide", ID, ((2, 3),) * 400))
+    second = broker.end(read(broker, -1, None))
+    assert kinds(broker.end(second, ev.Ending.QUEUE_FULL)) == [fx.ReadTopic]
+    begun = topic(partition(replicas=(), reassigned=(2, 3)), attempt=(1, 0))
+    broker.end(read(broker, -1, begun))
+    assert read(broker, -1, None) == (FULL,)
+
+
+def test_what_cannot_be_cleaned_up_as_a_queue_is_full_waits_for_the_next_admin() -> None:
+    broker = admin()
+    broker.hear(CREATE)
+    dead = topic(partition(replicas=(), reassigned=(3,)), attempt=(4, 7), topic_id=LATER_ID)
+    assert broker.end(read(broker, -1, dead), ev.Ending.QUEUE_FULL) == (FULL,)
+
+
+def test_a_deletion_that_finds_a_full_queue_is_asked_for_again() -> None:
+    broker = admin()
+    broker.hear(ev.DeleteTopicRequested(-1, "tide"))
+    assert broker.end(read(broker, -1, topic(LIVING)), ev.Ending.QUEUE_FULL) == (FULL,)

@@ -44,16 +44,14 @@ GROWING = topic(LIVING, STARTING, attempt=(1, 0), version=6, count=1, configs=SE
 def begun(broker: OneBroker) -> None:
     """The attempt and the state changes are written, and the admin waits."""
     broker.hear(GROW)
-    read(broker, -1, GROWN)
-    broker.end(queues(broker, -1, GROWN))
-    assert the(fx.ReadQueues, read(broker, -1, GROWING)).watch
+    broker.end(read(broker, -1, GROWN))
+    assert kinds(read(broker, -1, GROWING)) == [fx.ReadQueues]
 
 
 def test_growth_names_its_attempt_in_the_topic_and_starts_the_replicas() -> None:
     broker = admin()
     broker.hear(GROW)
-    assert the(fx.ReadQueues, read(broker, -1, GROWN)).broker_ids == (2, 3)
-    assert the(fx.Write, queues(broker, -1, GROWN)).operations == (
+    assert the(fx.Write, read(broker, -1, GROWN)).operations == (
         wr.PutTopic("tide", TopicNode(ID, Attempt(1, 0), 1, SET), 5),
         wr.CreatePartition(ADDED, (2, 3)),
         wr.Enqueue(2, START),
@@ -81,9 +79,8 @@ def test_a_growth_that_takes_too_long_takes_back_what_it_added_and_nothing_else(
     begun(broker)
     broker.now_ms = SETTINGS.keep_in_sync_time_ms
     assert kinds(broker.hear(ev.Ticked())) == [fx.ReadTopic]
-    read(broker, -1, GROWING)
     close = change(ChangeKind.CLOSE_REPLICA, epoch=-1, name=ADDED)
-    cleaning = queues(broker, -1, GROWING)
+    cleaning = read(broker, -1, GROWING)
     assert the(fx.Write, cleaning).operations == (
         wr.CheckTopic("tide", 6, ID),
         wr.Enqueue(2, close),
@@ -99,11 +96,11 @@ def test_what_a_dead_admin_has_begun_to_add_goes_before_another_growth() -> None
     broker = admin()
     broker.hear(GROW)
     dead = topic(LIVING, STARTING, attempt=(4, 7), version=6, count=1)
-    read(broker, -1, dead)
-    cleaning = queues(broker, -1, dead)
+    cleaning = read(broker, -1, dead)
     assert wr.PutTopic("tide", TopicNode(ID, None, 1), 6) in the(fx.Write, cleaning).operations
     broker.end(cleaning)
-    assert kinds(read(broker, -1, topic(LIVING, version=7))) == [fx.ReadQueues]
+    begun = the(fx.Write, read(broker, -1, topic(LIVING, version=7))).operations
+    assert begun[0] == wr.PutTopic("tide", TopicNode(ID, Attempt(1, 0), 1), 7)
 
 
 def test_a_creation_leaves_a_topic_alone_that_a_dead_admin_was_growing() -> None:

@@ -6,7 +6,7 @@ from hightide_leaders.core import effects as fx
 from hightide_leaders.core import events as ev
 from hightide_leaders.core import writes as wr
 from hightide_leaders.core.moves import GIVES_WAY_EVERY
-from hightide_leaders.core.values import ChangeKind, IsrNode, LeaderNode, Lives, PartitionNodes, QueuedChange
+from hightide_leaders.core.values import ChangeKind, IsrNode, LeaderNode, Lives, PartitionNodes
 from unit.leaders.one_broker import (
     ALL,
     ID,
@@ -36,20 +36,17 @@ def leading(before: PartitionNodes, lives: Lives = FOUR) -> tuple[OneBroker, fx.
 def test_the_leader_sends_start_replica_to_the_new_replicas_and_only_once() -> None:
     before = partition(isr=ISR, reassigned=(1, 2, 4))
     broker, effects = leading(before)
-    asked = the(fx.ReadQueues, effects)
-    assert asked.broker_ids == (4,)
-    sent = broker.hear(ev.QueuesRead(asked.request_id, {4: ()}, None, FOUR))
-    assert the(fx.Write, sent).operations == (
+    assert the(fx.Write, effects).operations == (
         wr.CheckIsr(NAME, 10),
         wr.Enqueue(4, change(ChangeKind.START_REPLICA, epoch=5)),
     )
-    read = the(fx.Read, broker.end(sent))
+    read = the(fx.Read, broker.end(effects))
     assert not broker.hear(ev.PartitionsRead(read.read_id, {NAME: led_by_me(before)}, FOUR))
 
 
 def test_a_new_leader_goes_on_with_what_its_predecessor_began() -> None:
     _, effects = leading(partition(isr=ISR, reassigned=(1, 4)))
-    assert the(fx.ReadQueues, effects).broker_ids == (4,)
+    assert wr.Enqueue(4, change(ChangeKind.START_REPLICA, epoch=5)) in the(fx.Write, effects).operations
 
 
 def test_the_new_replicas_are_replicas_for_the_core_before_they_are_in_ar() -> None:
@@ -62,14 +59,11 @@ def test_when_all_of_rar_are_in_sync_one_multi_makes_them_the_replicas_and_close
     before = partition(isr=ISR, reassigned=(1, 4))
     broker = OneBroker()
     broker.win(broker.serve(before, FOUR), before, FOUR)
-    broker.hear(ev.QueuesRead(broker.replica.sending or 0, {4: ()}, None, FOUR))
     broker.replica.writing = None
     news = ev.IsrAdopted(NAME, 5, (1, 2, 3, 4), 11)
     read = the(fx.Read, broker.hear(news))
     caught_up = led_by_me(before, isr=(1, 2, 3, 4), changes=1)
-    asked = the(fx.ReadQueues, broker.hear(ev.PartitionsRead(read.read_id, {NAME: caught_up}, FOUR)))
-    assert asked.broker_ids == (2, 3)
-    done = broker.hear(ev.QueuesRead(asked.request_id, {2: (), 3: ()}, None, FOUR))
+    done = broker.hear(ev.PartitionsRead(read.read_id, {NAME: caught_up}, FOUR))
     assert the(fx.Write, done).operations == (
         wr.CheckIncarnation(1, 0),
         wr.CheckTopicId(ID),
@@ -92,7 +86,7 @@ def test_a_move_whose_replicas_came_in_sync_while_it_was_read_is_finished() -> N
     again = the(fx.Read, broker.hear(ev.PartitionsRead(read.read_id, {NAME: older}, FOUR)))
     newer = led_by_me(partition(isr=IsrNode(4, (1,), 9), reassigned=(3, 2)), isr=(1, 2, 3), changes=1)
     finishing = broker.hear(ev.PartitionsRead(again.read_id, {NAME: newer}, FOUR))
-    assert the(fx.ReadQueues, finishing).broker_ids == (1,)
+    assert wr.PutReplicas(NAME, (3, 2)) in the(fx.Write, finishing).operations
 
 
 def test_a_move_by_which_nobody_leaves_ends_no_epoch() -> None:
@@ -110,23 +104,18 @@ def test_a_move_by_which_nobody_leaves_ends_no_epoch() -> None:
 def test_a_leader_that_is_not_in_rar_gives_up_its_znode_with_the_move() -> None:
     before = partition(replicas=(1, 2), isr=IsrNode(4, (1, 2), 9), reassigned=(2,))
     _, effects = leading(before)
-    asked = the(fx.ReadQueues, effects)
-    assert asked.broker_ids == (1,), "it closes its own replica by its own queue"
-    broker, _ = leading(before)
-    done = broker.hear(ev.QueuesRead(broker.replica.sending or 0, {1: ()}, None, FOUR))
-    assert wr.DeleteLeader(NAME) in the(fx.Write, done).operations
+    written = the(fx.Write, effects).operations
+    assert wr.DeleteLeader(NAME) in written
+    close = change(ChangeKind.CLOSE_REPLICA, epoch=5)
+    assert wr.Enqueue(1, close) in written, "it closes its own replica by its own queue"
 
 
 def test_a_queue_that_is_full_of_closes_holds_a_move_up_and_is_tried_again() -> None:
     before = partition(isr=ISR, reassigned=(1, 4))
     broker, effects = leading(before)
-    closes = tuple(
-        QueuedChange(f"change-{n:010}", change(ChangeKind.CLOSE_REPLICA, topic_id=f"{n:032x}"))
-        for n in range(4)
-    )
-    asked = the(fx.ReadQueues, effects)
-    assert kinds(broker.hear(ev.QueuesRead(asked.request_id, {4: closes}, None, FOUR))) == [fx.Complain]
-    assert broker.replica.due_ms is not None
+    assert kinds(broker.end(effects, ev.Ending.QUEUE_FULL)) == [fx.Complain]
+    again = broker.after(SETTINGS.leader_election_wait_time_ms, led_by_me(before), FOUR)
+    assert fx.Write in kinds(again)
 
 
 def test_a_leader_gives_way_to_the_preferred_replica_when_that_is_in_sync() -> None:

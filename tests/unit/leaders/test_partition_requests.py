@@ -9,8 +9,7 @@ from hightide_leaders.core.effects import Outcome
 from hightide_leaders.core.values import ChangeKind, IsrNode, LeaderNode, Lives
 from hightide_runtime.znodes.recovered_log import RecoveredLog
 from unit.leaders.one_broker import ID, NAME, OneBroker, change, kinds, partition, the, topic
-from unit.leaders.test_admin import admin, queues, read
-from unit.leaders.test_moves import leading
+from unit.leaders.test_admin import admin, read
 
 LED_BY_2 = LeaderNode(2, 4, 71)
 MOVING = partition(replicas=(2, 3), leader=LED_BY_2, isr=IsrNode(4, (1, 2, 3), 9), reassigned=(1, 2))
@@ -23,8 +22,7 @@ UNCLEAN = ev.ElectionRequested(-1, NAME, unclean=True)
 def test_a_move_that_is_taken_back_leaves_neither_a_replica_nor_a_place_in_the_isr() -> None:
     broker = admin()
     broker.hear(CANCEL)
-    assert the(fx.ReadQueues, read(broker, -1, topic(MOVING, version=3))).broker_ids == (1,)
-    cancelled = queues(broker, -1, topic(MOVING, version=3))
+    cancelled = read(broker, -1, topic(MOVING, version=3))
     assert the(fx.Write, cancelled).operations == (
         wr.CheckTopic("tide", 3, ID),
         wr.PutIsr(NAME, IsrNode(4, (2, 3), 9), 9),
@@ -38,33 +36,25 @@ def test_a_move_that_is_taken_back_leaves_neither_a_replica_nor_a_place_in_the_i
 def test_of_a_topic_only_the_partition_is_read() -> None:
     broker = admin()
     assert the(fx.ReadTopic, broker.hear(CANCEL)).partition == NAME.partition
-    assert the(fx.ReadQueues, read(broker, -1, topic(MOVING))).partition == NAME.partition
 
 
-def test_when_the_connection_was_lost_what_clients_ask_is_read_again_and_a_leader_s_own_step_is_not() -> None:
-    """The shell asks for the queues of that step again itself."""
-    before = partition(isr=IsrNode(4, (1, 2, 3), 9), reassigned=(1, 4))
-    broker, effects = leading(before)
-    own = the(fx.ReadQueues, effects).request_id
+def test_when_the_connection_was_lost_what_clients_ask_is_read_again() -> None:
+    broker = admin()
     broker.hear(CANCEL)
-    again = [each for each in broker.hear(ev.WatchesLost()) if isinstance(each, fx.ReadTopic)]
-    assert [each.request_id for each in again] == [-1]
-    assert own in broker.state.requests
+    assert the(fx.ReadTopic, broker.hear(ev.WatchesLost())).request_id == -1
 
 
 def test_a_move_to_where_the_partition_is_takes_back_the_one_before() -> None:
     broker = admin()
     broker.hear(ev.ReassignmentRequested(-1, NAME, (2, 3)))
-    read(broker, -1, topic(MOVING))
-    assert wr.DeleteReassigned(NAME) in the(fx.Write, queues(broker, -1, topic(MOVING))).operations
+    assert wr.DeleteReassigned(NAME) in the(fx.Write, read(broker, -1, topic(MOVING))).operations
 
 
 def test_another_target_closes_the_replicas_that_only_the_first_one_wanted() -> None:
     broker = OneBroker()
     broker.serve()
     broker.hear(ev.ReassignmentRequested(-1, NAME, (3, 2)))
-    read(broker, -1, topic(MOVING))
-    written = the(fx.Write, queues(broker, -1, topic(MOVING))).operations
+    written = the(fx.Write, read(broker, -1, topic(MOVING))).operations
     assert wr.PutReassigned(NAME, (3, 2), create=False) in written
     assert wr.Enqueue(1, CLOSE) in written
 
@@ -85,12 +75,19 @@ def test_a_move_is_not_taken_back_if_only_its_new_replicas_have_everything() -> 
     assert read(broker, -1, topic(alone)) == (fx.Answer(-1, Outcome.ELIGIBLE_LEADERS_NOT_AVAILABLE),)
 
 
-def test_nor_if_that_has_become_so_while_the_queues_were_read() -> None:
+def test_nor_if_that_has_become_so_before_it_is_written() -> None:
     broker = admin()
     broker.hear(CANCEL)
-    read(broker, -1, topic(MOVING))
+    assert kinds(broker.end(read(broker, -1, topic(MOVING)), ev.Ending.REFUSED)) == [fx.ReadTopic]
     alone = partition(replicas=(2, 3), leader=LED_BY_2, isr=IsrNode(4, (1,), 10), reassigned=(1, 2))
-    assert kinds(queues(broker, -1, topic(alone))) == [fx.ReadTopic]
+    assert read(broker, -1, topic(alone)) == (fx.Answer(-1, Outcome.ELIGIBLE_LEADERS_NOT_AVAILABLE),)
+
+
+def test_a_full_queue_ends_a_request_about_a_partition() -> None:
+    broker = admin()
+    broker.hear(CANCEL)
+    ended = broker.end(read(broker, -1, topic(MOVING)), ev.Ending.QUEUE_FULL)
+    assert ended == (fx.Answer(-1, Outcome.FOLLOWER_STATE_CHANGE_QUEUE_FULL),)
 
 
 def test_a_move_that_is_done_cannot_be_taken_back() -> None:
@@ -138,8 +135,7 @@ LOST = partition(replicas=(1, 2, 3), isr=IsrNode(4, (2,), 9, recovered=(Recovere
 def test_an_unclean_election_makes_the_longest_log_that_is_there_the_only_one_in_sync() -> None:
     broker = admin()
     broker.hear(UNCLEAN)
-    assert the(fx.ReadQueues, read(broker, -1, topic(LOST), ONE_DEAD)).broker_ids == (3,)
-    elected = queues(broker, -1, topic(LOST), ONE_DEAD)
+    elected = read(broker, -1, topic(LOST), ONE_DEAD)
     assert the(fx.Write, elected).operations == (
         wr.CheckTopic("tide", 0, ID),
         wr.PutIsr(NAME, IsrNode(4, (3,), 9, unclean_epoch=5), 9),

@@ -11,7 +11,9 @@ from hightide_leaders.core import writes as wr
 from hightide_leaders.core.queues import (
     EVERYTHING,
     FollowerStateChangeQueueFull,
-    send_state_changes,
+    added_by,
+    make_place,
+    send,
     shrink,
     undone,
 )
@@ -35,8 +37,17 @@ def queued(*changes: StateChange | None) -> tuple[QueuedChange, ...]:
 
 
 def test_a_change_goes_to_the_end_of_a_queue_that_has_place() -> None:
-    sent = send_state_changes([(2, change(START))], {2: queued(change(CLOSE))}, limit=2)
-    assert sent == (wr.Enqueue(2, change(START)),)
+    assert send([(2, change(START)), (2, change(CLOSE))]) == (
+        wr.Enqueue(2, change(START)),
+        wr.Enqueue(2, change(CLOSE)),
+    )
+
+
+def test_a_write_says_how_much_it_adds_to_each_queue() -> None:
+    assert added_by((wr.CheckTopicId(ID), *send([(2, change(CLOSE)), (2, change(START)), (3, MARK)]))) == {
+        2: 2,
+        3: 1,
+    }
 
 
 def test_an_admin_also_waits_for_a_change_that_was_sent_before_an_election() -> None:
@@ -69,18 +80,19 @@ def test_closes_of_two_topics_of_one_name_are_not_of_one_partition() -> None:
 
 def test_dropped_starts_are_made_good_by_a_look_at_all_assignments() -> None:
     queue = queued(change(START), change(START, epoch=4))
-    assert send_state_changes([(2, change(CLOSE))], {2: queue}, limit=2) == (
+    write = (wr.CheckTopicId(ID), wr.Enqueue(2, change(CLOSE)))
+    assert make_place(write, {2: queue}, limit=2) == (
+        *write,
         wr.Dequeue(2, "change-0000000000"),
         wr.Dequeue(2, "change-0000000001"),
         wr.Enqueue(2, MARK),
-        wr.Enqueue(2, change(CLOSE)),
     )
 
 
 def test_a_queue_that_cannot_shrink_is_full() -> None:
     queue = queued(change(CLOSE), change(CLOSE, topic_id=LATER_ID))
-    with pytest.raises(FollowerStateChangeQueueFull, match="queue of broker 2 has 2 state changes"):
-        send_state_changes([(2, change(START))], {2: queue}, limit=2)
+    with pytest.raises(FollowerStateChangeQueueFull):
+        make_place(send([(2, change(START))]), {2: queue}, limit=2)
 
 
 def test_a_start_replica_is_obeyed_before_it_leaves_the_queue() -> None:

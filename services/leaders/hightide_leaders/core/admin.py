@@ -15,7 +15,7 @@ from a later topic of the same name.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from hightide_leaders.core import partition_requests
@@ -32,7 +32,7 @@ from hightide_leaders.core.events import (
     Requested,
     TopicRead,
 )
-from hightide_leaders.core.queues import FollowerStateChangeQueueFull, send_state_changes, undone
+from hightide_leaders.core.queues import send, undone
 from hightide_leaders.core.state import LeadersState, Request, Step
 from hightide_leaders.core.values import (
     NO_VERSION,
@@ -40,7 +40,6 @@ from hightide_leaders.core.values import (
     ChangeKind,
     Lives,
     PartitionNodes,
-    QueuedChange,
     StateChange,
     TopicNode,
     TopicNodes,
@@ -142,7 +141,7 @@ def _create(
             return end(state, request, Outcome.TIMED_OUT)
         if request.answers is not None:
             return end(state, request, request.answers)
-        return _queue_starts(state, request, lives)
+        return _start(state, request, None, lives)
     attempt = found.node.attempt
     is_mine = found.topic_id == asked.topic_id
     if is_mine and attempt is None:
@@ -153,7 +152,7 @@ def _create(
         return end(state, request, Outcome.TOPIC_ALREADY_EXISTS)
     if not is_mine and attempt is not None and is_under_way(attempt, lives):
         return end(state, request, Outcome.TOPIC_BEING_CREATED)
-    return _clean_up(request, found)
+    return _clean_up(state, request, found)
 
 
 def _grow(
@@ -178,20 +177,20 @@ def _grow(
         ):
             return end(state, request, Outcome.DONE)
         if request.answers is not None or request.step in (Step.WAITING, Step.FINISHING):
-            return end(state, request, Outcome.TIMED_OUT)
+            return end(state, request, request.answers or Outcome.TIMED_OUT)
         if count != asked.first:
             return end(state, request, Outcome.TOPIC_CHANGED)
-        return _queue_starts(state, request, lives)
+        return _start(state, request, found, lives)
     is_mine = attempt == Attempt(state.me, state.incarnation)
     if is_mine and request.answers is None and request.step is not Step.CHECKING:
         return _wait_for_starts(state, request, found, now_ms)
     if not is_mine and is_under_way(attempt, lives):
         return end(state, request, Outcome.TOPIC_BEING_CREATED)
-    return _clean_up(request, found)
+    return _clean_up(state, request, found)
 
 
-def _queue_starts(state: LeadersState, request: Request, lives: Lives) -> Effects:
-    """There is nothing yet of what is to be created: look at the queues of those that are to have it."""
+def _start(state: LeadersState, request: Request, found: TopicNodes | None, lives: Lives) -> Effects:
+    """There is nothing yet of what is to be created: write RAR, and tell those that are to have it."""
     assigned = tuple(_assigned(request))
     for _, replicas in assigned:
         if not replicas or len(set(replicas)) != len(replicas):
@@ -205,7 +204,7 @@ def _queue_starts(state: LeadersState, request: Request, lives: Lives) -> Effect
         for name, replicas in assigned
         for broker_id in replicas
     )
-    return _read_queues(request)
+    return _write(state, request, Step.WRITING, _creation(state, request, found))
 
 
 def _assigned(request: Request) -> Iterator[tuple[TopicPartition, tuple[int, ...]]]:
@@ -221,9 +220,7 @@ def is_under_way(attempt: Attempt, lives: Lives) -> bool:
     return tuple(attempt) in lives.of
 
 
-def _creation(
-    state: LeadersState, request: Request, found: TopicNodes | None, starts: Operations
-) -> deque[Operations]:
+def _creation(state: LeadersState, request: Request, found: TopicNodes | None) -> deque[Operations]:
     """The topic's znode, RAR of each partition, and the state changes; AR comes when the replicas have
     started."""
     attempt = Attempt(state.me, state.incarnation)
@@ -236,9 +233,8 @@ def _creation(
         node = replace(found.node, attempt=attempt)
         first, request.version = PutTopic(request.topic, node, found.version), found.version + 1
     partitions = [CreatePartition(name, replicas) for name, replicas in _assigned(request)]
-    return chunks(
-        (first,), (*partitions, *starts), CheckTopic(request.topic, request.version, request.topic_id)
-    )
+    check = CheckTopic(request.topic, request.version, request.topic_id)
+    return chunks((first,), (*partitions, *send(request.sent)), check)
 
 
 def _wait_for_starts(state: LeadersState, request: Request, found: TopicNodes, now_ms: int) -> Effects:
@@ -288,7 +284,7 @@ def _alter(
     if attempt is not None:
         if is_under_way(attempt, lives):
             return end(state, request, Outcome.TOPIC_BEING_CREATED)
-        return _clean_up(request, found)
+        return _clean_up(state, request, found)
     changed = {**dict(found.node.configs), **dict(asked.to_set)}
     configs = tuple(sorted(each for each in changed.items() if each[0] not in asked.to_reset))
     if configs == found.node.configs:
@@ -314,10 +310,9 @@ def _delete(
         return end(state, request, Outcome.TOPIC_BEING_CREATED)
     request.sent = _closes(request.topic, found)
     if not found.is_deleted:
-        return _read_queues(request)
+        return _write(state, request, Step.WRITING, _marking(request, found))
     if request.step is Step.FINISHING:
-        request.writes = _removal(request.topic, found, 0)
-        return (state.write(request.request_id, request.writes.popleft()),)
+        return _write(state, request, Step.FINISHING, _removal(request.topic, found, 0))
     return _wait(state, request, now_ms)
 
 
@@ -341,7 +336,7 @@ def _closes(
     )
 
 
-def _marking(request: Request, found: TopicNodes, closes: Operations) -> deque[Operations]:
+def _marking(request: Request, found: TopicNodes) -> deque[Operations]:
     """An empty RAR for each partition, and the state changes."""
     check = CheckTopic(request.topic, found.version, found.topic_id)
     marks = [
@@ -349,7 +344,7 @@ def _marking(request: Request, found: TopicNodes, closes: Operations) -> deque[O
         for number, nodes in sorted(found.partitions.items())
         if not nodes.is_being_deleted
     ]
-    return chunks((check,), (*marks, *closes), check)
+    return chunks((check,), (*marks, *send(request.sent)), check)
 
 
 def _removal(topic: str, found: TopicNodes, first: int, also: Operations = ()) -> deque[Operations]:
@@ -381,14 +376,10 @@ def _deletion(topic: str, number: int, nodes: PartitionNodes) -> DeletePartition
 # --- queues, writes, time ------------------------------------------------------------------------
 
 
-def _read_queues(request: Request) -> Effects:
-    request.step = Step.QUEUING
-    return (ReadQueues(request.request_id, targets(request), request.topic),)
-
-
-def targets(request: Request) -> tuple[int, ...]:
-    """The brokers to whose queues a request puts something."""
-    return tuple(sorted({broker_id for broker_id, _ in request.sent}))
+def _write(state: LeadersState, request: Request, step: Step, writes: deque[Operations]) -> Effects:
+    """Make these multis, one after the other."""
+    request.step, request.writes = step, writes
+    return (state.write(request.request_id, writes.popleft()),)
 
 
 def _wait(state: LeadersState, request: Request, now_ms: int) -> Effects:
@@ -396,14 +387,14 @@ def _wait(state: LeadersState, request: Request, now_ms: int) -> Effects:
     if request.deadline_ms is None:
         request.deadline_ms = now_ms + state.settings.keep_in_sync_time_ms
     request.step = Step.WAITING
-    return (ReadQueues(request.request_id, targets(request), watch=True),)
+    return (ReadQueues(request.request_id, tuple(sorted({target for target, _ in request.sent}))),)
 
 
-def _clean_up(request: Request, found: TopicNodes) -> Effects:
-    """A failed attempt: look at the queues of its brokers, to close what they may have started."""
-    request.sent = _closes(request.topic, found, found.unfinished_from, FAILED_ATTEMPT)
-    request.step = Step.CLEANING
-    return (ReadQueues(request.request_id, targets(request), request.topic),)
+def _clean_up(state: LeadersState, request: Request, found: TopicNodes) -> Effects:
+    """A failed attempt: close what its brokers may have started, and remove its znodes."""
+    first = found.unfinished_from
+    request.sent = _closes(request.topic, found, first, FAILED_ATTEMPT)
+    return _write(state, request, Step.CLEANING, _removal(request.topic, found, first, send(request.sent)))
 
 
 def awaited(sent: Sequence[tuple[int, StateChange]], lives: Lives) -> tuple[tuple[int, StateChange], ...]:
@@ -411,64 +402,23 @@ def awaited(sent: Sequence[tuple[int, StateChange]], lives: Lives) -> tuple[tupl
     return tuple(each for each in sent if each[0] in lives.live)
 
 
-def queues_read(state: LeadersState, request: Request, event: QueuesRead) -> Effects:
-    """The queues of a request were read, and its topic with them. An answer that belongs to an earlier step
-    changes nothing: reads with a watch are answered as often as it fires, and overlap."""
-    if event.watched:
-        is_done = not undone(awaited(request.sent, event.lives), event.queues)
-        return _done(state, request) if request.step is Step.WAITING and is_done else ()
-    if request.step not in (Step.QUEUING, Step.CLEANING):
+def queues_read(state: LeadersState, event: QueuesRead) -> Effects:
+    """The queues that a request waits for were read. They are read as often as a watch fires, and the reads
+    overlap: one that belongs to an earlier step changes nothing."""
+    request = state.requests.get(event.request_id)
+    if request is None or request.step is not Step.WAITING:
         return ()
-    try:
-        return _send(state, request, event.queues, event.found)
-    except FollowerStateChangeQueueFull:
-        return end(state, request, Outcome.FOLLOWER_STATE_CHANGE_QUEUE_FULL)
-
-
-def _done(state: LeadersState, request: Request) -> Effects:
-    """All brokers that are awaited have done what was in their queues."""
-    request.step = Step.FINISHING
+    if undone(awaited(request.sent, event.lives), event.queues):
+        return ()
     if isinstance(request.asked, DeleteTopicRequested):
-        return _read(request)
-    request.writes = _completion(request)
-    return (state.write(request.request_id, request.writes.popleft()),)
-
-
-def _send(
-    state: LeadersState,
-    request: Request,
-    queues: Mapping[int, Sequence[QueuedChange]],
-    found: TopicNodes | None,
-) -> Effects:
-    sends = send_state_changes(request.sent, queues, state.settings.queue_max)
-    is_new = isinstance(request.asked, CreateTopicRequested) and request.step is Step.QUEUING
-    if found is None and not is_new:
-        return _read(request)
-    if found is not None and any(change.topic_id != found.topic_id for _, change in request.sent):
-        return _read(request)  # Another topic of the name is there now.
-    if request.step is Step.CLEANING:
-        assert found is not None
-        request.writes = _removal(request.topic, found, found.unfinished_from, sends)
-    elif isinstance(request.asked, CreateTopicRequested | GrowTopicRequested):
-        request.writes = _creation(state, request, found, sends)
-    elif isinstance(request.asked, DeleteTopicRequested):
-        assert found is not None
-        request.writes = _marking(request, found, sends)
-    else:
-        assert found is not None
-        written = partition_requests.write_with(request, found, sends)
-        if not written:
-            return _read(request)
         request.step = Step.FINISHING
-        request.writes.append(written)
-    return (state.write(request.request_id, request.writes.popleft()),)
+        return _read(request)
+    return _write(state, request, Step.FINISHING, _completion(request))
 
 
 def look_again(state: LeadersState) -> Effects:
-    """Read again what clients ask about: the session is another one, or its watches are gone. A leader's own
-    step waits for no watch."""
-    asked = (request for request in state.requests.values() if request.asked is not None)
-    return tuple(read for request in asked for read in _read(request))
+    """Read again what clients ask about: the session is another one, or its watches are gone."""
+    return tuple(read for request in state.requests.values() for read in _read(request))
 
 
 def write_ended(state: LeadersState, request_id: int, ending: Ending) -> Effects:
@@ -483,9 +433,20 @@ def write_ended(state: LeadersState, request_id: int, ending: Ending) -> Effects
     )
     if ending is Ending.COMMITTED and takes_one_write and request.step is Step.FINISHING:
         return end(state, request, Outcome.DONE)
+    if ending is Ending.QUEUE_FULL:
+        full = Outcome.FOLLOWER_STATE_CHANGE_QUEUE_FULL
+        is_begun = request.step is Step.WRITING and not isinstance(request.asked, DeleteTopicRequested)
+        return _fail(request, full) if is_begun else end(state, request, full)
     request.writes.clear()
     if request.step is Step.CLEANING:
         request.step = Step.CHECKING
+    return _read(request)
+
+
+def _fail(request: Request, outcome: Outcome) -> Effects:
+    """Clean up what a creation or a growth has begun, then answer this."""
+    request.step, request.answers = Step.CHECKING, outcome
+    request.writes.clear()
     return _read(request)
 
 
@@ -499,7 +460,7 @@ def time_passed(state: LeadersState, now_ms: int) -> Effects:
         request.deadline_ms = None
         if isinstance(request.asked, DeleteTopicRequested):
             request.step = Step.FINISHING
+            effects += _read(request)
         else:
-            request.step, request.answers = Step.CHECKING, Outcome.TIMED_OUT
-        effects += _read(request)
+            effects += _fail(request, Outcome.TIMED_OUT)
     return effects

@@ -49,20 +49,17 @@ class ReadTopic:
 
 @dataclass(frozen=True, slots=True)
 class ReadQueues:
-    """Read the queues of brokers for a request, and its `topic`, as by ReadTopic. With `watch`, without the
-    topic, leave a watch on the children of each, and read all again when one fires. Answered by QueuesRead
-    each time."""
+    """Read the queues of brokers for a request, leave a watch on the children of each, and read all again
+    when one fires. Answered by QueuesRead each time."""
 
     request_id: int
     broker_ids: tuple[int, ...]
-    topic: str = ""
-    watch: bool = False
-    partition: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Make one multi of the operations. Answered by WriteEnded."""
+    """Make one multi of the operations; if a queue has no place for what they add to it, with what
+    `queues.make_place` adds. Answered by WriteEnded."""
 
     write_id: int
     operations: Operations
@@ -134,7 +131,6 @@ class Outcome(Enum):
     ELIGIBLE_LEADERS_NOT_AVAILABLE = auto()
     """No replica that may lead then is alive."""
     FOLLOWER_STATE_CHANGE_QUEUE_FULL = auto()
-    """A broker's queue has no place, though it was shrunk."""
     TIMED_OUT = auto()
     """A broker that is alive did not do what is in its queue. It still may."""
 

@@ -89,6 +89,9 @@ class Ending(Enum):
     """It has not happened: what it expects is not so."""
     SUPERSEDED = auto()
     """It has not happened, and none of this broker will: a later life of it has begun."""
+    QUEUE_FULL = auto()
+    """It has not happened: a broker's queue has no place, though it was shrunk
+    (FollowerStateChangeQueueFull)."""
     UNKNOWN = auto()
     """The connection broke. It may have happened, and may still happen."""
 
@@ -205,11 +208,7 @@ class QueuesRead:
 
     request_id: int
     queues: Mapping[int, tuple[QueuedChange, ...]]
-    found: TopicNodes | None
-    """The topic of the request, if it has one, and did not ask for a watch."""
     lives: Lives
-    watched: bool = False
-    """Whether the effect asked for a watch."""
 
 
 @dataclass(frozen=True, slots=True)

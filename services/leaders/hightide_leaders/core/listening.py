@@ -8,7 +8,7 @@ it, and of two processes with the same id the one that is to go takes what the o
 
 from __future__ import annotations
 
-from hightide_leaders.core import admin, moves
+from hightide_leaders.core import admin
 from hightide_leaders.core.effects import (
     Complain,
     Effect,
@@ -116,7 +116,6 @@ def session_ended(state: LeadersState, event: SessionEnded) -> Effects:
     Everything is read again, because no watch of before fires any more."""
     state.session = event.session
     state.draining.clear()
-    moves.give_up(state)
     effects: list[Effect] = []
     for hosted in state.hosted.values():
         if hosted.role is Role.LEADING:

@@ -13,7 +13,7 @@ records is the broker's core, which obeys the decisions (`Decide`) as it obeys t
 from __future__ import annotations
 
 from hightide_leaders.core import admin, listening, moves, replicas
-from hightide_leaders.core.effects import Effects, ReadQueue
+from hightide_leaders.core.effects import Complain, Effects, ReadQueue
 from hightide_leaders.core.events import (
     AssignmentsRead,
     Ending,
@@ -50,7 +50,7 @@ def step(state: LeadersState, event: Event, now_ms: int) -> Effects:
         case PartitionTouched():
             return (state.read(event.name),) if event.name in state.hosted else ()
         case WriteEnded():
-            return write_ended(state, event)
+            return write_ended(state, event, now_ms)
         case IsrAdopted():
             return moves.isr_adopted(state, event)
         case IsrChanged():
@@ -64,7 +64,7 @@ def step(state: LeadersState, event: Event, now_ms: int) -> Effects:
         case TopicRead():
             return admin.topic_read(state, event, now_ms)
         case QueuesRead():
-            return queues_read(state, event, now_ms)
+            return admin.queues_read(state, event)
         case Ticked():
             return ticked(state, now_ms)
         case Started():
@@ -81,7 +81,7 @@ def step(state: LeadersState, event: Event, now_ms: int) -> Effects:
             return admin.requested(state, event, now_ms)
 
 
-def write_ended(state: LeadersState, event: WriteEnded) -> Effects:
+def write_ended(state: LeadersState, event: WriteEnded, now_ms: int) -> Effects:
     """A write ended, whatever way: read again what it was about, and go on from what is there."""
     about = state.writing.pop(event.write_id)
     if event.ending is Ending.SUPERSEDED:
@@ -95,17 +95,10 @@ def write_ended(state: LeadersState, event: WriteEnded) -> Effects:
         hosted.writing = None
         if event.ending is not Ending.COMMITTED:
             hosted.started_for = None  # Whatever it was to send may have to be sent again.
+        if event.ending is Ending.QUEUE_FULL:
+            state.look_at(hosted, now_ms + state.settings.leader_election_wait_time_ms)
+            return (Complain(f"cannot move {about.topic}-{about.partition}: a broker's queue is full"),)
     return (state.read(about, written=True),)
-
-
-def queues_read(state: LeadersState, event: QueuesRead, now_ms: int) -> Effects:
-    """The queues of a request were read: one of an admin, or a leader's own."""
-    request = state.requests.get(event.request_id)
-    if request is None:
-        return ()
-    if request.asked is None:
-        return moves.queues_read(state, request, event.queues, now_ms)
-    return admin.queues_read(state, request, event)
 
 
 def ticked(state: LeadersState, now_ms: int) -> Effects:

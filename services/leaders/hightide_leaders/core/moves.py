@@ -9,15 +9,14 @@ that dies in between is followed by one that goes on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from hightide_leaders.core.effects import Complain, Effects, ReadQueues
+from hightide_leaders.core.effects import Effects
 from hightide_leaders.core.elections import fenced_by, narrowed, resignation
 from hightide_leaders.core.events import IsrAdopted
-from hightide_leaders.core.queues import FollowerStateChangeQueueFull, send_state_changes
-from hightide_leaders.core.state import Hosted, LeadersState, Request, Role, Step
-from hightide_leaders.core.values import ChangeKind, Lives, QueuedChange, StateChange
+from hightide_leaders.core.queues import send
+from hightide_leaders.core.state import Hosted, LeadersState, Role
+from hightide_leaders.core.values import ChangeKind, IsrNode, Lives, StateChange
 from hightide_leaders.core.writes import (
     CheckIncarnation,
     CheckIsr,
@@ -57,18 +56,20 @@ def is_occasion(event: IsrAdopted) -> bool:
 
 def lead_on(state: LeadersState, hosted: Hosted, lives: Lives, now_ms: int) -> Effects:
     """The next step of what is asked of a leader, if it has none under way."""
-    if hosted.writing is not None or hosted.sending is not None:
+    if hosted.writing is not None:
         return ()
-    nodes = hosted.nodes
-    assert nodes.isr is not None
-    rar = nodes.reassigned
-    if rar:
-        if set(rar) <= set(nodes.isr.isr):
-            return send(state, hosted, tuple(each for each in nodes.replicas if each not in rar))
-        if hosted.started_for != rar:
-            return send(state, hosted, tuple(each for each in rar if each not in nodes.replicas))
+    assert hosted.nodes.isr is not None
+    rar = hosted.nodes.reassigned
+    if not rar:
+        return check_load_balancing(state, hosted, lives, now_ms)
+    if set(rar) <= set(hosted.nodes.isr.isr):
+        return end_move(state, hosted, rar, hosted.nodes.isr)
+    if hosted.started_for == rar:
         return ()
-    return check_load_balancing(state, hosted, lives, now_ms)
+    hosted.started_for = rar
+    starts = changes_to(hosted, ChangeKind.START_REPLICA, rar, hosted.nodes.replicas)
+    guarded: Operations = (CheckIsr(hosted.name, fenced_by(hosted.nodes)), *starts)
+    return (state.write(hosted.name, guarded),) if starts else ()
 
 
 def check_load_balancing(state: LeadersState, hosted: Hosted, lives: Lives, now_ms: int) -> Effects:
@@ -93,58 +94,16 @@ def check_load_balancing(state: LeadersState, hosted: Hosted, lives: Lives, now_
     return (state.write(hosted.name, resignation(hosted.name, nodes)),)
 
 
-def send(state: LeadersState, hosted: Hosted, targets: tuple[int, ...]) -> Effects:
-    """Begin a step of a reassignment that puts state changes into queues; their content is read before."""
-    request = Request(state.number(), hosted.name.topic, step=Step.QUEUING, name=hosted.name)
-    if not targets:
-        return step_of_move(state, hosted, request, {})
-    hosted.sending = request.request_id
-    state.requests[request.request_id] = request
-    return (ReadQueues(request.request_id, targets),)
-
-
-def queues_read(
-    state: LeadersState, request: Request, queues: Mapping[int, Sequence[QueuedChange]], now_ms: int
-) -> Effects:
-    """The queues of a leader's step were read: write it, by what the partition's znodes were then."""
-    del state.requests[request.request_id]
-    assert request.name is not None
-    hosted = state.hosted.get(request.name)
-    if hosted is None or hosted.sending != request.request_id:
-        return ()
-    hosted.sending = None
-    if hosted.role is not Role.LEADING or hosted.writing is not None:
-        return ()
-    try:
-        return step_of_move(state, hosted, request, queues)
-    except FollowerStateChangeQueueFull as full:
-        state.look_at(hosted, now_ms + state.settings.leader_election_wait_time_ms)
-        return (Complain(f"cannot move {request.name.topic}-{request.name.partition}: {full}"),)
-
-
-def step_of_move(
-    state: LeadersState, hosted: Hosted, request: Request, queues: Mapping[int, Sequence[QueuedChange]]
-) -> Effects:
-    """Send start-replica to the new replicas; or, when all of RAR are in sync, make RAR the replicas.
+def end_move(state: LeadersState, hosted: Hosted, rar: tuple[int, ...], isr: IsrNode) -> Effects:
+    """All of RAR are in sync: make RAR the replicas.
 
     The text closes the old replicas before it writes that they are not assigned. Here one multi does it
     all: who dies before has changed nothing, who dies after has told everyone.
     """
-    nodes, rar = hosted.nodes, hosted.nodes.reassigned
-    isr = nodes.isr
-    if not rar or isr is None:
-        return ()
-    limit = state.settings.queue_max
-    if not set(rar) <= set(isr.isr):
-        new = tuple(each for each in rar if each not in nodes.replicas)
-        starts = send_state_changes(changes_to(new, ChangeKind.START_REPLICA, hosted), queues, limit)
-        hosted.started_for = rar
-        guarded: Operations = (CheckIsr(hosted.name, fenced_by(nodes)), *starts)
-        return (state.write(hosted.name, guarded),) if starts else ()
-    old = tuple(each for each in nodes.replicas if each not in rar)
-    closes = send_state_changes(changes_to(old, ChangeKind.CLOSE_REPLICA, hosted), queues, limit)
+    nodes = hosted.nodes
+    closes = changes_to(hosted, ChangeKind.CLOSE_REPLICA, nodes.replicas, rar)
     moved = narrowed(isr, rar)
-    if stays_leader(state, rar) and ends_epoch(old):
+    if stays_leader(state, rar) and ends_epoch(closes):
         moved = replace(moved, epoch=isr.epoch + 1)
     operations: list[Operation] = [
         CheckIncarnation(state.me, state.incarnation),
@@ -165,24 +124,15 @@ def stays_leader(state: LeadersState, rar: tuple[int, ...]) -> bool:
     return state.me in rar
 
 
-def ends_epoch(leaving: tuple[int, ...]) -> bool:
+def ends_epoch(closes: Operations) -> bool:
     """Whether a new leader epoch begins with the end of a move: if a replica leaves. It may come back
     empty, and a late fetch of the epoch before must not speak for it."""
-    return bool(leaving)
+    return bool(closes)
 
 
 def changes_to(
-    broker_ids: tuple[int, ...], kind: ChangeKind, hosted: Hosted
-) -> tuple[tuple[int, StateChange], ...]:
+    hosted: Hosted, kind: ChangeKind, broker_ids: tuple[int, ...], but_for: tuple[int, ...]
+) -> Operations:
     """The same state change for each of some brokers."""
     change = StateChange(kind, hosted.name, hosted.topic_id, hosted.nodes.epoch)
-    return tuple((broker_id, change) for broker_id in broker_ids)
-
-
-def give_up(state: LeadersState) -> None:
-    """Forget the leader's own requests: the session in which they were made is over."""
-    for request_id, request in list(state.requests.items()):
-        if request.asked is None:
-            del state.requests[request_id]
-    for hosted in state.hosted.values():
-        hosted.sending = None
+    return send((broker_id, change) for broker_id in broker_ids if broker_id not in but_for)

@@ -12,9 +12,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hightide_leaders.core.effects import Effects, Outcome, ReadQueues
+from hightide_leaders.core.effects import Effects, Outcome
 from hightide_leaders.core.elections import fenced_by, may_lead, narrowed, resignation
 from hightide_leaders.core.events import ElectionRequested, ReassignmentRequested
+from hightide_leaders.core.queues import send
 from hightide_leaders.core.state import LeadersState, Request, Step
 from hightide_leaders.core.values import (
     ChangeKind,
@@ -22,6 +23,7 @@ from hightide_leaders.core.values import (
     PartitionNodes,
     StateChange,
     TopicNodes,
+    TopicPartition,
 )
 from hightide_leaders.core.writes import (
     CheckTopic,
@@ -51,18 +53,11 @@ def next_step(
         return _reassign(state, request, found, nodes, lives)
     assert isinstance(asked, ElectionRequested)
     if asked.unclean:
-        return _elect_unclean(request, found, nodes, lives)
+        return _elect_unclean(state, request, found, nodes, lives)
     return _elect_preferred(state, request, nodes, lives)
 
 
 # --- moves ---------------------------------------------------------------------------------------
-
-
-def _target(request: Request, nodes: PartitionNodes) -> tuple[int, ...] | None:
-    """RAR as it is to be; None: the partition stays where it is, also if it is to move to where it is."""
-    asked = request.asked
-    assert isinstance(asked, ReassignmentRequested)
-    return None if asked.replicas == nodes.replicas else asked.replicas
 
 
 def _reassign(
@@ -71,7 +66,8 @@ def _reassign(
     assert request.name is not None
     assert isinstance(request.asked, ReassignmentRequested)
     wanted = request.asked.replicas
-    target = _target(request, nodes)
+    # A partition that is to move to where it is stays there.
+    target = None if wanted == nodes.replicas else wanted
     if nodes.reassigned == target:
         is_nothing = wanted is None and request.step is not Step.FINISHING
         return Outcome.NO_REASSIGNMENT if is_nothing else Outcome.DONE
@@ -82,14 +78,9 @@ def _reassign(
     leaving = _leaving(nodes, target)
     if not may_leave(nodes, leaving):
         return Outcome.ELIGIBLE_LEADERS_NOT_AVAILABLE
-    request.sent = tuple(
-        (broker_id, StateChange(ChangeKind.CLOSE_REPLICA, request.name, found.topic_id, nodes.epoch))
-        for broker_id in leaving
-    )
-    if leaving:
-        return _read_queues(request)
-    request.step = Step.FINISHING
-    return (state.write(request.request_id, _retargeted(request, found, nodes, target, ())),)
+    close = StateChange(ChangeKind.CLOSE_REPLICA, request.name, found.topic_id, nodes.epoch)
+    closes = send((broker_id, close) for broker_id in leaving)
+    return _finish(state, request, _retargeted(request.name, found, nodes, target, closes))
 
 
 def _leaving(nodes: PartitionNodes, target: tuple[int, ...] | None) -> tuple[int, ...]:
@@ -106,14 +97,12 @@ def may_leave(nodes: PartitionNodes, leaving: tuple[int, ...]) -> bool:
 
 
 def _retargeted(
-    request: Request,
+    name: TopicPartition,
     found: TopicNodes,
     nodes: PartitionNodes,
     target: tuple[int, ...] | None,
     closes: Operations,
 ) -> Operations:
-    name = request.name
-    assert name is not None
     operations: list[Operation] = [CheckTopic(name.topic, found.version, found.topic_id)]
     if closes and nodes.isr is not None:
         assigned = (*nodes.replicas, *(target or ()))
@@ -142,12 +131,11 @@ def _elect_preferred(
         return Outcome.ELIGIBLE_LEADERS_NOT_AVAILABLE
     if nodes.leader is None:
         return Outcome.DONE
-    request.step = Step.FINISHING
-    return (state.write(request.request_id, resignation(request.name, nodes)),)
+    return _finish(state, request, resignation(request.name, nodes))
 
 
 def _elect_unclean(
-    request: Request, found: TopicNodes, nodes: PartitionNodes, lives: Lives
+    state: LeadersState, request: Request, found: TopicNodes, nodes: PartitionNodes, lives: Lives
 ) -> Effects | Outcome:
     """No replica that may lead is alive: one that is alive is made the only one in sync, and told to look.
     What it does not have is lost."""
@@ -164,50 +152,20 @@ def _elect_unclean(
         return Outcome.ELIGIBLE_LEADERS_NOT_AVAILABLE
     ends = {log.broker_id: (log.leader_epoch, log.log_end_offset) for log in nodes.isr.recovered}
     chosen = max(alive, key=lambda each: ends.get(each, (-1, -1)))
-    start = StateChange(ChangeKind.START_REPLICA, request.name, found.topic_id, nodes.epoch)
-    request.sent = ((chosen, start),)
-    return _read_queues(request)
-
-
-def _unclean_election(
-    request: Request, found: TopicNodes, nodes: PartitionNodes, starts: Operations
-) -> Operations:
-    name, ((chosen, _),) = request.name, request.sent
-    assert name is not None
-    assert nodes.isr is not None
+    name = request.name
     only = replace(nodes.isr, isr=(chosen,), eligible=(), recovered=(), unclean_epoch=nodes.isr.epoch + 1)
     leader: Operations = (DeleteLeader(name),) if nodes.leader is not None else ()
-    return (
+    start = StateChange(ChangeKind.START_REPLICA, name, found.topic_id, nodes.epoch)
+    write = (
         CheckTopic(name.topic, found.version, found.topic_id),
         *leader,
         PutIsr(name, only, fenced_by(nodes)),
-        *starts,
+        *send([(chosen, start)]),
     )
+    return _finish(state, request, write)
 
 
-# --- the write, after the queues were read -------------------------------------------------------
-
-
-def _read_queues(request: Request) -> Effects:
-    request.step = Step.QUEUING
-    brokers = tuple(sorted(broker_id for broker_id, _ in request.sent))
-    assert request.name is not None
-    return (ReadQueues(request.request_id, brokers, request.topic, partition=request.name.partition),)
-
-
-def write_with(request: Request, found: TopicNodes, sends: Operations) -> Operations:
-    """The write of a request that puts state changes into queues; none if the partition is not any more what
-    they were made for."""
-    assert request.name is not None
-    nodes = found.partitions.get(request.name.partition)
-    if nodes is None or not nodes.replicas or nodes.is_being_deleted:
-        return ()
-    told = tuple(broker_id for broker_id, _ in request.sent)
-    if isinstance(request.asked, ElectionRequested):
-        is_needed = nodes.isr is not None and nodes.epoch == request.sent[0][1].epoch
-        return _unclean_election(request, found, nodes, sends) if is_needed else ()
-    target = _target(request, nodes)
-    is_same = _leaving(nodes, target) == told and nodes.epoch == request.sent[0][1].epoch
-    if not is_same or not may_leave(nodes, told):
-        return ()
-    return _retargeted(request, found, nodes, target, sends)
+def _finish(state: LeadersState, request: Request, operations: Operations) -> Effects:
+    """Make the one write that the request takes."""
+    request.step = Step.FINISHING
+    return (state.write(request.request_id, operations),)

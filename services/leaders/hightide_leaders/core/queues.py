@@ -12,43 +12,44 @@ out: a broker that is slow, and not dead, would never start those replicas.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
 from hightide_leaders.core.values import ChangeKind, QueuedChange, StateChange, TopicPartition
-from hightide_leaders.core.writes import Dequeue, Enqueue, Operation, Operations
+from hightide_leaders.core.writes import Dequeue, Enqueue, Operations
 
 EVERYTHING = TopicPartition("", 0)
 """The partition that a read-assignments names."""
 
 
 class FollowerStateChangeQueueFull(Exception):
-    """A broker's queue has no place for a state change, though it was shrunk."""
-
-    def __init__(self, broker_id: int, limit: int) -> None:
-        super().__init__(f"the queue of broker {broker_id} has {limit} state changes, and none can go")
-        self.broker_id = broker_id
+    """A broker's queue has no place for state changes, though it was shrunk."""
 
 
-def send_state_changes(
-    sent: Sequence[tuple[int, StateChange]], queues: Mapping[int, Sequence[QueuedChange]], limit: int
-) -> Operations:
-    """The operations that put state changes into queues (V2 sendStateChange), after a look at these. They are
-    refused as a whole if the broker has meanwhile done what a shrinking removes.
+def send(sent: Iterable[tuple[int, StateChange]]) -> Operations:
+    """The operations that put state changes into queues (V2 sendStateChange)."""
+    return tuple(Enqueue(broker_id, change) for broker_id, change in sent)
+
+
+def added_by(operations: Operations) -> Counter[int]:
+    """How many state changes a write adds to the queue of each broker."""
+    return Counter(each.broker_id for each in operations if isinstance(each, Enqueue))
+
+
+def make_place(operations: Operations, full: Mapping[int, Sequence[QueuedChange]], limit: int) -> Operations:
+    """A write that also shrinks these queues, which have no place for what it adds. It is refused as a whole
+    if a broker has meanwhile done what a shrinking removes.
 
     Raises FollowerStateChangeQueueFull.
     """
-    operations: list[Operation] = []
-    for broker_id in sorted({broker_id for broker_id, _ in sent}):
-        changes = [change for target, change in sent if target == broker_id]
-        queue = queues.get(broker_id, ())
-        if len(queue) + len(changes) > limit:
-            removed, more = shrink(queue)
-            if len(queue) - len(removed) + len(more) + len(changes) > limit:
-                raise FollowerStateChangeQueueFull(broker_id, limit)
-            operations += [Dequeue(broker_id, znode) for znode in removed]
-            changes = [*more, *changes]
-        operations += [Enqueue(broker_id, change) for change in changes]
-    return tuple(operations)
+    added = added_by(operations)
+    for broker_id, queue in sorted(full.items()):
+        removed, more = shrink(queue)
+        if len(queue) - len(removed) + len(more) + added[broker_id] > limit:
+            raise FollowerStateChangeQueueFull
+        taken = (Dequeue(broker_id, znode) for znode in removed)
+        operations = (*operations, *taken, *send((broker_id, change) for change in more))
+    return operations
 
 
 def shrink(queue: Sequence[QueuedChange]) -> tuple[tuple[str, ...], tuple[StateChange, ...]]:

@@ -72,8 +72,6 @@ class Hosted:
     """When the partition is read again without a watch that fires."""
     writing: int | None = None
     """The write about the partition that is under way: at most one."""
-    sending: int | None = None
-    """The request of its own by which it reads queues, before it writes a step of a reassignment."""
     watches_admins: bool = False
     """Whether a read of this leader has left a watch on what admins ask."""
     newest_version: int = NO_VERSION
@@ -87,8 +85,8 @@ class Step(Enum):
 
     CHECKING = auto()
     """The topic is being read."""
-    QUEUING = auto()
-    """The queues are being read, to put state changes into them."""
+    WRITING = auto()
+    """Znodes and state changes are being written."""
     WAITING = auto()
     """The brokers are doing what is in their queues."""
     FINISHING = auto()
@@ -99,12 +97,11 @@ class Step(Enum):
 
 @dataclass(slots=True)
 class Request:
-    """A request of an admin, or a leader's own."""
+    """A request of an admin."""
 
     request_id: int
     topic: str
-    asked: Requested | None = None
-    """What a client asks for; None for a leader's own step of a reassignment."""
+    asked: Requested
     step: Step = Step.CHECKING
     name: TopicPartition | None = None
     """The partition that it is about; None if it is about a topic."""
@@ -150,7 +147,7 @@ class LeadersState:
         return self.settings.broker_id
 
     def number(self) -> int:
-        """A number for a read, a write or a leader's own request; those of clients are negative."""
+        """A number for a read or a write."""
         number, self.next_number = self.next_number, self.next_number + 1
         return number
 
