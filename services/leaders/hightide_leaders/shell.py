@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol, assert_never
 
 from hightide_runtime.znodes.cluster_znodes import (
@@ -110,7 +110,6 @@ class LeadersShell:
     ) -> None:
         self.state = LeadersState(settings)
         self._session = session
-        self._session_id = session.session_id
         self._replicas = replicas
         self._min_insync_replicas = min_insync_replicas
         self._loop = asyncio.get_running_loop()
@@ -266,9 +265,7 @@ class LeadersShell:
             self._connected.clear()
         elif isinstance(event, SessionStateChanged):
             self._connected.set()
-            is_new = event.session_id != self._session_id
-            self._session_id = event.session_id
-            self.hear(ev.SessionEnded(event.session_id) if is_new else ev.WatchesLost())
+            self.hear(ev.Connected(event.session_id))
             self._send_again()
 
     async def _write(self, effect: fx.Write) -> None:
@@ -292,16 +289,13 @@ class LeadersShell:
         self._start_read(lambda: self._read(reads))
 
     async def _read(self, reads: list[fx.Read]) -> None:
-        names = {name: None for read in reads for name in read.names}
+        names = dict.fromkeys(name for read in reads for name in read.names)
         watched = {name for read in reads if read.as_leader for name in read.names}
         watches = [path for name in names for path in self._paths_watched(name, name in watched)]
-        topics = {LedTopicZnode.path(name.topic): None for name in names}
-        paths = [*topics, *(path for name in names for path in paths_of(name))]
         self.reads += len(watches) + 1
         # Pipelined on one connection, in this order: what changes after the read fires its watch.
         watching = asyncio.gather(*(self._session.exists(path, watch=True) for path in watches))
-        _, found, lives = await asyncio.gather(watching, self._session.multi_read(paths), self._lives())
-        partitions = {name: partition_of(name, found, self._min_insync_replicas) for name in names}
+        _, partitions, lives = await asyncio.gather(watching, self._partitions(names), self._lives())
         for read in reads:
             of_read = {name: partitions[name] for name in read.names}
             self.hear(ev.PartitionsRead(read.read_id, of_read, lives))
@@ -377,8 +371,10 @@ class LeadersShell:
         mine = (name for name, nodes in partitions.items() if nodes and self.state.me in nodes.assigned)
         self.hear(ev.AssignmentsRead(tuple(mine)))
 
-    async def _partitions(self, names: list[TopicPartition]) -> dict[TopicPartition, PartitionNodes | None]:
-        topics = {LedTopicZnode.path(name.topic): None for name in names}
+    async def _partitions(
+        self, names: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, PartitionNodes | None]:
+        topics = dict.fromkeys(LedTopicZnode.path(name.topic) for name in names)
         found = await self._session.multi_read(
             [*topics, *(path for name in names for path in paths_of(name))]
         )

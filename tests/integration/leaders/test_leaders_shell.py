@@ -4,8 +4,10 @@ in sync as soon as their leader has asked for it."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import Any
 
 import pytest
 from hightide_leaders.core import events as ev
@@ -17,6 +19,7 @@ from hightide_leaders.znode_operations import leader_of, operations_of
 from hightide_local.processes.embedded_zookeeper import EmbeddedZooKeeper
 from hightide_runtime.znodes.cluster_znodes import BROKER_INCARNATIONS, BrokerIncarnationZnode, BrokerZnode
 from hightide_runtime.znodes.leaders_znodes import (
+    STATE,
     IsrZnode,
     LeaderZnode,
     LedTopicZnode,
@@ -26,13 +29,27 @@ from hightide_runtime.znodes.leaders_znodes import (
     StateQueueZnode,
 )
 from hightide_runtime.zookeeper.errors import BadVersion, NodeExists, ZooKeeperError
-from hightide_runtime.zookeeper.session import Create, ZooKeeperSession
+from hightide_runtime.zookeeper.session import Create, Znode, ZooKeeperSession
 
 BROKERS = (1, 2, 3)
 PARTITIONS = 12
+MANY = 300
 TOPIC = "flights"
 ID = "a" * 32
 DEADLINE_S = 60
+
+
+class CountingSession(ZooKeeperSession):
+    """A session that counts how often each state change is read."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.changes_read: Counter[str] = Counter()
+
+    async def multi_read(self, paths: Iterable[str]) -> dict[str, Znode]:
+        read = list(paths)
+        self.changes_read.update(path for path in read if path.startswith(f"{STATE}/"))
+        return await super().multi_read(read)
 
 
 class ObedientReplicas:
@@ -133,7 +150,7 @@ class Cluster:
         self.failures: list[BaseException | None] = []
 
     async def start(self, broker_id: int) -> None:
-        session = await ZooKeeperSession.connect(self.hosts, session_timeout_ms=10_000)
+        session = await CountingSession.connect(self.hosts, session_timeout_ms=10_000)
         await session.ensure_path(BROKER_INCARNATIONS)
         await session.ensure_path(BrokerIncarnationZnode.path(broker_id))
         version = await session.set(BrokerIncarnationZnode.path(broker_id), b"", -1)
@@ -168,8 +185,14 @@ class Cluster:
                 led[number] = (node.broker_id, node.epoch)
         return led
 
-    async def create(self, admin: int, topic_id: str = ID, replicas: tuple[int, ...] = BROKERS) -> Outcome:
-        assignment = tuple(rotated(replicas, number) for number in range(PARTITIONS))
+    async def create(
+        self,
+        admin: int,
+        topic_id: str = ID,
+        replicas: tuple[int, ...] = BROKERS,
+        partitions: int = PARTITIONS,
+    ) -> Outcome:
+        assignment = tuple(rotated(replicas, number) for number in range(partitions))
         return await self.shells[admin].ask(
             lambda number: ev.CreateTopicRequested(number, TOPIC, topic_id, assignment)
         )
@@ -239,6 +262,23 @@ def test_a_topic_is_created_led_by_its_preferred_replicas_and_deleted(server: Em
             assert await made.delete(3) is Outcome.UNKNOWN_TOPIC
             for broker_id in BROKERS:
                 assert await made.looker.children(StateQueueZnode.path(broker_id)) == []
+
+    asyncio.run(run())
+
+
+def test_each_state_change_is_read_once_by_who_waits_for_it_and_once_by_who_obeys(
+    server: EmbeddedZooKeeper,
+) -> None:
+    """However often a queue changes before it is empty."""
+
+    async def run() -> None:
+        async with cluster(server) as made:
+            assert await made.create(1, partitions=MANY) is Outcome.DONE
+            for broker_id, each in made.replicas.items():
+                assert isinstance(each.session, CountingSession)
+                reads = 2 if broker_id == 1 else 1
+                assert max(each.session.changes_read.values()) <= reads
+                assert len(each.session.changes_read) == MANY * (len(BROKERS) if broker_id == 1 else 1)
 
     asyncio.run(run())
 

@@ -342,7 +342,7 @@ class LeadersBroker(SimBroker):
                 self.session = self.world.open_session()
                 self._follow_topics()
                 if self.leaders.session:
-                    self.hear(ev.SessionEnded(self.session))
+                    self.hear(ev.Connected(self.session))
             case Noticed(path) if path == StateQueueZnode.path(self.broker_id):
                 self.hear(ev.QueueTouched())
                 self._watched(path)

@@ -8,7 +8,7 @@ from hightide_leaders.core import writes as wr
 from hightide_leaders.core.effects import Outcome
 from hightide_leaders.core.values import ChangeKind, IsrNode, LeaderNode, Lives
 from hightide_runtime.znodes.recovered_log import RecoveredLog
-from unit.leaders.one_broker import ID, NAME, OneBroker, change, kinds, partition, the, topic
+from unit.leaders.one_broker import ID, NAME, SESSION, OneBroker, change, kinds, partition, the, topic
 from unit.leaders.test_admin import admin, read
 
 LED_BY_2 = LeaderNode(2, 4, 71)
@@ -41,7 +41,7 @@ def test_of_a_topic_only_the_partition_is_read() -> None:
 def test_when_the_connection_was_lost_what_clients_ask_is_read_again() -> None:
     broker = admin()
     broker.hear(CANCEL)
-    assert the(fx.ReadTopic, broker.hear(ev.WatchesLost())).request_id == -1
+    assert the(fx.ReadTopic, broker.hear(ev.Connected(SESSION))).request_id == -1
 
 
 def test_a_move_to_where_the_partition_is_takes_back_the_one_before() -> None:

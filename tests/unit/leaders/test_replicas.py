@@ -55,7 +55,7 @@ def test_a_broker_whose_session_ends_while_it_starts_watches_its_queue_in_the_ne
     broker.hear(ev.Started(0, SESSION))
     broker.hear(ev.QueueRead(()))
     assert broker.state.phase is Phase.READING
-    assert fx.ReadQueue in kinds(broker.hear(ev.SessionEnded(SESSION + 1)))
+    assert fx.ReadQueue in kinds(broker.hear(ev.Connected(SESSION + 1)))
 
 
 def test_a_replica_that_is_not_assigned_is_not_started() -> None:
@@ -67,7 +67,7 @@ def test_a_replica_that_is_not_assigned_is_not_started() -> None:
 def test_the_preferred_replica_races_at_once_and_writes_epoch_and_leader_in_one_multi() -> None:
     broker = OneBroker()
     effects = broker.serve(partition(isr=ISR))
-    elected = IsrNode(5, (1, 2, 3))
+    elected = IsrNode(5, (1, 2, 3), 9)
     assert the(fx.Write, effects).operations == (
         wr.CheckIncarnation(1, 0),
         wr.CheckTopicId(ID),
@@ -129,14 +129,14 @@ def test_the_dead_leave_the_isr_with_the_election() -> None:
     broker = OneBroker()
     effects = broker.serve(partition(isr=ISR), Lives(((1, 0), (3, 0))))
     put = the(fx.Write, effects).operations[-1]
-    assert put == wr.PutIsr(NAME, IsrNode(5, (1, 3)), version=9)
+    assert put == wr.PutIsr(NAME, IsrNode(5, (1, 3), 9), version=9)
 
 
 def test_who_leaves_an_isr_that_is_too_small_to_commit_stays_eligible() -> None:
     broker = OneBroker()
     effects = broker.serve(partition(isr=IsrNode(4, (1, 2), 9), minimum=2), Lives(((1, 0),)))
     put = the(fx.Write, effects).operations[-1]
-    assert put == wr.PutIsr(NAME, IsrNode(5, (1,), eligible=(2,)), version=9)
+    assert put == wr.PutIsr(NAME, IsrNode(5, (1,), 9, eligible=(2,)), version=9)
 
 
 def test_the_winner_leads_and_watches_what_admins_ask() -> None:
@@ -188,7 +188,7 @@ def test_a_leader_whose_session_ended_stops_at_once() -> None:
     broker = OneBroker()
     before = partition(isr=ISR)
     broker.win(broker.serve(before), before)
-    effects = broker.hear(ev.SessionEnded(SESSION + 1))
+    effects = broker.hear(ev.Connected(SESSION + 1))
     decided = the(fx.Decide, effects).decision
     assert (decided.leader, decided.leader_epoch) == (-1, 5)
     assert kinds(effects) == [fx.Decide, fx.Register, fx.ReadQueue, fx.ReadAssignments]
@@ -225,7 +225,7 @@ def test_a_preferred_replica_that_cannot_lead_leaves_the_isr_or_others_would_giv
         wr.CheckIncarnation(1, 0),
         wr.CheckTopicId(ID),
         wr.DeleteLeader(NAME),
-        wr.PutIsr(NAME, IsrNode(5, (2, 3)), version=10),
+        wr.PutIsr(NAME, IsrNode(5, (2, 3), 10), version=10),
     )
 
 

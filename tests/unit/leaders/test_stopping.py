@@ -35,7 +35,7 @@ def test_a_leader_leaves_the_isr_and_its_leader_znode_in_one_write() -> None:
         wr.CheckIncarnation(1, 0),
         wr.CheckTopicId(ID),
         wr.DeleteLeader(NAME),
-        wr.PutIsr(NAME, IsrNode(5, (2, 3)), version=10),
+        wr.PutIsr(NAME, IsrNode(5, (2, 3), 10), version=10),
     )
     assert fx.HandedOver not in kinds(effects)
 
@@ -71,7 +71,7 @@ def test_a_write_that_is_refused_is_made_again_from_what_is_there() -> None:
     read = the(fx.Read, broker.end(stop(broker, LED), ev.Ending.REFUSED))
     later = partition(leader=LeaderNode(1, 5, SESSION), isr=IsrNode(5, (1, 2), 11))
     effects = broker.hear(ev.PartitionsRead(read.read_id, {NAME: later}, ALL))
-    assert the(fx.Write, effects).operations[-1] == wr.PutIsr(NAME, IsrNode(5, (2,)), version=11)
+    assert the(fx.Write, effects).operations[-1] == wr.PutIsr(NAME, IsrNode(5, (2,), 11), version=11)
 
 
 def test_a_follower_leaves_the_isr_so_that_its_leader_does_not_wait_for_it() -> None:
@@ -81,7 +81,7 @@ def test_a_follower_leaves_the_isr_so_that_its_leader_does_not_wait_for_it() -> 
     assert the(fx.Write, stop(broker, nodes)).operations == (
         wr.CheckIncarnation(1, 0),
         wr.CheckTopicId(ID),
-        wr.PutIsr(NAME, IsrNode(4, (2,)), version=9),
+        wr.PutIsr(NAME, IsrNode(4, (2,), 9), version=9),
     )
 
 
@@ -90,7 +90,7 @@ def test_who_leaves_an_isr_that_becomes_too_small_to_commit_stays_eligible() -> 
     nodes = partition(replicas=(2, 1), leader=LeaderNode(2, 4, 71), isr=IsrNode(4, (1, 2), 9), minimum=2)
     broker.serve(nodes)
     put = the(fx.Write, stop(broker, nodes)).operations[-1]
-    assert put == wr.PutIsr(NAME, IsrNode(4, (2,), eligible=(1,)), version=9)
+    assert put == wr.PutIsr(NAME, IsrNode(4, (2,), 9, eligible=(1,)), version=9)
 
 
 @pytest.mark.parametrize(

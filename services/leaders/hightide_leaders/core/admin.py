@@ -18,20 +18,10 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from hightide_leaders.core import events as ev
 from hightide_leaders.core import partition_requests
+from hightide_leaders.core import writes as wr
 from hightide_leaders.core.effects import Answer, Effects, Outcome, ReadQueues, ReadTopic
-from hightide_leaders.core.events import (
-    AlterTopicRequested,
-    CreateTopicRequested,
-    DeleteTopicRequested,
-    ElectionRequested,
-    Ending,
-    GrowTopicRequested,
-    QueuesRead,
-    ReassignmentRequested,
-    Requested,
-    TopicRead,
-)
 from hightide_leaders.core.queues import send, undone
 from hightide_leaders.core.state import LeadersState, Request, Step
 from hightide_leaders.core.values import (
@@ -45,20 +35,6 @@ from hightide_leaders.core.values import (
     TopicNodes,
     TopicPartition,
 )
-from hightide_leaders.core.writes import (
-    CheckTopic,
-    CreatePartition,
-    CreateTopic,
-    DeletePartition,
-    DeleteReassigned,
-    DeleteTopic,
-    Operation,
-    Operations,
-    PutReassigned,
-    PutReplicas,
-    PutTopic,
-    weight,
-)
 
 OPERATIONS_MAX = 900
 """The operations of one multi; ZooKeeper's limit is in bytes, and this stays below it."""
@@ -66,18 +42,18 @@ FAILED_ATTEMPT = -1
 """The epoch of a close-replica that cleans up."""
 
 
-def requested(state: LeadersState, event: Requested, now_ms: int) -> Effects:
+def requested(state: LeadersState, event: ev.Requested, now_ms: int) -> Effects:
     """Begin what a client asks for."""
     assert event.request_id not in state.requests
-    if isinstance(event, ReassignmentRequested | ElectionRequested):
+    if isinstance(event, ev.ReassignmentRequested | ev.ElectionRequested):
         request = Request(event.request_id, event.name.topic, event, name=event.name)
     else:
         request = Request(event.request_id, event.topic, event)
-    if isinstance(event, CreateTopicRequested | GrowTopicRequested):
+    if isinstance(event, ev.CreateTopicRequested | ev.GrowTopicRequested):
         request.deadline_ms = now_ms + state.settings.keep_in_sync_time_ms
-    if isinstance(event, GrowTopicRequested) and _is_at_it(state, event.topic):
+    if isinstance(event, ev.GrowTopicRequested) and _is_at_it(state, event.topic):
         return (Answer(event.request_id, Outcome.TOPIC_BEING_CREATED),)
-    if isinstance(event, CreateTopicRequested | DeleteTopicRequested):
+    if isinstance(event, ev.CreateTopicRequested | ev.DeleteTopicRequested):
         request.topic_id = event.topic_id
     state.requests[request.request_id] = request
     return _read(request)
@@ -92,7 +68,7 @@ def _read(request: Request) -> Effects:
 def _is_at_it(state: LeadersState, topic: str) -> bool:
     """Whether this broker creates or grows the topic for another client: the attempt would be the same."""
     others = (each.asked for each in state.requests.values() if each.topic == topic)
-    return any(isinstance(asked, CreateTopicRequested | GrowTopicRequested) for asked in others)
+    return any(isinstance(asked, ev.CreateTopicRequested | ev.GrowTopicRequested) for asked in others)
 
 
 def end(state: LeadersState, request: Request, outcome: Outcome) -> Effects:
@@ -101,23 +77,23 @@ def end(state: LeadersState, request: Request, outcome: Outcome) -> Effects:
     return (Answer(request.request_id, outcome),)
 
 
-def topic_read(state: LeadersState, event: TopicRead, now_ms: int) -> Effects:
+def topic_read(state: LeadersState, event: ev.TopicRead, now_ms: int) -> Effects:
     """The topic of a request was read: the next step, by what is there."""
     request = state.requests.get(event.request_id)
     if request is None:
         return ()
     found, lives = event.found, event.lives
     if found is not None and not found.topic_id:
-        is_new = isinstance(request.asked, CreateTopicRequested)
+        is_new = isinstance(request.asked, ev.CreateTopicRequested)
         return end(state, request, Outcome.TOPIC_ALREADY_EXISTS if is_new else Outcome.UNKNOWN_TOPIC)
     match request.asked:
-        case CreateTopicRequested():
+        case ev.CreateTopicRequested():
             return _create(state, request, request.asked, found, lives, now_ms)
-        case GrowTopicRequested():
+        case ev.GrowTopicRequested():
             return _grow(state, request, request.asked, found, lives, now_ms)
-        case DeleteTopicRequested():
+        case ev.DeleteTopicRequested():
             return _delete(state, request, found, lives, now_ms)
-        case AlterTopicRequested():
+        case ev.AlterTopicRequested():
             return _alter(state, request, request.asked, found, lives)
         case _:
             decided = partition_requests.next_step(state, request, found, lives)
@@ -130,7 +106,7 @@ def topic_read(state: LeadersState, event: TopicRead, now_ms: int) -> Effects:
 def _create(
     state: LeadersState,
     request: Request,
-    asked: CreateTopicRequested,
+    asked: ev.CreateTopicRequested,
     found: TopicNodes | None,
     lives: Lives,
     now_ms: int,
@@ -158,7 +134,7 @@ def _create(
 def _grow(
     state: LeadersState,
     request: Request,
-    asked: GrowTopicRequested,
+    asked: ev.GrowTopicRequested,
     found: TopicNodes | None,
     lives: Lives,
     now_ms: int,
@@ -209,8 +185,8 @@ def _start(state: LeadersState, request: Request, found: TopicNodes | None, live
 
 def _assigned(request: Request) -> Iterator[tuple[TopicPartition, tuple[int, ...]]]:
     asked = request.asked
-    assert isinstance(asked, CreateTopicRequested | GrowTopicRequested)
-    first = asked.first if isinstance(asked, GrowTopicRequested) else 0
+    assert isinstance(asked, ev.CreateTopicRequested | ev.GrowTopicRequested)
+    first = asked.first if isinstance(asked, ev.GrowTopicRequested) else 0
     for number, replicas in enumerate(asked.assignment, first):
         yield TopicPartition(request.topic, number), replicas
 
@@ -220,20 +196,20 @@ def is_under_way(attempt: Attempt, lives: Lives) -> bool:
     return tuple(attempt) in lives.of
 
 
-def _creation(state: LeadersState, request: Request, found: TopicNodes | None) -> deque[Operations]:
+def _creation(state: LeadersState, request: Request, found: TopicNodes | None) -> deque[wr.Operations]:
     """The topic's znode, RAR of each partition, and the state changes; AR comes when the replicas have
     started."""
     attempt = Attempt(state.me, state.incarnation)
-    first: Operation
-    if isinstance(request.asked, CreateTopicRequested):
+    first: wr.Operation
+    if isinstance(request.asked, ev.CreateTopicRequested):
         node = TopicNode(request.topic_id, attempt, 0, request.asked.configs)
-        first, request.version = CreateTopic(request.topic, node), 0
+        first, request.version = wr.CreateTopic(request.topic, node), 0
     else:
         assert found is not None
         node = replace(found.node, attempt=attempt)
-        first, request.version = PutTopic(request.topic, node, found.version), found.version + 1
-    partitions = [CreatePartition(name, replicas) for name, replicas in _assigned(request)]
-    check = CheckTopic(request.topic, request.version, request.topic_id)
+        first, request.version = wr.PutTopic(request.topic, node, found.version), found.version + 1
+    partitions = [wr.CreatePartition(name, replicas) for name, replicas in _assigned(request)]
+    check = wr.CheckTopic(request.topic, request.version, request.topic_id)
     return chunks((first,), (*partitions, *send(request.sent)), check)
 
 
@@ -244,28 +220,30 @@ def _wait_for_starts(state: LeadersState, request: Request, found: TopicNodes, n
     return _wait(state, request, now_ms)
 
 
-def _completion(request: Request) -> deque[Operations]:
+def _completion(request: Request) -> deque[wr.Operations]:
     """AR of each partition, and the end of the attempt."""
     assert request.node is not None
-    operations: list[Operation] = []
+    operations: list[wr.Operation] = []
     for name, replicas in _assigned(request):
-        operations += [PutReplicas(name, replicas, create=True), DeleteReassigned(name)]
-    check = CheckTopic(request.topic, request.version, request.topic_id)
+        operations += [wr.PutReplicas(name, replicas, create=True), wr.DeleteReassigned(name)]
+    check = wr.CheckTopic(request.topic, request.version, request.topic_id)
     writes = chunks((check,), operations, check)
-    writes[-1] = (*writes[-1], PutTopic(request.topic, request.node, request.version))
+    writes[-1] = (*writes[-1], wr.PutTopic(request.topic, request.node, request.version))
     return writes
 
 
-def chunks(first: Operations, operations: Sequence[Operation], check: Operation) -> deque[Operations]:
+def chunks(
+    first: wr.Operations, operations: Sequence[wr.Operation], check: wr.Operation
+) -> deque[wr.Operations]:
     """The operations in multis that are small enough; each but the first begins with `check`."""
-    writes: deque[Operations] = deque()
+    writes: deque[wr.Operations] = deque()
     chunk, size = [*first], 0
     for operation in operations:
-        if size + weight(operation) > OPERATIONS_MAX:
+        if size + wr.weight(operation) > OPERATIONS_MAX:
             writes.append(tuple(chunk))
             chunk, size = [check], 0
         chunk.append(operation)
-        size += weight(operation)
+        size += wr.weight(operation)
     writes.append(tuple(chunk))
     return writes
 
@@ -274,7 +252,11 @@ def chunks(first: Operations, operations: Sequence[Operation], check: Operation)
 
 
 def _alter(
-    state: LeadersState, request: Request, asked: AlterTopicRequested, found: TopicNodes | None, lives: Lives
+    state: LeadersState,
+    request: Request,
+    asked: ev.AlterTopicRequested,
+    found: TopicNodes | None,
+    lives: Lives,
 ) -> Effects:
     if found is None:
         return end(state, request, Outcome.UNKNOWN_TOPIC)
@@ -290,7 +272,7 @@ def _alter(
     if configs == found.node.configs:
         return end(state, request, Outcome.DONE)
     request.step = Step.FINISHING
-    altered = PutTopic(request.topic, replace(found.node, configs=configs), found.version)
+    altered = wr.PutTopic(request.topic, replace(found.node, configs=configs), found.version)
     return (state.write(request.request_id, (altered,)),)
 
 
@@ -336,35 +318,35 @@ def _closes(
     )
 
 
-def _marking(request: Request, found: TopicNodes) -> deque[Operations]:
+def _marking(request: Request, found: TopicNodes) -> deque[wr.Operations]:
     """An empty RAR for each partition, and the state changes."""
-    check = CheckTopic(request.topic, found.version, found.topic_id)
+    check = wr.CheckTopic(request.topic, found.version, found.topic_id)
     marks = [
-        PutReassigned(TopicPartition(request.topic, number), (), create=nodes.reassigned is None)
+        wr.PutReassigned(TopicPartition(request.topic, number), (), create=nodes.reassigned is None)
         for number, nodes in sorted(found.partitions.items())
         if not nodes.is_being_deleted
     ]
     return chunks((check,), (*marks, *send(request.sent)), check)
 
 
-def _removal(topic: str, found: TopicNodes, first: int, also: Operations = ()) -> deque[Operations]:
+def _removal(topic: str, found: TopicNodes, first: int, also: wr.Operations = ()) -> deque[wr.Operations]:
     """All znodes of the partitions from `first` on; of the topic too, if nothing is left."""
-    check = CheckTopic(topic, found.version, found.topic_id)
+    check = wr.CheckTopic(topic, found.version, found.topic_id)
     partitions = [
         _deletion(topic, number, nodes)
         for number, nodes in sorted(found.partitions.items())
         if number >= first
     ]
     writes = chunks((check,), (*also, *partitions), check)
-    last: Operation = DeleteTopic(topic, found.version, found.topic_id)
+    last: wr.Operation = wr.DeleteTopic(topic, found.version, found.topic_id)
     if first > 0:
-        last = PutTopic(topic, replace(found.node, attempt=None), found.version)
+        last = wr.PutTopic(topic, replace(found.node, attempt=None), found.version)
     writes[-1] = (*writes[-1], last)
     return writes
 
 
-def _deletion(topic: str, number: int, nodes: PartitionNodes) -> DeletePartition:
-    return DeletePartition(
+def _deletion(topic: str, number: int, nodes: PartitionNodes) -> wr.DeletePartition:
+    return wr.DeletePartition(
         TopicPartition(topic, number),
         nodes.leader is not None,
         nodes.isr.version if nodes.isr is not None else NO_VERSION,
@@ -376,7 +358,7 @@ def _deletion(topic: str, number: int, nodes: PartitionNodes) -> DeletePartition
 # --- queues, writes, time ------------------------------------------------------------------------
 
 
-def _write(state: LeadersState, request: Request, step: Step, writes: deque[Operations]) -> Effects:
+def _write(state: LeadersState, request: Request, step: Step, writes: deque[wr.Operations]) -> Effects:
     """Make these multis, one after the other."""
     request.step, request.writes = step, writes
     return (state.write(request.request_id, writes.popleft()),)
@@ -402,7 +384,7 @@ def awaited(sent: Sequence[tuple[int, StateChange]], lives: Lives) -> tuple[tupl
     return tuple(each for each in sent if each[0] in lives.live)
 
 
-def queues_read(state: LeadersState, event: QueuesRead) -> Effects:
+def queues_read(state: LeadersState, event: ev.QueuesRead) -> Effects:
     """The queues that a request waits for were read. They are read as often as a watch fires, and the reads
     overlap: one that belongs to an earlier step changes nothing."""
     request = state.requests.get(event.request_id)
@@ -410,7 +392,7 @@ def queues_read(state: LeadersState, event: QueuesRead) -> Effects:
         return ()
     if undone(awaited(request.sent, event.lives), event.queues):
         return ()
-    if isinstance(request.asked, DeleteTopicRequested):
+    if isinstance(request.asked, ev.DeleteTopicRequested):
         request.step = Step.FINISHING
         return _read(request)
     return _write(state, request, Step.FINISHING, _completion(request))
@@ -421,21 +403,21 @@ def look_again(state: LeadersState) -> Effects:
     return tuple(read for request in state.requests.values() for read in _read(request))
 
 
-def write_ended(state: LeadersState, request_id: int, ending: Ending) -> Effects:
+def write_ended(state: LeadersState, request_id: int, ending: ev.Ending) -> Effects:
     """A write of a request ended: the next one, or read the topic again and go on from what is there."""
     request = state.requests.get(request_id)
     if request is None:
         return ()
-    if ending is Ending.COMMITTED and request.writes:
+    if ending is ev.Ending.COMMITTED and request.writes:
         return (state.write(request_id, request.writes.popleft()),)
     takes_one_write = isinstance(
-        request.asked, AlterTopicRequested | ReassignmentRequested | ElectionRequested
+        request.asked, ev.AlterTopicRequested | ev.ReassignmentRequested | ev.ElectionRequested
     )
-    if ending is Ending.COMMITTED and takes_one_write and request.step is Step.FINISHING:
+    if ending is ev.Ending.COMMITTED and takes_one_write and request.step is Step.FINISHING:
         return end(state, request, Outcome.DONE)
-    if ending is Ending.QUEUE_FULL:
+    if ending is ev.Ending.QUEUE_FULL:
         full = Outcome.FOLLOWER_STATE_CHANGE_QUEUE_FULL
-        is_begun = request.step is Step.WRITING and not isinstance(request.asked, DeleteTopicRequested)
+        is_begun = request.step is Step.WRITING and not isinstance(request.asked, ev.DeleteTopicRequested)
         return _fail(request, full) if is_begun else end(state, request, full)
     request.writes.clear()
     if request.step is Step.CLEANING:
@@ -458,7 +440,7 @@ def time_passed(state: LeadersState, now_ms: int) -> Effects:
         if request.deadline_ms is None or now_ms < request.deadline_ms:
             continue
         request.deadline_ms = None
-        if isinstance(request.asked, DeleteTopicRequested):
+        if isinstance(request.asked, ev.DeleteTopicRequested):
             request.step = Step.FINISHING
             effects += _read(request)
         else:

@@ -16,6 +16,7 @@ from dataclasses import replace
 
 from hightide_runtime.znodes.recovered_log import RecoveredLog
 
+from hightide_leaders.core import writes as wr
 from hightide_leaders.core.values import (
     FIRST_EPOCH,
     IsrNode,
@@ -23,17 +24,6 @@ from hightide_leaders.core.values import (
     Lives,
     PartitionNodes,
     TopicPartition,
-)
-from hightide_leaders.core.writes import (
-    CheckIncarnation,
-    CheckIsr,
-    CheckTopicId,
-    CreateIsr,
-    CreateLeader,
-    DeleteLeader,
-    Operation,
-    Operations,
-    PutIsr,
 )
 
 
@@ -101,13 +91,13 @@ def elected(nodes: PartitionNodes, me: int, lives: Lives) -> IsrNode:
     if me in known.isr:
         staying = trusted(nodes) & set(known.isr) & lives.live
         isr = tuple(sorted({me, *staying}))
-    return IsrNode(
-        epoch,
-        isr,
-        eligible=_eligible_beside(nodes, isr),
-        recovered=_recovered_beside(nodes, isr),
-        unclean_epoch=known.unclean_epoch,
-    )
+    return replace(_shrunk(nodes, known, isr), epoch=epoch)
+
+
+def _shrunk(nodes: PartitionNodes, known: IsrNode, isr: tuple[int, ...]) -> IsrNode:
+    """The ISR that is known, with these of its members."""
+    eligible, recovered = _eligible_beside(nodes, isr), _recovered_beside(nodes, isr)
+    return replace(known, isr=isr, eligible=eligible, recovered=recovered)
 
 
 def _is_large_enough(nodes: PartitionNodes, isr: tuple[int, ...]) -> bool:
@@ -130,14 +120,16 @@ def _recovered_beside(nodes: PartitionNodes, isr: tuple[int, ...]) -> tuple[Reco
 
 def election(
     name: TopicPartition, nodes: PartitionNodes, me: int, incarnation: int, lives: Lives
-) -> Operations:
+) -> wr.Operations:
     """The write by which this replica becomes the leader, or nothing happens."""
     isr = elected(nodes, me, lives)
-    operations: list[Operation] = [CheckIncarnation(me, incarnation), CheckTopicId(nodes.topic_id)]
+    operations: list[wr.Operation] = [wr.CheckIncarnation(me, incarnation), wr.CheckTopicId(nodes.topic_id)]
     if nodes.leader is not None:
-        operations.append(DeleteLeader(name))
-    operations.append(CreateLeader(name, me, isr.epoch))
-    operations.append(CreateIsr(name, isr) if nodes.isr is None else PutIsr(name, isr, fenced_by(nodes)))
+        operations.append(wr.DeleteLeader(name))
+    operations.append(wr.CreateLeader(name, me, isr.epoch))
+    operations.append(
+        wr.CreateIsr(name, isr) if nodes.isr is None else wr.PutIsr(name, isr, fenced_by(nodes))
+    )
     return tuple(operations)
 
 
@@ -156,14 +148,14 @@ def fenced_by(nodes: PartitionNodes) -> int:
     return nodes.version
 
 
-def resignation(name: TopicPartition, nodes: PartitionNodes) -> Operations:
+def resignation(name: TopicPartition, nodes: PartitionNodes) -> wr.Operations:
     """The write by which a leader gives up its leader znode, and never that of a later leader."""
-    return (CheckTopicId(nodes.topic_id), CheckIsr(name, fenced_by(nodes)), DeleteLeader(name))
+    return (wr.CheckTopicId(nodes.topic_id), wr.CheckIsr(name, fenced_by(nodes)), wr.DeleteLeader(name))
 
 
 def leaving(
     name: TopicPartition, nodes: PartitionNodes, me: int, incarnation: int, lives: Lives
-) -> Operations | None:
+) -> wr.Operations | None:
     """The write by which a broker that stops leaves the ISR, and gives up the leader znode if it has it, so
     that nobody waits for it; None if no other that is in sync is alive. What it acknowledged, the others in
     the ISR have.
@@ -173,27 +165,29 @@ def leaving(
         return None
     if not (trusted(nodes) & set(known.isr) & lives.live) - {me}:
         return None
-    isr = tuple(each for each in known.isr if each != me)
-    after = IsrNode(
-        known.epoch,
-        isr,
-        eligible=_eligible_beside(nodes, isr),
-        recovered=_recovered_beside(nodes, isr),
-        unclean_epoch=known.unclean_epoch,
+    after = _shrunk(nodes, known, tuple(each for each in known.isr if each != me))
+    put = wr.PutIsr(name, after, fenced_by(nodes))
+    return (
+        wr.CheckIncarnation(me, incarnation),
+        wr.CheckTopicId(nodes.topic_id),
+        *_end_of_term(name, nodes, me),
+        put,
     )
+
+
+def _end_of_term(name: TopicPartition, nodes: PartitionNodes, me: int) -> wr.Operations:
+    """A leader znode of this broker goes, also that of an earlier life."""
     is_mine = nodes.leader is not None and nodes.leader.broker_id == me
-    leader: Operations = (DeleteLeader(name),) if is_mine else ()
-    put = PutIsr(name, after, fenced_by(nodes))
-    return (CheckIncarnation(me, incarnation), CheckTopicId(nodes.topic_id), *leader, put)
+    return (wr.DeleteLeader(name),) if is_mine else ()
 
 
 def isr_change(
     name: TopicPartition, isr: IsrNode, expected_version: int, joining: tuple[tuple[int, int], ...]
-) -> Operations:
+) -> wr.Operations:
     """The write by which the replica that leads stores an ISR (V2 commit thread: ISR and CUR). Each that
     joins is still in the life that fetched. Called by the shell for the broker core's StoreIsr."""
-    lives = tuple(CheckIncarnation(broker_id, incarnation) for broker_id, incarnation in joining)
-    return (*lives, PutIsr(name, isr, fence_of_change(expected_version)))
+    lives = tuple(wr.CheckIncarnation(broker_id, incarnation) for broker_id, incarnation in joining)
+    return (*lives, wr.PutIsr(name, isr, fence_of_change(expected_version)))
 
 
 def fence_of_change(expected_version: int) -> int:
@@ -203,7 +197,7 @@ def fence_of_change(expected_version: int) -> int:
 
 def departure(
     name: TopicPartition, nodes: PartitionNodes, me: int, leader_epoch: int, log_end_offset: int
-) -> Operations | None:
+) -> wr.Operations | None:
     """The write by which a broker whose log may have lost its end takes itself out of the ISR, and says
     what it has; None if that is what ZooKeeper has. Called by the shell before the broker races for
     anything in this life.
@@ -215,16 +209,12 @@ def departure(
         return None
     log = RecoveredLog(me, leader_epoch, log_end_offset)
     others = tuple(each for each in known.recovered if each.broker_id != me)
-    after = IsrNode(
-        known.epoch,
-        tuple(each for each in known.isr if each != me) or known.isr,
-        known.version,
-        tuple(each for each in known.eligible if each != me),
-        tuple(sorted((*others, log))),
-        known.unclean_epoch,
+    after = replace(
+        known,
+        isr=tuple(each for each in known.isr if each != me) or known.isr,
+        eligible=tuple(each for each in known.eligible if each != me),
+        recovered=tuple(sorted((*others, log))),
     )
     if after == known:
         return None
-    is_mine = nodes.leader is not None and nodes.leader.broker_id == me
-    leader: Operations = (DeleteLeader(name),) if is_mine else ()
-    return (*leader, PutIsr(name, after, nodes.version))
+    return (*_end_of_term(name, nodes, me), wr.PutIsr(name, after, nodes.version))

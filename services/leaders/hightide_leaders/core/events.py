@@ -29,8 +29,8 @@ class Started:
 
 
 @dataclass(frozen=True, slots=True)
-class SessionEnded:
-    """ZooKeeper has ended the session, and the broker has opened another one."""
+class Connected:
+    """There is a connection to ZooKeeper again, in this session; no watch of before fires any more."""
 
     session: int
 
@@ -38,12 +38,6 @@ class SessionEnded:
 @dataclass(frozen=True, slots=True)
 class StopRequested:
     """The broker is to stop: it hands over what others can lead, and takes nothing any more."""
-
-
-@dataclass(frozen=True, slots=True)
-class WatchesLost:
-    """The connection to ZooKeeper broke, and there is one again. The session is the same, but no watch of
-    before fires any more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,9 +221,8 @@ Requested: TypeAlias = (
 """What clients ask for."""
 Event: TypeAlias = (
     Started
-    | SessionEnded
+    | Connected
     | StopRequested
-    | WatchesLost
     | AssignmentsRead
     | PartitionsRead
     | PartitionTouched

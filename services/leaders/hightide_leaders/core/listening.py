@@ -9,32 +9,23 @@ it, and of two processes with the same id the one that is to go takes what the o
 from __future__ import annotations
 
 from hightide_leaders.core import admin
-from hightide_leaders.core.effects import (
-    Complain,
-    Effect,
-    Effects,
-    HandedOver,
-    ReadAssignments,
-    ReadQueue,
-    Register,
-    StepAside,
-)
-from hightide_leaders.core.events import AssignmentsRead, PartitionsRead, QueueRead, SessionEnded, Started
+from hightide_leaders.core import effects as fx
+from hightide_leaders.core.events import AssignmentsRead, Connected, PartitionsRead, QueueRead, Started
 from hightide_leaders.core.replicas import look, obey, without_leader
 from hightide_leaders.core.state import LeadersState, Phase, Role
 from hightide_leaders.core.values import ChangeKind, QueuedChange
 from hightide_leaders.core.writes import CheckIncarnation, Dequeue, Operations
 
 
-def started(state: LeadersState, event: Started) -> Effects:
+def started(state: LeadersState, event: Started) -> fx.Effects:
     """A new life: drain the queue first, so that what was to be closed is closed before anything starts."""
     assert state.phase is Phase.NEW
     state.phase = Phase.DRAINING
     state.incarnation, state.session = event.incarnation, event.session
-    return (ReadQueue(),)
+    return (fx.ReadQueue(),)
 
 
-def queue_read(state: LeadersState, event: QueueRead) -> Effects:
+def queue_read(state: LeadersState, event: QueueRead) -> fx.Effects:
     """Look at the partitions that the queue names; what to do about them is said by their znodes."""
     if state.draining or None in state.writing.values():
         return ()  # It is read again when that is done.
@@ -42,27 +33,27 @@ def queue_read(state: LeadersState, event: QueueRead) -> Effects:
         if state.phase is not Phase.DRAINING:
             return ()
         state.phase = Phase.READING
-        return (ReadAssignments(),)
+        return (fx.ReadAssignments(),)
     changes = event.changes[: admin.OPERATIONS_MAX]
     known = [queued.change for queued in changes if queued.change is not None]
     names = {each.name: None for each in known if each.kind is not ChangeKind.READ_ASSIGNMENTS}
     read = state.read(*names)
     state.draining[read.read_id] = changes
-    effects: list[Effect] = [
-        Complain(f"{queued.znode} in the queue of broker {state.me} is no state change; it is removed")
+    effects: list[fx.Effect] = [
+        fx.Complain(f"{queued.znode} in the queue of broker {state.me} is no state change; it is removed")
         for queued in changes
         if queued.change is None
     ]
     if any(each.kind is ChangeKind.READ_ASSIGNMENTS for each in known):
-        effects.append(ReadAssignments())
+        effects.append(fx.ReadAssignments())
     return (*effects, read)
 
 
-def partitions_read(state: LeadersState, event: PartitionsRead, now_ms: int) -> Effects:
+def partitions_read(state: LeadersState, event: PartitionsRead, now_ms: int) -> fx.Effects:
     """Partitions were read: obey what the queue said about them, look at each, then empty the queue of it."""
     drained = state.draining.pop(event.read_id, ())
     hands_over = bool(state.leaving)
-    effects: list[Effect] = []
+    effects: list[fx.Effect] = []
     for queued in drained:
         if queued.change is not None and queued.change.kind is not ChangeKind.READ_ASSIGNMENTS:
             effects += obey(state, queued.change, event.found.get(queued.change.name))
@@ -74,22 +65,22 @@ def partitions_read(state: LeadersState, event: PartitionsRead, now_ms: int) -> 
         effects.append(state.write(None, taken_out(state, drained)))
     if event.read_id == state.starting:
         state.starting, state.phase = None, Phase.SERVING
-        effects.append(Register())
+        effects.append(fx.Register())
     if hands_over and state.leaving is not None:
         state.leaving &= state.hosted.keys()
         effects += _handed_over(state)
     return tuple(effects)
 
 
-def stop_requested(state: LeadersState) -> Effects:
+def stop_requested(state: LeadersState) -> fx.Effects:
     """The broker is to stop: look at each replica, and hand over what others can lead."""
     state.leaving = set(state.hosted)
     reads = (state.read(*state.hosted),) if state.hosted else ()
     return (*reads, *_handed_over(state))
 
 
-def _handed_over(state: LeadersState) -> Effects:
-    return () if state.leaving else (HandedOver(),)
+def _handed_over(state: LeadersState) -> fx.Effects:
+    return () if state.leaving else (fx.HandedOver(),)
 
 
 def taken_out(state: LeadersState, drained: tuple[QueuedChange, ...]) -> Operations:
@@ -103,7 +94,7 @@ def of_this_life(state: LeadersState) -> Operations:
     return (CheckIncarnation(state.me, state.incarnation),)
 
 
-def assignments_read(state: LeadersState, event: AssignmentsRead) -> Effects:
+def assignments_read(state: LeadersState, event: AssignmentsRead) -> fx.Effects:
     """Read the partitions that are assigned to this broker, and those of which it has a replica."""
     read = state.read(*{**dict.fromkeys(event.names), **dict.fromkeys(state.hosted)})
     if state.phase is Phase.READING:
@@ -111,40 +102,37 @@ def assignments_read(state: LeadersState, event: AssignmentsRead) -> Effects:
     return (read,)
 
 
-def session_ended(state: LeadersState, event: SessionEnded) -> Effects:
-    """The session is over, and with it every leader znode of this broker: it stops to lead at once.
-    Everything is read again, because no watch of before fires any more."""
-    state.session = event.session
-    state.draining.clear()
-    effects: list[Effect] = []
-    for hosted in state.hosted.values():
-        if hosted.role is Role.LEADING:
-            effects += without_leader(state, hosted)
-    if state.phase is Phase.SERVING:
-        effects.append(Register())
-    return (*effects, *watches_lost(state))
-
-
-def watches_lost(state: LeadersState) -> Effects:
-    """Read everything again that was watched."""
+def connected(state: LeadersState, event: Connected) -> fx.Effects:
+    """Read everything again that was watched. With a session go the leader znodes that were made in it: this
+    broker stops to lead at once."""
+    effects: list[fx.Effect] = []
+    if event.session != state.session:
+        state.session = event.session
+        state.draining.clear()
+        for hosted in state.hosted.values():
+            if hosted.role is Role.LEADING:
+                effects += without_leader(state, hosted)
+        if state.phase is Phase.SERVING:
+            effects.append(fx.Register())
     match state.phase:
         case Phase.DRAINING:
-            return (ReadQueue(),)
+            effects.append(fx.ReadQueue())
         case Phase.READING | Phase.SERVING:
-            return (ReadQueue(), ReadAssignments(), *admin.look_again(state))
+            effects += (fx.ReadQueue(), fx.ReadAssignments(), *admin.look_again(state))
         case Phase.NEW | Phase.SUPERSEDED:
-            return ()
+            pass
+    return tuple(effects)
 
 
-def superseded(state: LeadersState) -> Effects:
+def superseded(state: LeadersState) -> fx.Effects:
     """A later life of this broker has begun: this one does nothing any more."""
     if state.phase is Phase.SUPERSEDED:
         return ()
     state.phase = Phase.SUPERSEDED
-    effects: list[Effect] = []
+    effects: list[fx.Effect] = []
     for hosted in state.hosted.values():
         if hosted.role is Role.LEADING:
             effects += without_leader(state, hosted)
         hosted.due_ms = None
     state.requests.clear()
-    return (*effects, StepAside())
+    return (*effects, fx.StepAside())

@@ -13,31 +13,12 @@ records is the broker's core, which obeys the decisions (`Decide`) as it obeys t
 from __future__ import annotations
 
 from hightide_leaders.core import admin, listening, moves, replicas
+from hightide_leaders.core import events as ev
 from hightide_leaders.core.effects import Complain, Effects, ReadQueue
-from hightide_leaders.core.events import (
-    AssignmentsRead,
-    Ending,
-    Event,
-    IsrAdopted,
-    IsrChanged,
-    LeadershipDeclined,
-    PartitionsRead,
-    PartitionTouched,
-    QueueRead,
-    QueuesRead,
-    QueueTouched,
-    SessionEnded,
-    Started,
-    StopRequested,
-    Ticked,
-    TopicRead,
-    WatchesLost,
-    WriteEnded,
-)
 from hightide_leaders.core.state import LeadersState, Phase
 
 
-def step(state: LeadersState, event: Event, now_ms: int) -> Effects:
+def step(state: LeadersState, event: ev.Event, now_ms: int) -> Effects:
     """What the shell must do, in order, now that this has happened.
 
     Called by the shell for every event, one at a time. `now_ms` is a monotonic clock.
@@ -45,46 +26,44 @@ def step(state: LeadersState, event: Event, now_ms: int) -> Effects:
     if state.phase is Phase.SUPERSEDED:
         return ()
     match event:
-        case PartitionsRead():
+        case ev.PartitionsRead():
             return listening.partitions_read(state, event, now_ms)
-        case PartitionTouched():
+        case ev.PartitionTouched():
             return (state.read(event.name),) if event.name in state.hosted else ()
-        case WriteEnded():
+        case ev.WriteEnded():
             return write_ended(state, event, now_ms)
-        case IsrAdopted():
+        case ev.IsrAdopted():
             return moves.isr_adopted(state, event)
-        case IsrChanged():
+        case ev.IsrChanged():
             return replicas.isr_changed(state, event)
-        case QueueRead():
+        case ev.QueueRead():
             return listening.queue_read(state, event)
-        case QueueTouched():
+        case ev.QueueTouched():
             return (ReadQueue(),)
-        case AssignmentsRead():
+        case ev.AssignmentsRead():
             return listening.assignments_read(state, event)
-        case TopicRead():
+        case ev.TopicRead():
             return admin.topic_read(state, event, now_ms)
-        case QueuesRead():
+        case ev.QueuesRead():
             return admin.queues_read(state, event)
-        case Ticked():
+        case ev.Ticked():
             return ticked(state, now_ms)
-        case Started():
+        case ev.Started():
             return listening.started(state, event)
-        case SessionEnded():
-            return listening.session_ended(state, event)
-        case StopRequested():
+        case ev.Connected():
+            return listening.connected(state, event)
+        case ev.StopRequested():
             return listening.stop_requested(state)
-        case WatchesLost():
-            return listening.watches_lost(state)
-        case LeadershipDeclined():
+        case ev.LeadershipDeclined():
             return replicas.leadership_declined(state, event, now_ms)
         case _:
             return admin.requested(state, event, now_ms)
 
 
-def write_ended(state: LeadersState, event: WriteEnded, now_ms: int) -> Effects:
+def write_ended(state: LeadersState, event: ev.WriteEnded, now_ms: int) -> Effects:
     """A write ended, whatever way: read again what it was about, and go on from what is there."""
     about = state.writing.pop(event.write_id)
-    if event.ending is Ending.SUPERSEDED:
+    if event.ending is ev.Ending.SUPERSEDED:
         return listening.superseded(state)
     if about is None:
         return (ReadQueue(),)
@@ -93,9 +72,9 @@ def write_ended(state: LeadersState, event: WriteEnded, now_ms: int) -> Effects:
     hosted = state.hosted.get(about)
     if hosted is not None and hosted.writing == event.write_id:
         hosted.writing = None
-        if event.ending is not Ending.COMMITTED:
+        if event.ending is not ev.Ending.COMMITTED:
             hosted.started_for = None  # Whatever it was to send may have to be sent again.
-        if event.ending is Ending.QUEUE_FULL:
+        if event.ending is ev.Ending.QUEUE_FULL:
             state.look_at(hosted, now_ms + state.settings.leader_election_wait_time_ms)
             return (Complain(f"cannot move {about.topic}-{about.partition}: a broker's queue is full"),)
     return (state.read(about, written=True),)

@@ -11,24 +11,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hightide_leaders.core import writes as wr
 from hightide_leaders.core.effects import Effects
 from hightide_leaders.core.elections import fenced_by, narrowed, resignation
 from hightide_leaders.core.events import IsrAdopted
 from hightide_leaders.core.queues import send
 from hightide_leaders.core.state import Hosted, LeadersState, Role
 from hightide_leaders.core.values import ChangeKind, IsrNode, Lives, StateChange
-from hightide_leaders.core.writes import (
-    CheckIncarnation,
-    CheckIsr,
-    CheckTopicId,
-    CreateLeader,
-    DeleteLeader,
-    DeleteReassigned,
-    Operation,
-    Operations,
-    PutIsr,
-    PutReplicas,
-)
 
 GIVES_WAY_EVERY = 5
 """How many LeaderElectionWaitTimes lie between two times at which a leader gives way."""
@@ -68,7 +57,7 @@ def lead_on(state: LeadersState, hosted: Hosted, lives: Lives, now_ms: int) -> E
         return ()
     hosted.started_for = rar
     starts = changes_to(hosted, ChangeKind.START_REPLICA, rar, hosted.nodes.replicas)
-    guarded: Operations = (CheckIsr(hosted.name, fenced_by(hosted.nodes)), *starts)
+    guarded: wr.Operations = (wr.CheckIsr(hosted.name, fenced_by(hosted.nodes)), *starts)
     return (state.write(hosted.name, guarded),) if starts else ()
 
 
@@ -105,17 +94,17 @@ def end_move(state: LeadersState, hosted: Hosted, rar: tuple[int, ...], isr: Isr
     moved = narrowed(isr, rar)
     if stays_leader(state, rar) and ends_epoch(closes):
         moved = replace(moved, epoch=isr.epoch + 1)
-    operations: list[Operation] = [
-        CheckIncarnation(state.me, state.incarnation),
-        CheckTopicId(nodes.topic_id),
-        PutIsr(hosted.name, moved, fenced_by(nodes)),
-        PutReplicas(hosted.name, rar),
-        DeleteReassigned(hosted.name),
+    operations: list[wr.Operation] = [
+        wr.CheckIncarnation(state.me, state.incarnation),
+        wr.CheckTopicId(nodes.topic_id),
+        wr.PutIsr(hosted.name, moved, fenced_by(nodes)),
+        wr.PutReplicas(hosted.name, rar),
+        wr.DeleteReassigned(hosted.name),
     ]
     if moved.epoch != isr.epoch or not stays_leader(state, rar):
-        operations.append(DeleteLeader(hosted.name))
+        operations.append(wr.DeleteLeader(hosted.name))
     if moved.epoch != isr.epoch:
-        operations.append(CreateLeader(hosted.name, state.me, moved.epoch))
+        operations.append(wr.CreateLeader(hosted.name, state.me, moved.epoch))
     return (state.write(hosted.name, (*operations, *closes)),)
 
 
@@ -124,7 +113,7 @@ def stays_leader(state: LeadersState, rar: tuple[int, ...]) -> bool:
     return state.me in rar
 
 
-def ends_epoch(closes: Operations) -> bool:
+def ends_epoch(closes: wr.Operations) -> bool:
     """Whether a new leader epoch begins with the end of a move: if a replica leaves. It may come back
     empty, and a late fetch of the epoch before must not speak for it."""
     return bool(closes)
@@ -132,7 +121,7 @@ def ends_epoch(closes: Operations) -> bool:
 
 def changes_to(
     hosted: Hosted, kind: ChangeKind, broker_ids: tuple[int, ...], but_for: tuple[int, ...]
-) -> Operations:
+) -> wr.Operations:
     """The same state change for each of some brokers."""
     change = StateChange(kind, hosted.name, hosted.topic_id, hosted.nodes.epoch)
     return send((broker_id, change) for broker_id in broker_ids if broker_id not in but_for)

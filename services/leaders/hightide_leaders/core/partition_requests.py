@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hightide_leaders.core import writes as wr
 from hightide_leaders.core.effects import Effects, Outcome
 from hightide_leaders.core.elections import fenced_by, may_lead, narrowed, resignation
 from hightide_leaders.core.events import ElectionRequested, ReassignmentRequested
@@ -24,15 +25,6 @@ from hightide_leaders.core.values import (
     StateChange,
     TopicNodes,
     TopicPartition,
-)
-from hightide_leaders.core.writes import (
-    CheckTopic,
-    DeleteLeader,
-    DeleteReassigned,
-    Operation,
-    Operations,
-    PutIsr,
-    PutReassigned,
 )
 
 
@@ -101,18 +93,18 @@ def _retargeted(
     found: TopicNodes,
     nodes: PartitionNodes,
     target: tuple[int, ...] | None,
-    closes: Operations,
-) -> Operations:
-    operations: list[Operation] = [CheckTopic(name.topic, found.version, found.topic_id)]
+    closes: wr.Operations,
+) -> wr.Operations:
+    operations: list[wr.Operation] = [wr.CheckTopic(name.topic, found.version, found.topic_id)]
     if closes and nodes.isr is not None:
         assigned = (*nodes.replicas, *(target or ()))
-        operations.append(PutIsr(name, narrowed(nodes.isr, assigned), fenced_by(nodes)))
+        operations.append(wr.PutIsr(name, narrowed(nodes.isr, assigned), fenced_by(nodes)))
         if nodes.leader is not None:
-            operations.append(DeleteLeader(name))
+            operations.append(wr.DeleteLeader(name))
     if target is None:
-        operations.append(DeleteReassigned(name))
+        operations.append(wr.DeleteReassigned(name))
     else:
-        operations.append(PutReassigned(name, target, create=nodes.reassigned is None))
+        operations.append(wr.PutReassigned(name, target, create=nodes.reassigned is None))
     return (*operations, *closes)
 
 
@@ -154,18 +146,18 @@ def _elect_unclean(
     chosen = max(alive, key=lambda each: ends.get(each, (-1, -1)))
     name = request.name
     only = replace(nodes.isr, isr=(chosen,), eligible=(), recovered=(), unclean_epoch=nodes.isr.epoch + 1)
-    leader: Operations = (DeleteLeader(name),) if nodes.leader is not None else ()
+    leader: wr.Operations = (wr.DeleteLeader(name),) if nodes.leader is not None else ()
     start = StateChange(ChangeKind.START_REPLICA, name, found.topic_id, nodes.epoch)
     write = (
-        CheckTopic(name.topic, found.version, found.topic_id),
+        wr.CheckTopic(name.topic, found.version, found.topic_id),
         *leader,
-        PutIsr(name, only, fenced_by(nodes)),
+        wr.PutIsr(name, only, fenced_by(nodes)),
         *send([(chosen, start)]),
     )
     return _finish(state, request, write)
 
 
-def _finish(state: LeadersState, request: Request, operations: Operations) -> Effects:
+def _finish(state: LeadersState, request: Request, operations: wr.Operations) -> Effects:
     """Make the one write that the request takes."""
     request.step = Step.FINISHING
     return (state.write(request.request_id, operations),)

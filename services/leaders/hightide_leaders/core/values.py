@@ -143,12 +143,6 @@ class PartitionNodes:
         """The partition epoch."""
         return self.isr.version if self.isr is not None else NO_VERSION
 
-    @property
-    def catching_up(self) -> tuple[int, ...]:
-        """CUR."""
-        isr = self.isr.isr if self.isr is not None else ()
-        return tuple(each for each in self.assigned if each not in isr)
-
 
 @dataclass(frozen=True, slots=True)
 class Decision:
