@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import hightide_broker.coordination.by_leaders
 import hightide_broker.metrics
 import hightide_controller.metrics
 import hightide_coordinator.metrics
@@ -23,6 +24,8 @@ def text() -> str:
         make of a name. A histogram has `_bucket`, `_sum` and `_count` behind it there. A counter begins at 0
         with its process. The active controller and coordinator report; those that stand by report zeros.""",
         "## Brokers\n\n" + _table(hightide_broker.metrics.METRICS),
+        "## Brokers of a cluster without a controller, beside that\n\n"
+        + _table(hightide_broker.coordination.by_leaders.LED_METRICS),
         "## Controllers\n\n" + _table(hightide_controller.metrics.METRICS),
         "## Coordinators\n\n" + _table(hightide_coordinator.metrics.METRICS),
         "## Calls, of each service\n\n" + _table(rpc_metrics.METRICS),

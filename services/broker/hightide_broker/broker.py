@@ -89,6 +89,7 @@ class Broker:
                 is_measured=process.metrics.enabled,
             )  # fmt: skip
             process.metrics.report(METRICS, parts.measure)
+            process.metrics.report(*parts.decider.metrics)
             watch.tell(parts.hung_disks.does_not_answer, parts.hung_disks.answers)
             try:
                 await parts.take_over_from_zookeeper(_patience_s(settings))

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Protocol, assert_never
 
+from hightide_runtime.telemetry.tracing import Telemetry
 from hightide_runtime.znodes.cluster_znodes import (
     BROKER_IDS,
     TOPIC_IDS,
@@ -58,6 +59,7 @@ from hightide_leaders.core.values import (
     TopicPartition,
 )
 from hightide_leaders.core.writes import Operations
+from hightide_leaders.state_change_spans import StateChangeSpans
 from hightide_leaders.znode_operations import (
     change_of,
     numbers_in,
@@ -107,6 +109,7 @@ class LeadersShell:
         settings: Settings,
         replicas: HostedReplicas,
         min_insync_replicas: int = 1,
+        telemetry: Telemetry | None = None,
     ) -> None:
         self.state = LeadersState(settings)
         self._session = session
@@ -121,6 +124,9 @@ class LeadersShell:
         """By request: whose queues it waits for."""
         self._connected = asyncio.Event()
         self._watched = RepeatedReader("queues", self._read_watched, self._connected)
+        self._spans = StateChangeSpans(telemetry or Telemetry.off())
+        self.queue_lengths: dict[int, int] = {}
+        """By broker: the length of its queue, as far as this one follows it; for metrics."""
         self._known_changes: dict[int, dict[str, StateChange | None]] = {}
         """By broker and znode: what was in its queue when that was read last."""
         self._waiting: dict[int, asyncio.Future[fx.Outcome]] = {}
@@ -259,19 +265,22 @@ class LeadersShell:
             elif event.path.startswith(f"{STATE}/"):
                 if event.path == StateQueueZnode.path(self.state.me):
                     self.hear(ev.QueueTouched())
-                if self._watching:
-                    self._watched.mark()
+                self._watched.mark()
         elif isinstance(event, SessionStateChanged) and event.state is not SessionState.CONNECTED:
             self._connected.clear()
         elif isinstance(event, SessionStateChanged):
             self._connected.set()
+            self._watched.mark()
             self.hear(ev.Connected(event.session_id))
             self._send_again()
 
     async def _write(self, effect: fx.Write) -> None:
         self.writes += 1
+        operations, requested = self._spans.requested(effect.operations)
         try:
-            await self._session.multi(operations_of(await self._with_place(effect.operations)))
+            with requested:
+                await self._session.multi(operations_of(await self._with_place(operations)))
+            self._spans.written(operations)
             ending = ev.Ending.COMMITTED
         except queues.FollowerStateChangeQueueFull:
             ending = ev.Ending.QUEUE_FULL
@@ -329,12 +338,14 @@ class LeadersShell:
         """The operations, and those by which queues shrink that have no place for them."""
         limit, full = self.state.settings.queue_max, {}
         for broker_id, count in queues.added_by(operations).items():
-            if len(await self._queued(broker_id)) + count > limit:
+            if len(await self._queued(broker_id, watch=True)) + count > limit:
                 full[broker_id] = await self._changes(broker_id)
         return queues.make_place(operations, full, limit)
 
     async def _read_queue(self) -> None:
-        self.hear(ev.QueueRead(await self._changes(self.state.me, watch=True)))
+        queue = await self._changes(self.state.me, watch=True)
+        self._spans.received(queue)
+        self.hear(ev.QueueRead(queue))
 
     async def _queued(self, broker_id: int, *, watch: bool = False) -> list[str]:
         """The znodes in a queue."""
@@ -342,8 +353,10 @@ class LeadersShell:
         try:
             names = await self._session.children(StateQueueZnode.path(broker_id), watch=watch)
         except NoNode:
-            return []
-        return [name for name in names if is_queued(name)]
+            names = []
+        queued = [name for name in names if is_queued(name)]
+        self.queue_lengths[broker_id] = len(queued)
+        return queued
 
     async def _changes(self, broker_id: int, *, watch: bool = False) -> tuple[QueuedChange, ...]:
         """What is in a queue. A state change never changes, so each is read once."""
@@ -403,10 +416,16 @@ class LeadersShell:
         self.hear(ev.TopicRead(request_id, found, lives))
 
     async def _read_watched(self) -> None:
-        """The queues that requests wait for, once for all of them."""
+        """The queues that requests wait for, once for all of them, and the lengths of those to which this
+        broker has added something, until they are empty."""
         waiting = list(self._watching.values())
         asked = sorted({each for effect in waiting for each in effect.broker_ids})
         found = await asyncio.gather(*(self._changes(broker_id, watch=True) for broker_id in asked))
+        for broker_id in self.queue_lengths.keys() - {*asked, self.state.me}:
+            if not await self._queued(broker_id, watch=True):
+                self.queue_lengths.pop(broker_id, None)
+        if not waiting:
+            return
         lives = await self._lives()
         for effect in waiting:
             self.hear(ev.QueuesRead(effect.request_id, dict(zip(asked, found, strict=True)), lives))

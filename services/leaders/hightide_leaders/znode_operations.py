@@ -135,7 +135,7 @@ def _topic(node: TopicNode) -> LedTopicZnode:
 
 def _change(change: StateChange) -> StateChangeZnode:
     topic_id = bytes.fromhex(change.topic_id) if change.topic_id else bytes(16)
-    return StateChangeZnode(change.kind.value, *change.name, topic_id, change.epoch)
+    return StateChangeZnode(change.kind.value, *change.name, topic_id, change.epoch, change.traceparent)
 
 
 # --- what was read -------------------------------------------------------------------------------
@@ -207,7 +207,8 @@ def change_of(znode: Znode | None) -> StateChange | None:
         return None
     kind = ChangeKind(read.kind)
     topic_id = "" if kind is ChangeKind.READ_ASSIGNMENTS else read.topic_id.hex()
-    return StateChange(kind, TopicPartition(read.topic, read.partition), topic_id, read.leader_epoch)
+    name = TopicPartition(read.topic, read.partition)
+    return StateChange(kind, name, topic_id, read.leader_epoch, read.traceparent)
 
 
 def numbers_in(names: Iterable[str]) -> list[int]:

@@ -283,6 +283,27 @@ def test_each_state_change_is_read_once_by_who_waits_for_it_and_once_by_who_obey
     asyncio.run(run())
 
 
+def test_the_queue_of_a_broker_that_is_gone_is_measured_until_it_is_back_and_has_emptied_it(
+    server: EmbeddedZooKeeper,
+) -> None:
+    async def run() -> None:
+        async with cluster(server) as made:
+            assert await made.create(1) is Outcome.DONE
+            await until(made.are_preferred)
+            await made.stop(3)
+            assert await made.delete(1) is Outcome.DONE
+
+            async def told(length: int | None) -> bool:
+                return made.shells[1].queue_lengths.get(3) == length
+
+            await until(lambda: told(PARTITIONS))
+            await made.start(3)
+            await until(lambda: told(None))
+            assert made.shells[1].queue_lengths[1] == 0
+
+    asyncio.run(run())
+
+
 def test_the_others_lead_when_a_broker_is_gone_and_give_way_when_it_is_back(
     server: EmbeddedZooKeeper,
 ) -> None:

@@ -25,12 +25,19 @@ from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1.controller_service_pb2_grpc import ControllerServiceStub
 from hightide_local.cluster import LocalCluster
 from hightide_local.histories.waiting import wait_until
+from hightide_local.traces.span_files import read_spans
+from hightide_runtime.telemetry.span_kinds import (
+    STATE_CHANGE,
+    STATE_CHANGE_COMPLETED,
+    STATE_CHANGE_RECEIVED,
+)
 from hightide_runtime.znodes.coordination_znode import Coordination
 from kazoo.client import KazooClient
 
 pytestmark = pytest.mark.cluster
 
 CALL_S = WAIT_S = 30.0
+LIFE = (STATE_CHANGE, STATE_CHANGE_RECEIVED, STATE_CHANGE_COMPLETED)
 
 
 @pytest.fixture(scope="module")
@@ -239,6 +246,27 @@ def test_any_broker_answers(cluster: LocalCluster, topic: str) -> None:
             stub = ControllerServiceStub(channel)
             answer = stub.DescribeCluster(controller_pb2.DescribeClusterRequest(), timeout=CALL_S)
             assert answer.controller.id == broker_id
+
+
+def test_the_life_of_the_state_changes_of_a_topic_is_one_trace(cluster: LocalCluster, topic: str) -> None:
+    """Requested by the broker that created it; received and completed by each broker."""
+
+    def lives() -> dict[str, set[str]]:
+        spans = [span for span in read_spans(cluster.trace_directory) if span.name.startswith(STATE_CHANGE)]
+        trace = next(
+            each.trace_id
+            for each in spans
+            if each.name == STATE_CHANGE and f"{topic}-0" in str(each.attributes["partition_sample"])
+        )
+        of_topic = [each for each in spans if each.trace_id == trace]
+        return {name: {each.instance for each in of_topic if each.name == name} for name in LIFE}
+
+    everyone = set(map(str, cluster.brokers))
+    found = wait_until(
+        "all have completed", lives, WAIT_S, lambda found: found[STATE_CHANGE_COMPLETED] == everyone
+    )
+    assert found[STATE_CHANGE_RECEIVED] == everyone
+    assert len(found[STATE_CHANGE]) == 1
 
 
 def test_the_topic_that_is_meant_by_its_id_is_deleted_and_no_other(cluster: LocalCluster, topic: str) -> None:

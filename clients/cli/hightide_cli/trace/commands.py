@@ -24,6 +24,7 @@ KINDS = (
     "topic_creation",
     "topic_deletion",
     "reassignment",
+    "state_change",
 )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from hightide_runtime.serving.server import Service
+from hightide_runtime.telemetry.metric_declarations import Measure, MetricDeclaration
 from hightide_runtime.znodes.cluster_znodes import LeaderAndIsrZnode
 from hightide_runtime.znodes.recovered_log import RecoveredLog
 from hightide_runtime.zookeeper.session import Operation, SetData, ZooKeeperSession
@@ -47,6 +48,11 @@ class ControllerDecider:
             settings.replica_lag_time_max_ms, settings.min_insync_replicas,
         )  # fmt: skip
         self.rpcs = ControlRpcs(self.control)
+
+    @property
+    def metrics(self) -> tuple[Sequence[MetricDeclaration], Measure]:
+        """Nothing: a controller has metrics of its own."""
+        return (), dict
 
     def services(self) -> list[Service]:
         """The controller's door."""

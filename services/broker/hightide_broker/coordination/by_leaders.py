@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
+from typing import Final
 
 from hightide_leaders.core.values import Settings
 from hightide_leaders.shell import LeadersShell
@@ -11,6 +13,7 @@ from hightide_runtime.cluster_settings.acl_requests import AclRequests
 from hightide_runtime.cluster_settings.cluster_setting import ANY_BROKER
 from hightide_runtime.process.settings import Authorization
 from hightide_runtime.serving.server import Service
+from hightide_runtime.telemetry.metric_declarations import Measure, MetricDeclaration, Readings, gauge
 
 from hightide_broker.cluster.metadata import EndpointView
 from hightide_broker.coordination.decider import Host
@@ -28,6 +31,14 @@ from hightide_broker.settings import BrokerSettings
 
 log = logging.getLogger(__name__)
 
+LED_METRICS: Final = (
+    gauge(
+        "hightide.broker.state_changes_waiting", "{change}",
+        "the queue of state changes of each broker: its own, and those to which it has added something, "
+        "until they are empty", "broker",
+    ),
+)  # fmt: skip
+
 
 class LeadersDecider:
     """The decider of `hightide_leaders`, and its ties to this broker."""
@@ -44,6 +55,7 @@ class LeadersDecider:
             Settings(broker_id, keep_in_sync_time_ms=settings.replica_lag_time_max_ms),
             self.replicas,
             settings.min_insync_replicas,
+            host.telemetry,
         )
         self.metadata = LedMetadata(
             session,
@@ -60,6 +72,16 @@ class LeadersDecider:
             broker_id, host.cluster_id, self.cluster.read_suspects, self.replicas.held, self.replicas.let_go
         )
         self._deciding: asyncio.Task[None] | None = None
+
+    @property
+    def metrics(self) -> tuple[Sequence[MetricDeclaration], Measure]:
+        """The queues of state changes that this broker follows."""
+
+        def measure() -> Readings:
+            lengths = dict(self.leaders.queue_lengths)
+            return {LED_METRICS[0].name: {(str(broker_id),): length for broker_id, length in lengths.items()}}
+
+        return LED_METRICS, measure
 
     def services(self) -> list[Service]:
         """Every broker answers what elsewhere a controller answers."""

@@ -5,11 +5,12 @@ Two kinds obey this: `by_controller` and `by_leaders`. `broker` chooses one; no 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from hightide_runtime.serving.server import Service
+from hightide_runtime.telemetry.metric_declarations import Measure, MetricDeclaration
 from hightide_runtime.telemetry.tracing import Telemetry
 
 from hightide_broker.cluster.metadata import MetadataCache
@@ -72,6 +73,11 @@ class Decider(StoppedReplicaPort, Protocol):
     @property
     def reports(self) -> ReplicaReportPort:
         """Who hears of replicas that failed."""
+        ...
+
+    @property
+    def metrics(self) -> tuple[Sequence[MetricDeclaration], Measure]:
+        """What this decider measures beside the broker's metrics."""
         ...
 
     def services(self) -> list[Service]:

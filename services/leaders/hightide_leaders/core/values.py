@@ -8,7 +8,7 @@ to.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
@@ -63,6 +63,8 @@ class StateChange:
     topic_id: str
     epoch: int
     """The leader epoch in which it was asked for."""
+    traceparent: str = field(default="", compare=False)
+    """The trace of its life, if it is traced."""
 
 
 class QueuedChange(NamedTuple):

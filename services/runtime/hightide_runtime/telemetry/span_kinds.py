@@ -15,6 +15,7 @@ GROUP_REBALANCE: Final = "group_rebalance"
 TOPIC_CREATION: Final = "topic_creation"
 TOPIC_DELETION: Final = "topic_deletion"
 REASSIGNMENT: Final = "reassignment"
+STATE_CHANGE: Final = "state_change"
 
 #: Steps of a broker's failover that no other trace has.
 BROKER_DOWN: Final = "failover.broker_down"
@@ -50,6 +51,9 @@ REBALANCE_START: Final = "group_rebalance.start"
 TOPIC_ZNODES: Final = "topic_creation.znodes"
 DELETION_ZNODES: Final = "topic_deletion.znodes"
 DELETION_STOP: Final = "topic_deletion.stop_replicas"
+
+STATE_CHANGE_RECEIVED: Final = "state_change.received"
+STATE_CHANGE_COMPLETED: Final = "state_change.completed"
 
 MOVE_BEGIN: Final = "reassignment.begin"
 MOVE_CATCH_UP: Final = "reassignment.catch_up"
@@ -103,6 +107,7 @@ TRACE_KINDS: Final = (
     TOPIC_CREATION,
     TOPIC_DELETION,
     REASSIGNMENT,
+    STATE_CHANGE,
 )
 
 SPANS: Final[tuple[SpanKind, ...]] = (
@@ -191,6 +196,14 @@ SPANS: Final[tuple[SpanKind, ...]] = (
     SpanKind(MOVE_SWITCH, CONTROLLER, "Until ZooKeeper named the new replicas of a partition alone."),
     SpanKind(MOVE_STOP, CONTROLLER, "Until every live broker knew, and the old replicas had stopped."),
     SpanKind(
+        STATE_CHANGE,
+        BROKER,
+        "Root, in a cluster without a controller. A broker requested state changes of others, until they "
+        "were in their queues.",
+    ),
+    SpanKind(STATE_CHANGE_RECEIVED, BROKER, "The moment when a broker found them in its queue."),
+    SpanKind(STATE_CHANGE_COMPLETED, BROKER, "Until it had obeyed, and they were out of its queue."),
+    SpanKind(
         REQUEST,
         CONTROLLER,
         "A request of an operator whose program traces: below the caller's span, it names the trace that it "
@@ -272,6 +285,7 @@ ATTRIBUTES: Final[tuple[SpanAttribute, ...]] = (
     SpanAttribute("method", "text", "The RPC of a request."),
     SpanAttribute("from_offset", "number", "The end of a log before it was cut."),
     SpanAttribute("to_offset", "number", "Its end afterwards."),
+    SpanAttribute("state_changes", "text", "What is asked of brokers: start-replica, close-replica, …"),
     SpanAttribute("original", "text", "The brokers that held a partition before its move."),
     SpanAttribute("target", "text", "The brokers that shall hold it."),
     SpanAttribute("group", "text", "The group of consumers."),

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Self
 
+from hightide_runtime.telemetry.trace_context import is_traceparent
 from hightide_runtime.znodes.content import (
     EPOCH_MAX,
     INT64_MAX,
@@ -256,7 +257,8 @@ class StateQueueZnode:
 @dataclass(frozen=True, slots=True)
 class StateChangeZnode:
     """/brokers/state/[broker_id]/change-[number]: one state change. ZooKeeper gives the number, so that
-    they are in the order in which they were put there."""
+    they are in the order in which they were put there. `traceparent` is the trace of its life, if it is
+    traced."""
 
     kind: str
     topic: str
@@ -264,6 +266,7 @@ class StateChangeZnode:
     topic_id: bytes
     leader_epoch: int
     """-1 cleans up a failed attempt to create the topic."""
+    traceparent: str = ""
 
     @staticmethod
     def prefix(broker_id: int) -> str:
@@ -279,8 +282,9 @@ class StateChangeZnode:
     def encode(self) -> bytes:
         """The content as JSON."""
         assert self.kind in _KINDS, self.kind
+        trace = {"traceparent": self.traceparent} if self.traceparent else {}
         if self.kind == "read-assignments":
-            return dump({"kind": self.kind})
+            return dump({"kind": self.kind, **trace})
         return dump(
             {
                 "kind": self.kind,
@@ -288,6 +292,7 @@ class StateChangeZnode:
                 "partition": self.partition,
                 "topic_id": self.topic_id.hex(),
                 "leader_epoch": self.leader_epoch,
+                **trace,
             }
         )
 
@@ -295,16 +300,19 @@ class StateChangeZnode:
     def decode(cls, data: bytes) -> Self:
         """Read the content; raises ZnodeGarbage."""
         fields = Fields("/brokers/state/…", data)
+        traceparent = fields.optional_text("traceparent")
+        # An invalid traceparent counts as none, since no decision depends on it.
+        traceparent = traceparent if is_traceparent(traceparent) else ""
         kind = fields.text("kind")
         if kind not in _KINDS:
             raise fields.garbage(f"kind is not one of {', '.join(sorted(_KINDS))}")
         if kind == "read-assignments":
-            return cls(kind, "", 0, bytes(16), -1)
+            return cls(kind, "", 0, bytes(16), -1, traceparent)
         topic = fields.text("topic")
         if not is_legal_topic_name(topic):
             raise fields.garbage(f"no topic can be called {topic[:260]!r}")
         epoch = fields.integer("leader_epoch", minimum=-1, maximum=EPOCH_MAX)
-        return cls(kind, topic, fields.integer("partition"), topic_id_in(fields), epoch)
+        return cls(kind, topic, fields.integer("partition"), topic_id_in(fields), epoch, traceparent)
 
 
 def is_led(data: bytes) -> bool:
