@@ -111,7 +111,7 @@ class Rig:
             fetching=Unmoved(),
             isr=Unmoved(),
             stopped=self.control,
-            log_starts=LogStartWriter(self.shell, self.directories, self.failures.append),
+            log_starts=LogStartWriter(self.directories, self.failures.append),
             group_commit=GroupCommits(group_commits, lambda replica: replica.log.data_directory),
         )
 

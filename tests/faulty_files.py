@@ -161,7 +161,7 @@ class FaultyFiles(OsFiles):
         path = self._paths[fd]
         self._step("sync", path)
         self.syncs += 1
-        self._synced[path] = os.path.getsize(path)
+        self._synced[path] = os.fstat(fd).st_size  # The file may have lost its name.
         self._cut.pop(path, None)
 
     def sync_directory(self, path: str) -> None:

@@ -106,3 +106,12 @@ def read_all(log: Log, max_bytes: int = 1 << 20) -> list[BatchHeader]:
 def offsets(log: Log) -> list[int]:
     """The base offsets of every batch of a log."""
     return [header.base_offset for header in read_all(log)]
+
+
+def apply_retention(log: Log, now_us: int, high_watermark: int, leaders_log_start: int = 0) -> int:
+    """Delete what may go, as a broker does now and then; give the offset at which the log begins then."""
+    found = log.find_expired(now_us, high_watermark, leaders_log_start)
+    if found is not None:
+        log.move_start(found.start_offset)
+        log.delete_before_start(found.reasons)
+    return log.log_start_offset

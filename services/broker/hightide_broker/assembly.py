@@ -121,7 +121,7 @@ class Assembly:
         self.decider = make_decider(self._host(ports, telemetry, cluster_id))
         self.hung_disks = HungDisks(self._replicas, self._fetchers, self.decider.reports)
         self._healing, self._comparison, self._scrub = self._care_for_data_at_rest(ports)
-        self._log_starts = LogStartWriter(self._shell, directories, self.storage_failed)
+        self._log_starts = LogStartWriter(directories, self.storage_failed)
         self._shell.perform_with(self._effect_ports())
         # A connection has many batches under way, and shares with others only what is left.
         self._in_flight = FairLimit(settings.in_flight_produce_bytes_max, part=1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hightide_broker.core.events import LogStartMoved, Ticked
+from hightide_broker.core.events import RecordsExpired, Ticked
 from hightide_broker.core.isr_state import PendingShrink
 from hightide_broker.core.lineage import NO_EPOCH, EpochEnd
 from hightide_broker.core.reads import LineageDiverges, NothingCommittedYet, ReadUpTo, consumer_fetch
@@ -132,7 +132,7 @@ def test_an_epoch_that_retention_has_deleted_is_no_alarm(pair: ReplicaPair) -> N
     pair.decide(1, 5, isr=(1,))
     pair[1].produces("c", "d")
     del pair[1].log[:2]
-    pair[1].happens(LogStartMoved(2))
+    pair[1].happens(RecordsExpired(2))
     assert pair[1].state.epochs.entries[0].epoch == 5
     assert fetch(pair, 1, 2, 1) == ReadUpTo(4), "the record before it is deleted, and nothing contradicts it"
     assert fetch(pair, 1, 1, 1) is Refusal.OFFSET_OUT_OF_RANGE, "retention has passed it"
@@ -143,7 +143,7 @@ def test_an_epoch_that_retention_has_cut_short_is_no_alarm(pair: ReplicaPair) ->
     pair.decide(1, 1, isr=(1,))
     pair[1].produces("a", "b", "c")
     del pair[1].log[:1]
-    pair[1].happens(LogStartMoved(1))
+    pair[1].happens(RecordsExpired(1))
     for offset, expected in ((1, ReadUpTo(3)), (2, ReadUpTo(3)), (3, NothingCommittedYet(3))):
         assert fetch(pair, 1, offset, 1) == expected
 
@@ -153,7 +153,7 @@ def test_a_consumer_is_never_sent_below_the_first_offset(pair: ReplicaPair) -> N
     elect_unclean(pair, 2, 3)
     pair[2].produces("x", "y", "z")
     del pair[2].log[:3]
-    pair[2].happens(LogStartMoved(3))
+    pair[2].happens(RecordsExpired(3))
     assert fetch(pair, 2, 4, 2) == may_agree_up_to(3, NO_EPOCH)
 
 

@@ -22,6 +22,7 @@ from hightide_broker.core.events import (
     FetchRefused,
     LeaderAndIsrDecided,
     ProduceArrived,
+    RecordsExpired,
 )
 from hightide_broker.core.fetch_session import FollowerPosition, LeaderSession
 from hightide_broker.core.log_start import log_start_after
@@ -54,6 +55,17 @@ def test_minus_one_is_all_that_is_committed_and_nothing_above_is_deleted(pair: R
     assert leader.happens(DeleteRecordsArrived(5)) == (Refuse(Refusal.OFFSET_OUT_OF_RANGE),)
     assert leader.happens(DeleteRecordsArrived(-1)) == (MoveLogStart(4),)
     assert leader.state.log_end_offset == 5
+
+
+def test_retention_begins_a_log_where_it_may_and_never_beyond_what_is_committed(pair: ReplicaPair) -> None:
+    leader = committed(pair)
+    leader.produces("e")
+    assert leader.happens(RecordsExpired(5)) == ()
+    assert leader.state.log_start_offset == 0
+    assert leader.happens(RecordsExpired(4)) == ()
+    assert (leader.state.log_start_offset, leader.state.epochs.entries[0].start_offset) == (4, 4)
+    leader.happens(RecordsExpired(2))
+    assert leader.state.log_start_offset == 4
 
 
 def test_to_ask_again_changes_nothing(pair: ReplicaPair) -> None:

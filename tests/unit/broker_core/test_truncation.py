@@ -15,7 +15,7 @@ from hightide_broker.core.events import (
     EpochEndReceived,
     FetchRefused,
     FsyncDone,
-    LogStartMoved,
+    RecordsExpired,
 )
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import ReplicaSettings, Role
@@ -198,7 +198,7 @@ def test_a_follower_beyond_its_leaders_end_finds_where_they_part() -> None:
 def test_a_follower_below_its_leaders_log_start_begins_there(pair: ReplicaPair) -> None:
     pair.decide(1, 1, isr=(1,))
     pair[1].produces("a", "b", "c")
-    pair[1].happens(LogStartMoved(2))
+    pair[1].happens(RecordsExpired(2))
     effects = pair[2].happens(FetchRefused(1, 1, Refusal.OFFSET_OUT_OF_RANGE, 2))
     assert effects == (TruncateAndStartAt(2), AdvanceHighWatermark(2), StartFetching(1, 1, 2))
     assert pair[2].state.log_start_offset == pair[2].state.high_watermark == 2

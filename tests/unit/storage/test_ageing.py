@@ -10,7 +10,7 @@ import pytest
 from hightide_broker.storage import DataDirectory, LogSettings
 from hightide_broker.storage.files.files import OsFiles
 from hightide_broker.storage.volume.ageing import AgeingClock
-from log_rig import LogRig
+from log_rig import LogRig, apply_retention
 from stored_batches import PARTITION, TOPIC_ID, headers_of, make_batch
 
 MINUTE_US = 60 * 1_000_000
@@ -80,7 +80,7 @@ class Kept:
 
     def retain(self) -> int:
         """A round of retention; where the log begins then."""
-        start = self.log.apply_retention(self.directory.now_us(), self.log.log_end_offset)
+        start = apply_retention(self.log, self.directory.now_us(), self.log.log_end_offset)
         self.directory.write_time()
         return start
 

@@ -11,7 +11,7 @@ from hightide_broker.storage import DamagedLog, DirectorySettings, LogSettings
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
-from log_rig import KEY, LogRig, offsets, read_all
+from log_rig import KEY, LogRig, apply_retention, offsets, read_all
 from stored_batches import as_sent_by_leader, make_batch
 
 SIZE = len(make_batch(1, b"x" * 20))
@@ -104,7 +104,7 @@ class LogAgainstAList(RuleBasedStateMachine):
             LogSettings(segment_bytes=5 * SIZE, retention_ms=-1, retention_bytes=keep_bytes)
         )
         high_watermark = data.draw(st.integers(self.start, self.end))
-        self.start = self.rig.log.apply_retention(0, high_watermark)
+        self.start = apply_retention(self.rig.log, 0, high_watermark)
         self.rig.log.update_settings(settings)
         assert self.start <= high_watermark or self.start == self.rig.log.log_start_offset
         self.batches = [batch for batch in self.batches if batch[0] >= self.start]

@@ -5,12 +5,20 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from faulty_files import Fault
-from hightide_broker.storage import DiskFull, LogClosed, LogSettings, OffsetOutOfRange, StorageFailed
-from log_rig import LogRig, offsets
+from faulty_files import Fault, FaultyFiles, SimulatedCrash
+from hightide_broker.storage import (
+    DataDirectory,
+    DiskFull,
+    LogClosed,
+    LogSettings,
+    OffsetOutOfRange,
+    StorageFailed,
+)
+from log_rig import KEY, LogRig, apply_retention, offsets
 from stored_batches import as_sent_by_leader, make_batch
 
 SIZE = len(make_batch(3))
@@ -30,7 +38,7 @@ def rig(tmp_path: Path) -> Iterator[LogRig]:
 def delete(rig: LogRig, before: int) -> None:
     rig.log.move_start(before)
     rig.log.persist_start()
-    rig.log.apply_retention(time.time_ns() // 1000, 30)
+    apply_retention(rig.log, time.time_ns() // 1000, 30)
 
 
 def test_nobody_reads_below_and_the_batch_that_holds_the_start_stays_whole(rig: LogRig) -> None:
@@ -82,12 +90,24 @@ def test_a_start_moves_forward_only(rig: LogRig) -> None:
     assert rig.log.log_start_offset == 16
 
 
-def test_a_power_cut_that_takes_what_lies_above_leaves_an_empty_log_there(rig: LogRig) -> None:
-    rig.log.move_start(25)
-    rig.log.persist_start()
-    rig.cut_power(seed=1)
-    assert (rig.log.log_start_offset, rig.log.log_end_offset, rig.log.epochs.entries) == (25, 25, ())
-    assert rig.append(epoch=2) == 28
+def test_a_power_cut_that_takes_what_lies_above_leaves_an_empty_log_there(tmp_path: Path) -> None:
+    ends = set()
+    for seed in range(POWER_CUTS):
+        rig = LogRig(tmp_path / str(seed), LogSettings(segment_bytes=4 * SIZE))
+        for place in range(10):
+            rig.append()
+            if place == 0:
+                rig.log.flush()
+        rig.log.move_start(25)
+        rig.log.persist_start()
+        rig.cut_power(seed)
+        ends.add(end := rig.log.log_end_offset)
+        assert rig.log.log_start_offset == 25
+        if end == 25:
+            assert rig.log.epochs.entries == ()
+            assert rig.append(epoch=2) == 28
+        rig.close()
+    assert {25, 27} <= ends
 
 
 def test_a_power_cut_brings_nothing_back_below_a_start_that_was_written_down(tmp_path: Path) -> None:
@@ -114,6 +134,51 @@ def test_a_log_that_begins_anew_further_down_hides_nothing_of_what_comes(rig: Lo
     rig.crash()
     assert (rig.log.log_start_offset, rig.log.log_end_offset) == (10, 13)
     assert offsets(rig.log) == [10]
+
+
+def test_a_kill_within_a_beginning_further_down_leaves_the_old_log_or_one_that_begins_there(
+    tmp_path: Path,
+) -> None:
+    """Only an unclean election begins a log further down. A log that were empty at its old start would lack
+    what the new leader has below, and nobody would notice."""
+    for steps in range(60):
+        rig = LogRig(tmp_path / str(steps), LogSettings(segment_bytes=4 * SIZE))
+        for _ in range(10):
+            rig.append()
+        delete(rig, 25)
+        rig.files.crash_in = steps
+        try:
+            rig.log.truncate_and_start_at(10)
+        except SimulatedCrash:
+            rig.files.crash_in, rig.files.crashed = None, False
+            rig.crash()
+            is_old = bool(rig.log.epochs.entries)
+            assert is_old or rig.log.log_start_offset == 10, steps
+            rig.close()
+        else:
+            rig.files.crash_in = None
+            rig.close()
+            return
+    pytest.fail("it takes fewer steps")
+
+
+def test_a_power_cut_within_a_beginning_further_down_does_so_too(tmp_path: Path) -> None:
+    for seed in range(2 * POWER_CUTS):
+        rig = LogRig(tmp_path / str(seed), LogSettings(segment_bytes=4 * SIZE))
+        for _ in range(10):
+            rig.append()
+        delete(rig, 25)
+        rig.directory.checkpoint_high_watermarks({KEY: 30})
+        rig.log.truncate_and_start_at(10)
+        rig.append(epoch=3)
+        if seed % 2:
+            rig.log.flush()
+        rig.cut_power(seed)
+        is_old = 1 in [each.epoch for each in rig.log.epochs.entries]
+        assert is_old or rig.log.log_start_offset == 10, seed
+        if seed % 2:
+            assert (rig.log.log_start_offset, rig.log.log_end_offset) == (10, 13)
+        rig.close()
 
 
 def test_nothing_of_a_log_that_begins_anew_is_durable_before_its_start(rig: LogRig) -> None:
@@ -186,9 +251,9 @@ def test_what_a_damaged_file_said_is_known_from_elsewhere_and_it_says_it_again(
 def test_retention_writes_down_where_the_log_begins_before_it_deletes(rig: LogRig) -> None:
     """A crash in between leaves segments in front of the start, and never a start without its segment."""
     rig.log.update_settings(LogSettings(segment_bytes=4 * SIZE, retention_bytes=SIZE))
-    rig.files.faults.append(Fault("remove", errno.EIO, ".log"))
+    rig.files.faults.append(Fault("replace", errno.EIO, ".log"))
     with pytest.raises(StorageFailed):
-        rig.log.apply_retention(time.time_ns() // 1000, 30)
+        apply_retention(rig.log, time.time_ns() // 1000, 30)
     assert rig.names(".log") == ["0", "12", "24"]
     rig.crash()
     assert rig.log.log_start_offset == 24
@@ -199,7 +264,7 @@ def test_producers_are_remembered_though_their_records_are_let_go_of(rig: LogRig
     rig.append(epoch=2, producer=(7, 0, 0))
     rig.log.move_start(33)
     rig.log.persist_start()
-    rig.log.apply_retention(time.time_ns() // 1000, 33)
+    apply_retention(rig.log, time.time_ns() // 1000, 33)
     rig.crash()
     assert [each.producer_id for each in rig.log.describe_producers([7])] == [7]
 
@@ -209,20 +274,66 @@ def test_a_full_disk_deletes_what_lies_below_and_writes_the_start_down_in_the_ro
 ) -> None:
     rig.log.move_start(25)
     rig.files.faults.append(Fault("write_at", errno.ENOSPC, "log_start"))
-    assert rig.log.apply_retention(time.time_ns() // 1000, 30) == 25
+    assert apply_retention(rig.log, time.time_ns() // 1000, 30) == 25
     assert rig.names(".log") == ["24"]
     rig.crash()
     assert rig.log.log_start_offset == 25
+
+
+def test_a_kill_on_a_disk_that_stays_full_does_not_make_a_log_seem_to_lack_what_was_deleted(
+    rig: LogRig,
+) -> None:
+    """The segments are gone, and nowhere is room to write down where the log begins."""
+    rig.log.move_start(25)
+    for _ in range(2):
+        rig.files.faults.append(Fault("write_at", errno.ENOSPC, "log_start", lasting=True))
+        with suppress(DiskFull):
+            rig.log.delete_before_start()
+        assert rig.names(".log") == ["24"]
+        rig.close(clean=False)
+        full = FaultyFiles(rig.files)
+        full.faults.append(Fault("write_at", errno.ENOSPC, ".tmp", lasting=True))
+        directory = DataDirectory.open(rig.path, "cluster", 1, files=full)
+        log = directory.log(*KEY, False, "flights", rig.settings)
+        assert not log.lost_data
+        assert log.log_start_offset == 25
+        directory.close(clean=False)
+        rig.open()
+    rig.log.delete_before_start()
+    rig.restart()
+    assert not rig.log.lost_data
+    assert rig.log.log_start_offset == 25
+
+
+@pytest.mark.parametrize("is_checkpointed", [True, False])
+def test_a_power_cut_that_brings_back_a_deleted_segment_and_not_the_one_behind_it_changes_nothing(
+    rig: LogRig, is_checkpointed: bool
+) -> None:
+    """The removal of a file is not synced, and disks need not write the names of files in order. What lies
+    above the start is on disk, and was acknowledged."""
+    oldest = rig.segments()[0]
+    contents = oldest.read_bytes()
+    rig.log.flush()
+    delete(rig, 25)
+    if is_checkpointed:
+        rig.directory.checkpoint_high_watermarks({KEY: 30})
+    rig.close(clean=False)
+    oldest.write_bytes(contents)
+    rig.open()
+    assert not rig.log.lost_data
+    assert (rig.log.log_start_offset, rig.log.log_end_offset) == (25, 30)
+    assert offsets(rig.log)[-1] == 27
+    assert rig.names(".log") == ["24"]
 
 
 def test_a_full_disk_where_a_start_cannot_be_written_still_deletes_by_size(rig: LogRig) -> None:
     rig.log.move_start(4)
     rig.log.update_settings(LogSettings(segment_bytes=4 * SIZE, retention_bytes=SIZE))
     rig.files.faults.append(Fault("write_at", errno.ENOSPC, "log_start", lasting=True))
-    assert rig.log.apply_retention(time.time_ns() // 1000, 30) == 24
+    assert apply_retention(rig.log, time.time_ns() // 1000, 30) == 24
     assert rig.names(".log") == ["24"]
     with pytest.raises(DiskFull):
-        rig.log.apply_retention(time.time_ns() // 1000, 30)
+        apply_retention(rig.log, time.time_ns() // 1000, 30)
     rig.files.faults.clear()
 
 
@@ -230,10 +341,10 @@ def test_a_full_disk_where_all_may_go_keeps_the_last_segment_for_a_round(rig: Lo
     rig.log.move_start(30)
     now_us = time.time_ns() // 1000
     rig.files.faults.append(Fault("write_at", errno.ENOSPC, lasting=True))
-    rig.log.apply_retention(now_us, 30)
+    apply_retention(rig.log, now_us, 30)
     assert rig.names(".log") == ["24"]
     rig.files.faults.clear()
-    assert rig.log.apply_retention(now_us, 30) == 30
+    assert apply_retention(rig.log, now_us, 30) == 30
     assert rig.log.size_bytes == 0
 
 

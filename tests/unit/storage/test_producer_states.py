@@ -21,7 +21,7 @@ from hightide_broker.storage import (
 )
 from hightide_broker.storage.files.sealed_file import seal
 from hightide_broker.storage.settings import RETRY_MS
-from log_rig import LogRig
+from log_rig import LogRig, apply_retention
 from stored_batches import headers_of, make_batch
 
 CONFLICT = ErrorCode.ERROR_CODE_SEQUENCE_CONFLICT
@@ -338,7 +338,7 @@ def test_producers_in_front_of_the_log_are_remembered_where_another_epoch_begins
     rig.log.roll()
     rig.append(10, b"", epoch=2, producer=(6, 0, 0))
     rig.log.update_settings(LogSettings(retention_bytes=0))
-    assert rig.log.apply_retention(0, 60) == 50
+    assert apply_retention(rig.log, 0, 60) == 50
     rig.crash()
     assert rig.log.describe_producers(()) == [
         ProducerState(5, 0, 0, 0, 50, 50),
@@ -348,7 +348,7 @@ def test_producers_in_front_of_the_log_are_remembered_where_another_epoch_begins
 
 def test_the_first_record_is_remembered_after_retention_deleted_it(rig: LogRig) -> None:
     rig.log.update_settings(LogSettings(retention_bytes=0))
-    assert rig.log.apply_retention(0, 50) == 40
+    assert apply_retention(rig.log, 0, 50) == 40
     remembered = [ProducerState(5, 0, 0, 0, 50, 50)]
     assert rig.log.describe_producers(()) == remembered
     rig.restart()

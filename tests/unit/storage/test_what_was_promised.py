@@ -11,7 +11,7 @@ from random import Random
 import pytest
 from faulty_files import SimulatedCrash
 from hightide_broker.storage import DamagedLog, Flush, LogSettings
-from log_rig import KEY, LogRig
+from log_rig import KEY, LogRig, apply_retention
 from stored_batches import TOPIC_ID, make_batch
 
 SIZE = len(make_batch(1, producer=(7, 0, 0)))
@@ -28,7 +28,7 @@ def written(path: Path, *, is_checkpointed: bool = True) -> LogRig:
         if at == 13:
             rig.log.flush()
             rig.log.move_start(START)
-            rig.log.apply_retention(0, 13)
+            apply_retention(rig.log, 0, 13)
             if is_checkpointed:
                 rig.directory.checkpoint_high_watermarks({KEY: 14})
     assert rig.names(".log") == ["4", "8", "12", "16", "20"]

@@ -227,8 +227,8 @@ class DeleteRecordsArrived:
 
 
 @dataclass(frozen=True, slots=True)
-class LogStartMoved:
-    """Retention deleted the records below `log_start_offset`."""
+class RecordsExpired:
+    """Retention has found that the records below `log_start_offset` may go."""
 
     log_start_offset: int
 
@@ -262,7 +262,7 @@ Event: TypeAlias = (
     | BatchesReceived
     | FetchRefused
     | DeleteRecordsArrived
-    | LogStartMoved
+    | RecordsExpired
     | SettingsChanged
     | DirectoryFailed
     | FollowersGone

@@ -14,7 +14,7 @@ to free disk space.
 from __future__ import annotations
 
 from hightide_broker.core.effects import Effects, MoveLogStart, Refuse
-from hightide_broker.core.events import DeleteRecordsArrived, LogStartMoved
+from hightide_broker.core.events import DeleteRecordsArrived, RecordsExpired
 from hightide_broker.core.reads import latest_offset
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import Replica
@@ -63,11 +63,10 @@ def move_log_start(replica: Replica, offset: int) -> tuple[Replica, Effects]:
     return replica.with_log(epochs=epochs, log_start_offset=offset), (MoveLogStart(offset),)
 
 
-def log_start_moved(replica: Replica, event: LogStartMoved) -> tuple[Replica, Effects]:
-    """Take over the start after retention has deleted segments."""
-    assert event.log_start_offset <= replica.log_end_offset
-    if event.log_start_offset <= replica.log_start_offset:
+def records_expired(replica: Replica, event: RecordsExpired) -> tuple[Replica, Effects]:
+    """Begin where retention has found that the log may, unless an unclean election has lowered the high
+    watermark since. The caller moves the start of the log."""
+    if not replica.log_start_offset < event.log_start_offset <= replica.high_watermark:
         return replica, ()
-    assert event.log_start_offset <= replica.high_watermark, "retention stays below the high watermark"
     epochs = replica.epochs.begin_at(event.log_start_offset)
     return replica.with_log(epochs=epochs, log_start_offset=event.log_start_offset), ()

@@ -36,8 +36,8 @@ from hightide_broker.core.events import (
     IsrStoreUnknown,
     LeaderAndIsrDecided,
     LeaderAndIsrRead,
-    LogStartMoved,
     ProduceArrived,
+    RecordsExpired,
     SettingsChanged,
     StopRequested,
     Ticked,
@@ -81,8 +81,8 @@ def step(replica: Replica, event: Event) -> tuple[Replica, Effects]:
             return decisions.stop_requested(replica, event)
         case DeleteRecordsArrived():
             return log_start.delete_records(replica, event)
-        case LogStartMoved():
-            return log_start.log_start_moved(replica, event)
+        case RecordsExpired():
+            return log_start.records_expired(replica, event)
         case SettingsChanged():
             return settings_changed(replica, event)
         case DirectoryFailed():

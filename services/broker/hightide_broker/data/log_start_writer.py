@@ -11,11 +11,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from hightide_broker.core.events import LogStartMoved
 from hightide_broker.directories.log_directories import LogDirectories, LogDirectory
 from hightide_broker.directories.retention_report import RetentionReport
 from hightide_broker.replica.held_replicas import HostedReplica
-from hightide_broker.replica.shell import ReplicaShell
 from hightide_broker.storage import DiskFull, LogClosed, StorageError
 
 log = logging.getLogger(__name__)
@@ -26,14 +24,8 @@ _Waiting = dict[HostedReplica, asyncio.Future[None]]
 class LogStartWriter:
     """Stores log starts. One for each broker; belongs to the event loop's thread."""
 
-    def __init__(
-        self,
-        shell: ReplicaShell,
-        directories: LogDirectories,
-        on_failed: Callable[[Exception], None],
-    ) -> None:
+    def __init__(self, directories: LogDirectories, on_failed: Callable[[Exception], None]) -> None:
         """`on_failed` gets each I/O error, which may be the last."""
-        self._shell = shell
         self._directories = directories
         self._on_failed = on_failed
         self._waiting: dict[str, _Waiting] = {}
@@ -111,22 +103,14 @@ class LogStartWriter:
         _fail(future, error)
 
     async def _delete_segments(self, directory: LogDirectory, replica: HostedReplica) -> None:
-        """Delete segments as retention does, which tries again if this fails."""
-
-        def delete() -> None:
-            # The high watermark of now: the log may have begun anew while this waited for the thread.
-            replica.log.apply_retention(directory.data.now_us(), replica.state.high_watermark)
-
+        """Delete segments; retention tries again if this fails."""
         try:
-            await directory.run(delete)
+            await directory.run(replica.log.delete_before_start)
         except LogClosed:
             return
         except StorageError as error:
             log.error("%s: what lies before its log start is deleted later: %s", replica, error)
             self._on_failed(error)
-            return
-        if (start := replica.log.log_start_offset) > replica.state.log_start_offset:
-            self._shell.feed(replica, LogStartMoved(start))
 
 
 def _fail(future: asyncio.Future[None], error: Exception) -> None:

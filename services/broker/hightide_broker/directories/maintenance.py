@@ -16,13 +16,13 @@ from typing import Final
 from hightide_runtime.clock import Clock
 
 from hightide_broker.cluster.partition_decisions import PartitionKey
-from hightide_broker.core.events import LogStartMoved
+from hightide_broker.core.events import RecordsExpired
 from hightide_broker.core.lineage import NO_EPOCH
 from hightide_broker.core.replica import Role
 from hightide_broker.directories.retention_report import RetentionReport
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.shell import ReplicaShell
-from hightide_broker.storage import DamagedLog, DataDirectory, LogClosed, StorageError
+from hightide_broker.storage import DamagedLog, DataDirectory, ExpiredRecords, LogClosed, StorageError
 
 log = logging.getLogger(__name__)
 
@@ -142,14 +142,21 @@ class Maintenance:
         now_ms = self._clock.monotonic_ms()
         cuts = RetentionReport()
         replicas = self._replicas_here()
-        done = 0
-        while done < len(replicas):
+        for done in range(0, len(replicas), RETENTION_AT_ONCE):
             # Most logs have nothing to let go. A turn of the thread for each cost five times as much.
             some = replicas[done : done + RETENTION_AT_ONCE]
-            outcomes = await loop.run_in_executor(self._disk, _apply_retention, some, now_us, now_ms)
-            for replica, outcome in zip(replicas[done:], outcomes, strict=False):
-                self._take_outcome(replica, outcome, cuts)
-            done += len(outcomes)
+            found = await loop.run_in_executor(self._disk, _find_expired, some, now_us, now_ms)
+            for replica, each in zip(some, found, strict=True):
+                if isinstance(each, StorageError):
+                    self._not_applied(replica, each)
+                elif each is not None and self._may_begin(replica, each):
+                    # In a turn of its own: it may take long, and whoever waits for a sync on this thread
+                    # waits for one of these, not for all.
+                    try:
+                        await loop.run_in_executor(self._disk, replica.log.delete_before_start, each.reasons)
+                    except StorageError as error:
+                        self._not_applied(replica, error)
+                    cuts.note(replica)
         if told := cuts.sentence():
             log.info("retention in %s: %s", self._data.path, told)
         deleted = await loop.run_in_executor(self._disk, self._data.delete_expired_quarantine, now_us)
@@ -157,19 +164,26 @@ class Maintenance:
             log.info("quarantined %s is deleted: its grace period is over", name)
         await loop.run_in_executor(self._disk, self._data.write_time)
 
-    def _take_outcome(
-        self, replica: HostedReplica, outcome: int | StorageError | None, cuts: RetentionReport
-    ) -> None:
-        """Take note of what retention did to a log. Raises StorageError if the directory failed."""
-        if isinstance(outcome, int):
-            cuts.note(replica)
-            if (start := replica.log.log_start_offset) > replica.state.log_start_offset:
-                self._shell.feed(replica, LogStartMoved(start))
-        elif outcome is not None and not isinstance(outcome, LogClosed):
-            if self._data.failed:
-                raise outcome
-            # On a full disk one log may need room before it can free some; the others free theirs now.
-            log.error("%s: retention is repeated later: %s", replica, outcome)
+    def _may_begin(self, replica: HostedReplica, expired: ExpiredRecords) -> bool:
+        """Let a log begin where retention has found that it may, unless it was cut since, or is not committed
+        as far any more. The start moves here and nowhere else: whoever truncates the log knows where it
+        begins."""
+        if replica.log.truncations != expired.truncations:
+            return False
+        self._shell.feed(replica, RecordsExpired(expired.start_offset))
+        if replica.state.log_start_offset < expired.start_offset:
+            return False
+        replica.log.move_start(expired.start_offset)
+        return True
+
+    def _not_applied(self, replica: HostedReplica, error: StorageError) -> None:
+        """Take note that retention failed at a log. Raises StorageError if the directory failed."""
+        if isinstance(error, LogClosed):
+            return
+        if self._data.failed:
+            raise error
+        # On a full disk one log may need room before it can free some; the others free theirs now.
+        log.error("%s: retention is repeated later: %s", replica, error)
 
     async def _every(self, interval_ms: int, work: Callable[[], Awaitable[None]]) -> None:
         while not self._data.failed:
@@ -184,30 +198,21 @@ class Maintenance:
                 log.exception("%s is repeated later", work.__name__)
 
 
-def _apply_retention(
+def _find_expired(
     some: Sequence[HostedReplica], now_us: int, now_ms: int
-) -> list[int | StorageError | None]:
-    """Where the logs begin then, in order; the error of one that failed, None for one that keeps all. Ends
-    behind the first one that failed or begins elsewhere: it may have taken long, and whoever waits for a
-    sync on this thread waits for one of these, not for all. Called on the disk's thread.
-
-    The state of each replica is read now: while this waited for the thread, a log may have begun anew below
-    the high watermark and the leader's log start that it had then.
-    """
-    outcomes: list[int | StorageError | None] = []
+) -> list[ExpiredRecords | StorageError | None]:
+    """What may go from each log, or the error of one that failed. Called on the disk's thread."""
+    found: list[ExpiredRecords | StorageError | None] = []
     for each in some:
         each.log.expire_producers(now_ms)
         state = each.state
         # Records that its leader has lost are kept until an operator has decided.
         if each.log.size_bytes == 0 or state.role is Role.DIVERGED:
-            outcomes.append(None)
+            found.append(None)
             continue
         leaders_start = each.leaders_log_start if state.is_follower else 0
-        before = each.log.log_start_offset
         try:
-            outcomes.append(each.log.apply_retention(now_us, state.high_watermark, leaders_start))
+            found.append(each.log.find_expired(now_us, state.high_watermark, leaders_start))
         except StorageError as error:
-            outcomes.append(error)
-        if outcomes[-1] != before:
-            break
-    return outcomes
+            found.append(error)
+    return found

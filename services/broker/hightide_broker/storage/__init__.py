@@ -27,7 +27,7 @@ from hightide_broker.storage.log.producer_states import (
     RejectedBatch,
     Verdict,
 )
-from hightide_broker.storage.log.retention import DeletedRecords
+from hightide_broker.storage.log.retention import DeletedRecords, ExpiredRecords
 from hightide_broker.storage.settings import DirectorySettings, Flush, LogSettings
 from hightide_broker.storage.volume.identity import cluster_id_on_disk, refuse_others, whose
 
@@ -45,6 +45,7 @@ __all__ = [
     "DuplicateBatch",
     "EpochEnd",
     "EpochStart",
+    "ExpiredRecords",
     "Flush",
     "LeaderEpochs",
     "Log",

@@ -18,8 +18,17 @@ from effect_ports import perform_with
 from faulty_files import Fault, FaultyFiles
 from hightide.batch.header import iterate
 from hightide_broker.cluster.topic_settings import TopicSettings
-from hightide_broker.core.events import LeaderAndIsrDecided, ProduceArrived, SettingsChanged
+from hightide_broker.core.effects import AskEpochEnd, StartFetching
+from hightide_broker.core.events import (
+    BatchesReceived,
+    BatchSpan,
+    EpochEndReceived,
+    LeaderAndIsrDecided,
+    ProduceArrived,
+    SettingsChanged,
+)
 from hightide_broker.core.fetch_session import LeaderSessions
+from hightide_broker.core.follower import open_question
 from hightide_broker.core.replica import Replica, ReplicaSettings
 from hightide_broker.directories.maintenance import Maintenance, MaintenanceSettings
 from hightide_broker.directories.retention_report import RetentionReport
@@ -30,6 +39,7 @@ from hightide_broker.storage import DataDirectory, Flush, LogSettings
 from hightide_runtime.clock import Clock
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry.tracing import Telemetry
+from stored_batches import as_sent_by_leader
 
 TOPIC_ID = bytes(range(16))
 NEVER_MS = 3_600_000
@@ -65,6 +75,12 @@ class Running:
         batch = good_batch(TOPIC_ID, replica.key[1])
         headers = [header for _, header in iterate(batch)]
         self.shell.feed(replica, ProduceArrived.dummy(acks_all=False), Payload(batch, headers))
+
+    def produce_again(self, replica: HostedReplica, offset: int) -> None:
+        """Append to the log alone, of which the end was cut off."""
+        assert replica.log.log_end_offset == offset
+        batch = good_batch(TOPIC_ID, replica.key[1])
+        replica.log.append_as_leader(batch, [header for _, header in iterate(batch)], 1)
 
     async def round_ends(self) -> None:
         """The flushes that were asked for until now are over."""
@@ -339,7 +355,7 @@ class CountingThread(ThreadPoolExecutor):
         return super().submit(*arguments, **named)
 
 
-def test_retention_takes_many_logs_in_a_turn_of_the_thread_but_none_behind_one_that_lets_go(
+def test_retention_looks_at_many_logs_in_a_turn_of_the_thread_and_each_that_lets_go_has_one_of_its_own(
     tmp_path: Path,
 ) -> None:
     """A turn for each log cost a broker with 10,000 idle ones a second of CPU time every minute. What lets go
@@ -354,6 +370,7 @@ def test_retention_takes_many_logs_in_a_turn_of_the_thread_but_none_behind_one_t
             )  # fmt: skip
             await upkeep.apply_retention()
             for_the_rest = disk.turns - 1
+            assert for_the_rest == 2, "the quarantine, and the time"
             for replica in running.replicas:
                 for _ in range(3):
                     running.produce(replica)
@@ -361,7 +378,7 @@ def test_retention_takes_many_logs_in_a_turn_of_the_thread_but_none_behind_one_t
             await upkeep.apply_retention()
             assert [replica.log.log_start_offset for replica in running.replicas] == [2, 2]
             assert [replica.state.log_start_offset for replica in running.replicas] == [2, 2]
-            assert disk.turns == len(running.replicas) + for_the_rest
+            assert disk.turns == 1 + len(running.replicas) + for_the_rest
             disk.turns = 0
             await upkeep.apply_retention()
             assert disk.turns == 1 + for_the_rest
@@ -393,6 +410,159 @@ def test_a_log_that_begins_anew_while_retention_waits_for_the_disk_keeps_what_is
         assert leader.log.log_start_offset == 0
 
     run(tmp_path, scenario, settings=LogSettings(segment_bytes=2 * BATCH_BYTES, retention_bytes=0))
+
+
+class FetchesNothing:
+    """The fetchers of a follower whose leader is played by the test."""
+
+    def start(self, _replica: HostedReplica, _effect: StartFetching) -> None: ...
+
+    def ask(self, _replica: HostedReplica, _effect: AskEpochEnd) -> None: ...
+
+    def stop(self, _replica: HostedReplica) -> None: ...
+
+
+def falls_back(running: Running, replica: HostedReplica, end_offset: int, committed: int = 0) -> None:
+    """An unclean election: a broker leads whose log ends there, and sends eight records, of which so many are
+    committed."""
+    perform_with(running.shell, fetching=FetchesNothing())
+    decided = LeaderAndIsrDecided.dummy(2, 2, (2,), replicas=(1, 2), unclean_epoch=2)
+    running.shell.feed(replica, decided)
+    running.shell.feed(replica, EpochEndReceived(open_question(replica.state), 1, end_offset))
+    while (at := replica.state.log_end_offset) < end_offset + 8:
+        batch = as_sent_by_leader(good_batch(TOPIC_ID, replica.key[1]), at, 2)
+        headers = [header for _, header in iterate(batch)]
+        received = BatchesReceived(2, 2, (BatchSpan(at, 1, 2),), end_offset + committed, 0)
+        running.shell.feed(replica, received, Payload(batch, headers))
+
+
+def before_the_disk(files: FaultyFiles, call: str, where: str, act: Callable[[], None]) -> None:
+    """Do this on the event loop once, while the disk's thread is about to make such a call."""
+    loop, loops_thread = asyncio.get_running_loop(), threading.current_thread()
+
+    def on_call(name: str, path: str) -> None:
+        if name != call or where not in path or threading.current_thread() is loops_thread:
+            return
+        files.on_call = lambda _call, _path: None
+        done = threading.Event()
+
+        def act_now() -> None:
+            try:
+                act()
+            finally:
+                done.set()
+
+        loop.call_soon_threadsafe(act_now)
+        assert done.wait(60)
+
+    files.on_call = on_call
+
+
+BY_SIZE = LogSettings(segment_bytes=2 * BATCH_BYTES, retention_bytes=0)
+
+
+def test_an_unclean_election_while_retention_deletes_leaves_what_the_new_leader_sends(tmp_path: Path) -> None:
+    """The log begins anew in a file of the same name as one that is about to be deleted."""
+    files = FaultyFiles()
+
+    async def scenario(running: Running) -> None:
+        replica = running.replicas[0]
+        for _ in range(6):
+            running.produce(replica)
+        await running.round_ends()
+        before_the_disk(files, "remove", f"{0:020d}.log", lambda: falls_back(running, replica, 0))
+        await running.upkeep.apply_retention()
+        state, log = replica.state, replica.log
+        assert (state.log_start_offset, state.log_end_offset) == (0, 8)
+        assert (log.log_start_offset, log.log_end_offset) == (0, 8)
+        assert log.at_rest.lacking() == []
+
+    run(tmp_path, scenario, settings=BY_SIZE, files=files)
+    assert end_after_recovery(tmp_path, BY_SIZE) == 8
+
+
+def test_an_unclean_election_below_what_retention_deletes_leaves_core_and_log_in_agreement(
+    tmp_path: Path,
+) -> None:
+    files = FaultyFiles()
+
+    async def scenario(running: Running) -> None:
+        replica = running.replicas[0]
+        for _ in range(6):
+            running.produce(replica)
+        await running.round_ends()
+        before_the_disk(files, "remove", f"{0:020d}.log", lambda: falls_back(running, replica, 3))
+        await running.upkeep.apply_retention()
+        state, log = replica.state, replica.log
+        assert (state.log_start_offset, state.log_end_offset) == (3, 11)
+        assert (log.log_start_offset, log.log_end_offset) == (3, 11)
+
+    run(tmp_path, scenario, settings=BY_SIZE, files=files)
+
+
+def test_an_unclean_election_while_retention_waits_for_a_sync_leaves_what_is_not_committed(
+    tmp_path: Path,
+) -> None:
+    """Retention has read the high watermark before it waits."""
+    files = FaultyFiles()
+
+    async def scenario(running: Running) -> None:
+        replica = running.replicas[0]
+        for _ in range(6):
+            running.produce(replica)
+        await running.round_ends()
+        replica.log.truncate_to(1)
+        for at in range(1, 6):
+            running.produce_again(replica, at)
+        replica.log.move_start(2)
+        replica.state = replica.state.with_log(log_start_offset=2)
+        before_the_disk(files, "sync", ".log", lambda: falls_back(running, replica, 2))
+        await running.upkeep.apply_retention()
+        assert replica.state.log_start_offset == replica.log.log_start_offset <= 2
+        assert replica.state.log_end_offset == replica.log.log_end_offset == 10
+
+    run(tmp_path, scenario, settings=BY_SIZE, files=files)
+
+
+class ThreadWithNews(ThreadPoolExecutor):
+    """A disk's thread after whose first turn something happens on the event loop, before it is heard."""
+
+    news: Callable[[], None] | None = None
+
+    def submit(self, call: Callable[..., Any], /, *arguments: Any, **named: Any) -> Future[Any]:
+        loop = asyncio.get_running_loop()
+
+        def turn() -> Any:
+            outcome = call(*arguments, **named)
+            news, self.news = self.news, None
+            if news is not None:
+                loop.call_soon_threadsafe(news)
+            return outcome
+
+        return super().submit(turn)
+
+
+@pytest.mark.parametrize("committed", [0, 8])
+def test_an_unclean_election_after_retention_has_looked_keeps_what_came_since(
+    tmp_path: Path, committed: int
+) -> None:
+    async def scenario(running: Running) -> None:
+        replica = running.replicas[0]
+        for _ in range(6):
+            running.produce(replica)
+        await running.round_ends()
+        with ThreadWithNews(1) as disk:
+            upkeep = Maintenance(
+                SystemClock(), running.hosted, running.shell, running.data, disk,
+                MaintenanceSettings(NEVER_MS, NEVER_MS, NEVER_MS), running.failures.append,
+            )  # fmt: skip
+            disk.news = lambda: falls_back(running, replica, 0, committed)
+            await upkeep.apply_retention()
+            await upkeep.close()
+        assert replica.state.log_start_offset == replica.log.log_start_offset == 0
+        assert replica.state.log_end_offset == replica.log.log_end_offset == 8
+
+    run(tmp_path, scenario, settings=BY_SIZE)
 
 
 def test_damage_that_is_known_is_written_down_for_the_next_life(tmp_path: Path) -> None:

@@ -61,10 +61,20 @@ NOTHING: Final = LogMark(0, 0, -1)
 class MarkOfLog:
     """The mark of one log. The log calls it under its lock. Methods raise OSError."""
 
-    __slots__ = ("_marks", "is_held", "key", "place", "promised", "written")
+    __slots__ = ("_marks", "is_current", "is_held", "key", "place", "promised", "written")
 
-    def __init__(self, marks: LogMarks, key: PartitionKey, slot: int | None, written: LogMark | None) -> None:
+    def __init__(
+        self,
+        marks: LogMarks,
+        key: PartitionKey,
+        slot: int | None,
+        written: LogMark | None,
+        *,
+        is_current: bool,
+    ) -> None:
         self._marks = marks
+        self.is_current = is_current
+        """Whether it was written by the last process, to its end. Else it is of a checkpoint before that."""
         self.key = key
         self.place = slot
         """Of its record in the file; None if there is none."""
@@ -99,9 +109,17 @@ class LogMarks:
     """The marks of one data directory. Any thread. Made by `open`."""
 
     def __init__(
-        self, files: Files, root: str, boot: str, of: Mapping[PartitionKey, tuple[int, LogMark]], count: int
+        self,
+        files: Files,
+        root: str,
+        boot: str,
+        of: Mapping[PartitionKey, tuple[int, LogMark]],
+        count: int,
+        *,
+        are_current: bool,
     ) -> None:
-        """Called by `open`, with the places and marks in the file."""
+        """Called by `open`, with the places and marks in the file; `are_current` as of each mark."""
+        self._are_current = are_current
         self._files = files
         self._path = f"{root}/{_NAME}"
         self._boot = boot
@@ -124,7 +142,7 @@ class LogMarks:
         boot = files.machine_boot()
         found = None if is_known else _load(files, root, boot)
         if found is not None:
-            return cls(files, root, boot, *found), True
+            return cls(files, root, boot, *found, are_current=True), True
         of = {key: (slot, mark) for slot, (key, mark) in enumerate(promised.items())}
         records = b"".join(_record(key, mark) for key, mark in promised.items())
         try:
@@ -134,13 +152,14 @@ class LogMarks:
                 raise
             # What is there is not of this boot, and says nothing. A kill then costs the ISRs.
             log.warning("how long the logs are is not written down, since there is no room: %s", error)
-        return cls(files, root, boot, of, len(of)), False
+        return cls(files, root, boot, of, len(of), are_current=False), False
 
     def of(self, key: PartitionKey) -> MarkOfLog:
         """The mark of one log. Called when it is opened."""
         with self._lock:
             found = self._slots.pop(key, None)
-        return MarkOfLog(self, key, *(found if found is not None else (None, None)))
+        place, mark = found if found is not None else (None, None)
+        return MarkOfLog(self, key, place, mark, is_current=self._are_current)
 
     def promised(self, key: PartitionKey) -> LogMark | None:
         """The state that a log that was not opened yet must have; None if it has no mark."""

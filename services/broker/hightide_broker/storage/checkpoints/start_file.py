@@ -3,6 +3,10 @@
 An operator may delete records up to any offset (KIP-107), but segments are deleted as a whole. The file says
 below which offset the remaining records must not be read. It is written before a segment is deleted, so a
 first segment that begins after it shows that an earlier one is missing. Without the file the log begins at 0.
+
+What else says where the log begins is the log's mark, and the checkpoints, which are up to 5 s old. So after
+a power cut the file counts: after an unclean election the log may have begun anew further down, and a log
+that is empty at its old start would lack what its leader has below, and nobody would notice.
 """
 
 from __future__ import annotations
@@ -30,13 +34,15 @@ _NAME: Final = "log_start"
 class StartFile:
     """The file of one log. Methods raise OSError."""
 
-    __slots__ = ("_files", "_path", "is_durable", "lock", "offset", "wanted")
+    __slots__ = ("_files", "_path", "is_durable", "lock", "noted", "offset", "wanted")
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
         self._path = f"{directory}/{_NAME}"
         self.offset = 0
         """The start in the file; 0 if there is none."""
+        self.noted = 0
+        """The start in the log's mark, where there was no room for it in the file."""
         self.wanted = 0
         """The start to write."""
         self.is_durable = True
@@ -45,21 +51,31 @@ class StartFile:
         """Held while the file is written, unlike the log's lock; taken after the log's lock, never before
         it."""
 
-    def load(self, at_least: int, *, may_be_unsynced: bool) -> None:
-        """Read the file. `at_least` is the start that was recorded elsewhere. If the file is damaged or
-        missing, the log begins there, and the file is written again with it. `may_be_unsynced`: the process
-        that wrote it was killed."""
-        try:
-            self.offset = self._read()
-            self.is_durable = self.offset == 0 or not may_be_unsynced
-        except CorruptFile as error:
-            log.error("%s is damaged (%s): the log begins at %d", self._path, error, at_least)
-        if self.offset < at_least:
-            self.begin_at(at_least)
+    @property
+    def recorded(self) -> int:
+        """The start that is recorded, in the file or in the log's mark."""
+        return max(self.offset, self.noted)
 
-    def _read(self) -> int:
+    def load(self, elsewhere: int, *, is_current: bool, may_be_unsynced: bool) -> bool:
+        """Read the file. `elsewhere` is the start that was recorded elsewhere. If the file is damaged or
+        missing, the log begins there, and the file is written again with it; also if it begins earlier by the
+        file, and what was recorded elsewhere is of the end of the last process (`is_current`).
+        `may_be_unsynced`: that process was killed. Returns whether the file could be read."""
+        try:
+            found = self._read()
+        except CorruptFile as error:
+            log.error("%s is damaged (%s): the log begins at %d", self._path, error, elsewhere)
+            found = None
+        if found is not None:
+            self.offset = found
+            self.is_durable = found == 0 or not may_be_unsynced
+        if self.offset < elsewhere and (found is None or is_current):
+            self.begin_at(elsewhere)
+        return found is not None
+
+    def _read(self) -> int | None:
         if not self._files.exists(self._path):
-            return 0
+            return None
         contents = unseal(_MAGIC, _VERSION, read_file(self._files, self._path))
         if len(contents) != _OFFSET.size:
             raise CorruptFile(f"it holds {len(contents)} bytes, not {_OFFSET.size}")
@@ -72,22 +88,22 @@ class StartFile:
                 self._write(self.wanted, durable=True)
 
     def begin_at(self, offset: int) -> None:
-        """Prepare for a log that begins anew at `offset`, which may be lower: the file must not hide records
-        appended from there on. Called with the lock held, or before any other thread knows the log. On a full
-        disk it is written later. It is not durable before `sync`: to recovery, a log that lacks it has lost
-        its front."""
-        self.wanted = offset
-        try:
-            if offset > 0 and offset != self.offset:
+        """Prepare for a log that begins anew at `offset`. Called with the lock held, or before any other
+        thread knows the log.
+
+        If that is lower, it is durable: the file must not hide records appended from there on. If it is
+        higher, it is not durable before `sync`: to recovery, a log that lacks it has lost its front. On a
+        full disk it is written later then, and the log's mark has it (`recorded`)."""
+        if offset < self.offset:
+            self._write(offset, durable=True)
+        elif offset > self.offset:
+            try:
                 self._write(offset, durable=False)
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-        if self.offset > offset:
-            self._files.remove(self._path)
-            self._files.sync_directory(self._path.rpartition("/")[0])
-            self.offset = 0
-            self.is_durable = True
+            except OSError as error:
+                if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                    raise
+        self.noted = offset
+        self.wanted = offset
 
     def sync(self) -> None:
         """Let no power cut take the file. Called before records above the start count as durable: without

@@ -10,7 +10,7 @@ and `retention` decides which segments may be deleted.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 
 from hightide.batch.errors import BatchError
@@ -24,7 +24,13 @@ from hightide_broker.storage.log.log_promises import LogPromises
 from hightide_broker.storage.log.producer_states import ProducerState, ProducerStates
 from hightide_broker.storage.log.reading import SequentialReads, first_candidate, found_in, segment_with
 from hightide_broker.storage.log.replicated_batches import ExpectedBatches
-from hightide_broker.storage.log.retention import DeletedRecords, expired
+from hightide_broker.storage.log.retention import (
+    NO_REASONS,
+    DeletedRecords,
+    ExpiredRecords,
+    RetentionReason,
+    expired,
+)
 from hightide_broker.storage.log.snapshots import ProducerSnapshots
 from hightide_broker.storage.log.stamping import stamped
 from hightide_broker.storage.log.unsynced import UnsyncedCuts, UnsyncedSegments
@@ -43,7 +49,7 @@ class Log:
 
     Any thread may call any method. A lock inside keeps them apart, and is never held over an fsync or a
     deletion. Calls are meant for the event loop (tens of microseconds, a page-cache write or read), except
-    `flush`, `apply_retention`, `find_timestamp` and `close`, which belong in a thread. Every method that
+    `flush`, those about retention, `find_timestamp` and `close`, which belong in a thread. Every method that
     reads or writes raises StorageFailed after the data directory's first I/O error, LogClosed once closed,
     and DamagedLog if the bytes on disk are not what was written.
     """
@@ -246,7 +252,7 @@ class Log:
             self._row.make_directory(
                 {"topic": self.topic_name, "topic_id": self.topic_id.hex(), "partition": self.partition}
             )
-            self.epochs.directory_made()
+        self.epochs.directory_made()
 
     def assign_epoch(self, leader_epoch: int, start_offset: int) -> None:
         """Store where an epoch starts; called on becoming leader, before it appends.
@@ -399,11 +405,15 @@ class Log:
         with self._lock, self._start_file.lock:
             self._check_writable()
             with self._files:
-                self._note_cut()
                 self._make_directory()
                 self.promises.cutting(offset)
+                try:
+                    self._start_file.begin_at(offset)
+                except OSError:
+                    self.promises.note()  # All is as it was.
+                    raise
+                self._note_cut()
                 self.cuts.note()
-                self._start_file.begin_at(offset)
                 self._snapshots.prune((), -1)
                 self._row.begin_anew(offset)
                 self._start_offset = self._end_offset = offset
@@ -415,7 +425,8 @@ class Log:
 
     def move_start(self, offset: int) -> None:
         """Allow no reads below `offset` from now on, which touches no file and cannot fail. `persist_start`
-        makes it durable; `apply_retention` deletes the segments below. It never moves the start back."""
+        makes it durable; `delete_before_start` also deletes the segments below. It never moves the start
+        back."""
         with self._lock:
             assert offset <= self._end_offset, (offset, self._end_offset)
             self._start_offset = self._start_file.wanted = max(self._start_offset, offset)
@@ -462,58 +473,96 @@ class Log:
                     self._durable_end_offset = max(self._durable_end_offset, end_offset)
                 return self._durable_end_offset
 
-    def apply_retention(self, now_us: int, high_watermark: int, leaders_log_start: int = 0) -> int:
-        """Delete old segments by age and size, none with an offset at or above `high_watermark`; give the
-        log start. What ends at or before the log start goes in any case, and for a follower, what ends at or
-        before `leaders_log_start`.
+    @property
+    def truncations(self) -> int:
+        """How often something was cut off, or the log began anew."""
+        return self._truncations
+
+    def find_expired(
+        self, now_us: int, high_watermark: int, leaders_log_start: int = 0
+    ) -> ExpiredRecords | None:
+        """What may go by age and size, none with an offset at or above `high_watermark`; None if that is
+        nothing, and nothing is left to do. What ends at or before the log start may go in any case, and for a
+        follower, what ends at or before `leaders_log_start`.
 
         `now_us` is of the data directory's clock (`ageing`). Age counts from the last append to a segment,
         not from the records' timestamps: old records that are loaded today are kept as long as new ones. Also
-        closes a segment that is older than segment_ms. Call it in a thread. Raises DiskFull only where
-        nothing was deleted, so that the start is told if it moves.
+        closes a segment that is older than segment_ms. Call it in a thread.
+
+        It changes no offset: its caller does, who knows what is committed then, if `truncations` is as it
+        was (`move_start`). After that, `delete_before_start`.
+        """
+        with self._lock:
+            self._check_writable()
+            with self._files:
+                self._close_if_old(now_us)
+                lowest = max(leaders_log_start, self._start_offset)
+                reasons = expired(self._row.segments, self.settings, now_us, high_watermark, lowest)
+            gone = self._row.segments[: len(reasons)]
+            if not gone and self._start_file.wanted <= self._start_file.offset:
+                return None
+            start_offset = max([self._start_offset, *(segment.next_offset for segment in gone)])
+            by_segment = zip((segment.base_offset for segment in gone), reasons, strict=True)
+            return ExpiredRecords(start_offset, self._truncations, dict(by_segment))
+
+    def _close_if_old(self, now_us: int) -> None:
+        active = self._row.active
+        if active.opened_us is None and active.size_bytes:
+            active.opened_us = now_us
+        elif active.opened_us is not None and now_us - active.opened_us > self.settings.segment_ms * 1000:
+            self._roll()
+
+    def delete_before_start(self, reasons: Mapping[int, RetentionReason] = NO_REASONS) -> None:
+        """Store durably where the log begins, and delete the segments that end there or before. Call it in a
+        thread. Raises LogClosed, StorageFailed; DiskFull where that is not stored and nothing was deleted.
+
+        `reasons` are those of segments, by their base offsets.
         """
         unwritten = self._start_unwritten()
         with self._lock:
             self._check_writable()
+            count = sum(1 for _ in self._row.ending_before(self._start_offset))
+            if count == 0:
+                if unwritten is not None:
+                    raise unwritten
+                return
             with self._files:
-                active = self._row.active
-                if active.opened_us is None and active.size_bytes:
-                    active.opened_us = now_us
-                elif (
-                    active.opened_us is not None
-                    and now_us - active.opened_us > self.settings.segment_ms * 1000
-                ):
-                    self._roll()
-                start = max(leaders_log_start, self._start_offset)
-                reasons = expired(self._row.segments, self.settings, now_us, high_watermark, start)
-                if (count := len(reasons)) == 0:
-                    if unwritten is not None:
-                        raise unwritten
-                    return self.log_start_offset
                 self._changed = True
                 if count == len(self._row.segments):
                     count -= self._could_not_roll(count)
                 if self._row.hold_place() or unwritten is not None:
                     self._volume.files.sync_directory(self._directory)
-                gone = self._row.let_go(count)
-                self.deleted.note(gone, reasons)
-                self._start_offset = max(self._start_offset, self._row.base_offset)
-                self._start_file.wanted = max(self._start_file.wanted, self._row.base_offset)
-                self._reads.forget()
-                self._snapshots.prune(self._row.base_offsets(), self._end_offset)
-        # Before they go: a first segment that begins later than is written down says that one is missing.
-        unwritten = self._start_unwritten()
-        for segment in gone:
-            with self._files, suppress(FileNotFoundError):  # It may be in quarantine by now.
-                segment.remove()
+            if unwritten is not None:
+                # A first segment that begins later than is written down says that one is missing.
+                self.promises.note_start()
+        while count and self._delete_oldest(reasons):
+            count -= 1
         # These need room, which may have come with the segments only. A log can do without: epochs that begin
         # before it are true, and the start is written by a later round.
         with self._lock, suppress(DiskFull), self._files:
             if not self._closed:  # It may be in quarantine by now.
+                self._snapshots.prune(self._row.base_offsets(), self._end_offset)
                 self.epochs.begin_at(self._row.base_offset)
         if unwritten is not None:
             self._start_unwritten()
-        return self.log_start_offset
+
+    def _delete_oldest(self, reasons: Mapping[int, RetentionReason]) -> bool:
+        """Delete the oldest segment; False if it is not before the log start any more.
+
+        Its file loses its name under the lock, which is quick. A log that begins anew makes a file of the
+        same name, perhaps.
+        """
+        with self._lock:
+            oldest = next(iter(self._row.ending_before(self._start_offset)), None)
+            if self._closed or oldest is None or oldest.is_active:
+                return False
+            with self._files:
+                path = self._row.let_go(oldest)
+            self.deleted.note(oldest.size_bytes, reasons.get(oldest.base_offset, RetentionReason.START))
+            self._reads.forget()
+        with self._files, suppress(FileNotFoundError):  # It may be in quarantine by now.
+            self._volume.files.remove(path)
+        return True
 
     def _start_unwritten(self) -> DiskFull | None:
         """Store where the log begins; a full disk may prevent it until retention makes room."""

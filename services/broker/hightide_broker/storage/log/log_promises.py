@@ -64,10 +64,10 @@ class LogPromises:
         if not self.mark.exists:
             self.mark.note(self._as_mark())
 
-    def cutting(self, start_offset: int = 0) -> None:
-        """Before anything is cut off: until `note`, nothing is promised but that the log begins there or
-        before. Raises OSError."""
-        start_offset = max(start_offset, self.start_file.offset)
+    def cutting(self, begins_at: int | None = None) -> None:
+        """Before anything is cut off: until `note`, nothing is promised but that the log begins where it did,
+        or `begins_at`, which may be earlier. Raises OSError."""
+        start_offset = self.start_file.recorded if begins_at is None else begins_at
         self.mark.note(LogMark(start_offset, 0, NO_EPOCH, recovery_limit=0))
 
     def note(self) -> None:
@@ -78,6 +78,13 @@ class LogPromises:
                 self.mark.note(self._as_mark())
         except DiskFull:
             return
+
+    def note_start(self) -> None:
+        """There is no room to write down where the log begins. Its mark has room for it, and outlives a kill.
+        Raises StorageFailed."""
+        self.start_file.noted = self.start_file.wanted
+        if self.mark.exists:
+            self.note()
 
     def renew(self) -> None:
         """Something else than the end may have moved. Called on any thread. Raises StorageFailed."""
@@ -111,7 +118,7 @@ class LogPromises:
             if latest is not None:
                 known_end = log.epochs.kept_below(known_end, latest)
             return PartitionCheckpoint(
-                durable, min(high_watermark, known_end), self.start_file.offset, log.epochs.latest,
+                durable, min(high_watermark, known_end), self.start_file.recorded, log.epochs.latest,
                 *log.sizes, is_clean=is_clean, is_synced=self.acks_are_synced,
                 is_damaged=self._files.is_damaged,
             )  # fmt: skip
@@ -127,4 +134,4 @@ class LogPromises:
         log = self._log
         durable = log.durable_end_offset
         limit = durable if durable < log.recovery_point_checkpoint else UNLIMITED
-        return LogMark(self.start_file.offset, log.log_end_offset, log.epochs.latest, limit)
+        return LogMark(self.start_file.recorded, log.log_end_offset, log.epochs.latest, limit)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from hightide_broker.storage.segments.segment import Segment
 from hightide_broker.storage.settings import LogSettings
 
-__all__ = ["DeletedRecords", "RetentionReason", "expired"]
+__all__ = ["NO_REASONS", "DeletedRecords", "ExpiredRecords", "RetentionReason", "expired"]
 
 
 class RetentionReason(Enum):
@@ -17,6 +19,21 @@ class RetentionReason(Enum):
     START = "below where the log begins"
     AGE = "older than retention.ms"
     SIZE = "more than retention.bytes"
+
+
+NO_REASONS: Final[Mapping[int, RetentionReason]] = {}
+"""No segment has one but that it is below where the log begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiredRecords:
+    """What may go from a log: all before an offset, if nothing was cut off since."""
+
+    start_offset: int
+    truncations: int
+    """How often something had been cut off, as of `Log.truncations`."""
+    reasons: Mapping[int, RetentionReason]
+    """By the base offset of each segment."""
 
 
 class DeletedRecords:
@@ -28,11 +45,10 @@ class DeletedRecords:
         self.segments = 0
         self.sizes: dict[RetentionReason, int] = {}
 
-    def note(self, segments: Iterable[Segment], reasons: Iterable[RetentionReason]) -> None:
-        """Add deleted segments with their reasons, of which there may be more. Called by the log."""
-        for segment, why in zip(segments, reasons, strict=False):
-            self.segments += 1
-            self.sizes[why] = self.sizes.get(why, 0) + segment.size_bytes
+    def note(self, size_bytes: int, why: RetentionReason) -> None:
+        """Add a deleted segment. Called by the log."""
+        self.segments += 1
+        self.sizes[why] = self.sizes.get(why, 0) + size_bytes
 
     def add(self, other: DeletedRecords) -> None:
         """Add those of another log."""

@@ -87,24 +87,33 @@ class _Opening:
             has_directory = self.may_have_directory and volume.files.exists(self.directory)
             epochs = LeaderEpochs(volume.files, files, f"{self.directory}/{_EPOCHS_NAME}", has_directory)
             lost_data = is_recovered = False
+            promised = self.mark.promised if self.mark.promised is not None else NOTHING
+            start_file = StartFile(volume.files, self.directory)
             if has_directory:
-                segments, lost_data, is_recovered = self._segments(checkpoint, epochs)
+                clean = open_clean(volume, self.directory, checkpoint)
+                is_recovered = clean is None
+                is_current = self.mark.is_current or checkpoint.is_clean
+                is_told = start_file.load(
+                    promised.start_offset, is_current=is_current, may_be_unsynced=is_recovered
+                )
+                if clean is not None:
+                    segments = clean
+                    _load_epochs(epochs, segments, segments[-1].next_offset, (), promised.latest_epoch)
+                else:
+                    segments, lost_data = self._recovered(checkpoint, epochs, start_file.recorded)
+                if self.mark.promised is None and (is_current or not is_told):
+                    # If nothing is known of a log, its first segment is the first.
+                    start_file.begin_at(max(start_file.recorded, segments[0].base_offset))
+                if not self.may_hold_cuts:
+                    start_file.sync()  # As all that recovery has read.
             else:
                 segments = [Segment(volume, self.directory, 0, 0, 0, exists=False)]
                 segments[0].activate()
-            promised = self.mark.promised if self.mark.promised is not None else NOTHING
             base_offset, end_offset = segments[0].base_offset, segments[-1].next_offset
-            start_file = StartFile(volume.files, self.directory)
-            if has_directory:
-                # If nothing is known of a log, its first segment is the first.
-                known = base_offset if self.mark.promised is None else promised.start_offset
-                start_file.load(known, may_be_unsynced=is_recovered)
-                if not self.may_hold_cuts:
-                    start_file.sync()  # As all that recovery has read.
-            lacks_front = base_offset > start_file.offset
+            lacks_front = base_offset > start_file.recorded
             if lacks_front or end_offset < promised.end_offset:
                 lost_data = True
-                self._tell_of_loss(start_file.offset, base_offset, end_offset, promised.end_offset)
+                self._tell_of_loss(start_file.recorded, base_offset, end_offset, promised.end_offset)
             self.mark.is_held = lost_data
             # A truncation lowers no checkpoint: other records may have come since.
             committed = epochs.kept_below(checkpoint.high_watermark, checkpoint.latest_epoch)
@@ -114,7 +123,7 @@ class _Opening:
                 recovery_point=checkpoint.recovery_point,
                 lost_data=lost_data,
                 start_file=start_file,
-                start_offset=start_file.offset,
+                start_offset=start_file.recorded,
                 mark=self.mark,
                 may_hold_cuts=self.may_hold_cuts,
                 gaps=self.gaps,
@@ -135,21 +144,18 @@ class _Opening:
                 made.promises.note()
             return made
 
-    def _segments(
-        self, checkpoint: PartitionCheckpoint, epochs: LeaderEpochs
-    ) -> tuple[list[Segment], bool, bool]:
-        """The segments, whether recovery cut off more than a torn write, and whether there was one."""
+    def _recovered(
+        self, checkpoint: PartitionCheckpoint, epochs: LeaderEpochs, start_offset: int
+    ) -> tuple[list[Segment], bool]:
+        """The segments after recovery, and whether that cut off more than a torn write."""
         latest = -1 if self.mark.promised is None else self.mark.promised.latest_epoch
-        segments = open_clean(self.volume, self.directory, checkpoint)
-        if segments is not None:
-            _load_epochs(epochs, segments, segments[-1].next_offset, (), latest)
-            return segments, False, False
         recovered = recover(
             self.volume,
             self.directory,
             self.topic_id,
             self.partition,
             checkpoint.recovery_point,
+            start_offset,
             self.settings.index_interval_bytes,
             self.kept_at(),
         )
@@ -167,7 +173,7 @@ class _Opening:
             self.may_hold_cuts = True
             for segment in recovered.segments:
                 segment.is_cut = segment.exists and segment.next_offset == end_offset
-        return recovered.segments, recovered.lost_data, True
+        return recovered.segments, recovered.lost_data
 
     def _tell_of_loss(self, start: int, base_offset: int, end_offset: int, promised_end: int) -> None:
         lacks = [f"records {start} to {base_offset - 1}"] * (base_offset > start)

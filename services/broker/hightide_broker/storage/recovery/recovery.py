@@ -109,10 +109,12 @@ def recover(
     topic_id: bytes,
     partition: int,
     recovery_point: int,
+    start_offset: int,
     index_interval_bytes: int,
     kept_at: str,
 ) -> RecoveryFindings:
-    """Read the log from the recovery point on and cut it where it cannot be used.
+    """Read the log from the recovery point on and cut it where it cannot be used. Segments that end before
+    its start are no part of it.
 
     Called when a log is opened that was not closed cleanly; takes as long as reading the bytes. What is cut
     off and was more than a torn write goes to the directory `kept_at`. Raises OSError.
@@ -120,7 +122,7 @@ def recover(
     recovered = RecoveryFindings(topic_id, partition, index_interval_bytes)
     # Listed once: after a crash a broker recovers ten thousand logs before it registers.
     names = volume.files.names(directory)
-    bases = _bases_in(names)
+    bases = _without_deleted(volume.files, directory, _bases_in(names), start_offset)
     _remove_leftovers(volume.files, directory, names, bases)
     recovered.indexes.update(name for name in names if name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX)))
     if not bases:
@@ -141,6 +143,15 @@ def recover(
     recovered.segments[-1].activate()
     _make_durable(volume, directory, recovered, recovery_point)
     return recovered
+
+
+def _without_deleted(files: Files, directory: str, bases: list[int], start_offset: int) -> list[int]:
+    """Remove segments that were deleted before. A power cut can bring one back, and not the one behind it;
+    what lies behind the gap would be cut off."""
+    while len(bases) > 1 and bases[1] <= start_offset:
+        files.remove(f"{directory}/{offset_name(bases[0])}{LOG_SUFFIX}")
+        bases = bases[1:]
+    return bases
 
 
 def _trust(

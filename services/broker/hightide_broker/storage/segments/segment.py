@@ -9,13 +9,14 @@ segment is made by its first write. Not thread-safe: the log that owns it calls 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
 from hightide.batch.errors import BatchError, CorruptBatch
 from hightide.batch.header import HEADER_SIZE_BYTES, BatchHeader, Buffer, parse
 
 from hightide_broker.storage.errors import CorruptFile
-from hightide_broker.storage.files.sealed_file import read_file, write_whole
+from hightide_broker.storage.files.sealed_file import TEMPORARY_SUFFIX, read_file, write_whole
 from hightide_broker.storage.index.offset_index import OffsetIndex
 from hightide_broker.storage.index.time_index import TimeIndex
 from hightide_broker.storage.segments.batch_scan import scan
@@ -342,6 +343,17 @@ class Segment:
         self._volume.open_files.forget(self.log_path)
         if self.exists:
             self._volume.files.remove(self.log_path)
+
+    def give_up_name(self) -> str:
+        """Have the file bear another name, which recovery removes if nobody else does; returns that. Raises
+        OSError."""
+        self._volume.indexes.forget(self)
+        self._remove_indexes()
+        self._volume.open_files.forget(self.log_path)
+        path = self.log_path + TEMPORARY_SUFFIX
+        with suppress(FileNotFoundError):  # An operator has deleted it.
+            self._volume.files.replace(self.log_path, path)
+        return path
 
     # --- indexes -------------------------------------------------------------------------------------------
 

@@ -9,7 +9,8 @@ segment is removed, and what else has to be recorded.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from typing import Final
 
 from hightide.batch.errors import BatchError
@@ -144,12 +145,19 @@ class SegmentRow:
         active.make_file()
         return True
 
-    def let_go(self, count: int) -> list[Segment]:
-        """Take the oldest segments out of the row; the caller removes their files, without the lock."""
-        assert 0 < count < len(self.segments), "a row is never empty"
-        gone, self.segments = self.segments[:count], self.segments[count:]
-        self.size_bytes -= sum(segment.size_bytes for segment in gone)
-        return gone
+    def ending_before(self, offset: int) -> Iterator[Segment]:
+        """The oldest segments that have records, none of which is at or above an offset."""
+        return takewhile(lambda each: each.size_bytes and each.next_offset <= offset, self.segments)
+
+    def let_go(self, oldest: Segment) -> str:
+        """Take the oldest segment out of the row. Returns the name that its file has now; the caller removes
+        it, without the lock."""
+        assert oldest is self.segments[0]
+        assert not oldest.is_active, "a row is never empty"
+        path = oldest.give_up_name()
+        self.segments = self.segments[1:]
+        self.size_bytes -= oldest.size_bytes
+        return path
 
     # --- as a whole ----------------------------------------------------------------------------------------
 
