@@ -100,6 +100,11 @@ class Decision:
     unclean_epoch: int = 0
     """The last leader epoch whose election may have lost records; 0 if there was none."""
 
+    @property
+    def trusted(self) -> frozenset[int]:
+        """The replicas that should have all committed records, and have not written otherwise."""
+        return frozenset((*self.isr, *self.eligible)).difference(log.broker_id for log in self.recovered)
+
 
 @dataclass(frozen=True, slots=True)
 class FollowerProgress:

@@ -118,15 +118,29 @@ class ReplicaLifecycle:
         if self._directories.holds(key):
             opened = await self._directories.open_log(key, topic, order.settings.log)
             epochs = tuple(entry.epoch for entry in opened.epochs.entries)
-            if not _is_older(epochs, opened.log_end_offset, first_leader_epoch):
+            if _is_older(epochs, opened.log_end_offset, first_leader_epoch):
+                log.warning(
+                    "%s-%d on disk is of a removed partition of that number (leader epochs %s, this one "
+                    "begins with %d): it is put aside",
+                    topic, key[1], list(epochs[:3]), first_leader_epoch,
+                )  # fmt: skip
+            elif not self._is_needless(order, opened):
                 return opened
-            log.warning(
-                "%s-%d on disk is of a removed partition of that number (leader epochs %s, this one begins "
-                "with %d): it is put aside",
-                topic, key[1], list(epochs[:3]), first_leader_epoch,
-            )  # fmt: skip
             await self.put_aside(key)
         return await self._directories.create_log(key, topic, order.settings.log, is_first)
+
+    def _is_needless(self, order: ReplicaOrder, opened: Log) -> bool:
+        """Whether a log lacks its oldest records, and others have all. A follower never fetches what lies
+        before its log, and as a leader it would pass the gap on. `restart_checks` does the same at the start,
+        for what is assigned then and can be opened. Raises StorageFailed as long as others count on it."""
+        others = order.told.decision.trusted - {self._broker_id}
+        if not opened.lacks_front or not others:
+            return False
+        name = f"{order.topic}-{order.key[1]}"
+        if self._broker_id in order.told.decision.trusted:
+            raise StorageFailed(f"{name} lacks its oldest records, and is not served before others lead it")
+        log.error("%s lacks its oldest records: it is fetched anew", name)
+        return True
 
     def change_settings(self, replica: HostedReplica, settings: TopicSettings) -> None:
         """Run a replica under other settings of its topic from now on.

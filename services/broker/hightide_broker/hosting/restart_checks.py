@@ -41,7 +41,6 @@ from hightide_broker.cluster.partition_decisions import (
     TopicDecisions,
 )
 from hightide_broker.cluster.topic_settings import topic_settings
-from hightide_broker.core.replica import Decision
 from hightide_broker.directories.log_directories import LogDirectories, LogDirectory
 from hightide_broker.hosting.startup import ClusterAsStored, StoredCluster
 from hightide_broker.storage import DataDirectory, DiskFull, StorageError, StorageFailed
@@ -345,7 +344,7 @@ async def begin_anew(
             key = (topic.topic_id, each.partition)
             decision = each.decision
             told = [log for log in decision.recovered if log.broker_id == broker_id]
-            counts = _is_trusted(broker_id, decision) or told not in ([], [_told(broker_id, NOTHING)])
+            counts = broker_id in decision.trusted or told not in ([], [_told(broker_id, NOTHING)])
             if key not in broker_trust.lack_front or counts:
                 continue
             log.error("%s-%d lacks its oldest records: it is fetched anew", topic.topic, each.partition)
@@ -437,11 +436,11 @@ def _departures_from(
             continue
         key = (topic.topic_id, each.partition)
         told = _told(broker_id, broker_trust.ends.get(key, NOTHING))
-        if key in broker_trust.lack_front and _who_has_all(each.decision) - {broker_id}:
+        if key in broker_trust.lack_front and each.decision.trusted - {broker_id}:
             told = _told(broker_id, NOTHING)  # It is about to be fetched again.
-        if told in each.decision.recovered and not _is_trusted(broker_id, each.decision):
+        if told in each.decision.recovered and broker_id not in each.decision.trusted:
             continue
-        if _who_has_all(each.decision) == {broker_id}:
+        if each.decision.trusted == {broker_id}:
             log.error(
                 "%s-%d: this broker is the last that was to have all records, and the end of its log may be "
                 "lost; it ends at %d",
@@ -458,19 +457,8 @@ def _has_to_tell(
     """Whether others would assume that this broker has more than it may have."""
     if any(log.broker_id == broker_id for log in stored.decision.recovered):
         return True
-    return _is_trusted(broker_id, stored.decision) and broker_trust.doubts(topic, stored.partition)
+    return broker_id in stored.decision.trusted and broker_trust.doubts(topic, stored.partition)
 
 
 def _told(broker_id: int, end: LogEnd) -> RecoveredLog:
     return RecoveredLog(broker_id, end.leader_epoch, end.log_end_offset)
-
-
-def _who_has_all(decision: Decision) -> set[int]:
-    """The replicas that should have all committed records, and have not written otherwise."""
-    return {*decision.isr, *decision.eligible} - {log.broker_id for log in decision.recovered}
-
-
-def _is_trusted(broker_id: int, decision: Decision) -> bool:
-    """Whether this broker should have all committed records."""
-    is_member = broker_id in decision.isr or broker_id in decision.eligible
-    return is_member and all(log.broker_id != broker_id for log in decision.recovered)
