@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from faulty_files import Fault
 from hightide.v1.errors_pb2 import ErrorCode
-from hightide_broker.storage import DiskFull, LogSettings, StorageFailed
+from hightide_broker.storage import DamagedLog, DiskFull, LogSettings, StorageFailed
 from hightide_broker.storage.files.disk_health import DiskHealth
 from hightide_broker.storage.files.files import OsFiles
 from log_rig import LogRig, offsets
@@ -168,6 +168,20 @@ def test_flush_makes_everything_durable_once(rig: LogRig) -> None:
     rig.fill(6)
     assert rig.log.flush() == 9
     assert rig.files.syncs == before + 3
+
+
+def test_what_a_flush_did_not_get_to_is_synced_by_the_next_one(tmp_path: Path) -> None:
+    """It meets that a file is gone, and that is mended. The name of the log's directory is not on disk."""
+    for seed in range(10):
+        rig = LogRig(tmp_path / str(seed))
+        rig.fill(3)
+        (rig.log_directory / "leader_epochs").unlink()
+        with pytest.raises(DamagedLog):
+            rig.log.flush()
+        rig.log.at_rest.restore_epochs()
+        assert rig.log.flush() == 3
+        assert rig.cut_power(seed).log_end_offset == 3
+        rig.close(clean=False)
 
 
 def test_appends_go_on_while_a_flush_waits_for_the_disk(rig: LogRig) -> None:

@@ -326,6 +326,32 @@ def test_a_power_cut_that_brings_back_a_deleted_segment_and_not_the_one_behind_i
     assert rig.names(".log") == ["24"]
 
 
+def test_a_log_begins_anew_further_up_on_a_full_disk(rig: LogRig) -> None:
+    """It gives room. If it failed halfway, its replica would go on where no log is any more."""
+    for call in ("open", "write_at"):
+        rig.files.faults.append(Fault(call, errno.ENOSPC, ".log", lasting=True))
+        rig.files.faults.append(Fault(call, errno.ENOSPC, ".tmp", lasting=True))
+    rig.log.truncate_and_start_at(40)
+    assert (rig.log.log_start_offset, rig.log.log_end_offset, rig.log.epochs.entries) == (40, 40, ())
+    rig.crash()
+    assert not rig.log.lost_data
+    assert (rig.log.log_start_offset, rig.log.log_end_offset, rig.log.epochs.entries) == (40, 40, ())
+    assert rig.append(epoch=5) == 43
+
+
+def test_a_log_that_cannot_begin_anew_further_down_for_want_of_room_stays_as_it_is(rig: LogRig) -> None:
+    delete(rig, 25)
+    before = offsets(rig.log)
+    rig.files.faults.append(Fault("write_at", errno.ENOSPC, "log_start", lasting=True))
+    with pytest.raises(DiskFull):
+        rig.log.truncate_and_start_at(10)
+    for end in (lambda _: None, LogRig.crash):
+        end(rig)
+        assert (rig.log.log_start_offset, rig.log.log_end_offset) == (25, 30)
+        assert offsets(rig.log) == before
+    assert not rig.log.lost_data
+
+
 def test_a_full_disk_where_a_start_cannot_be_written_still_deletes_by_size(rig: LogRig) -> None:
     rig.log.move_start(4)
     rig.log.update_settings(LogSettings(segment_bytes=4 * SIZE, retention_bytes=SIZE))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from faulty_files import Fault
 from hightide_broker.storage import LogSettings, OffsetOutOfRange
 from log_rig import LogRig, apply_retention, offsets
 from stored_batches import make_batch
@@ -107,3 +109,11 @@ def test_reading_below_the_start_is_out_of_range_even_if_in_memory(rig: LogRig) 
     apply_retention(rig.log, in_days(2), 4)
     with pytest.raises(OffsetOutOfRange):
         rig.log.read(3, 100, 10)
+
+
+def test_a_full_disk_on_which_no_segment_can_be_closed_gets_room_all_the_same(rig: LogRig) -> None:
+    rig.log.update_settings(LogSettings(segment_bytes=4 * SIZE, retention_bytes=0, segment_ms=DAY_US // 1000))
+    apply_retention(rig.log, in_days(0), 0)
+    rig.files.faults.append(Fault("write_at", errno.ENOSPC, "dex.tmp", lasting=True))
+    assert apply_retention(rig.log, in_days(2), 10) == 8
+    assert rig.names(".log") == ["8"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
@@ -9,8 +10,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from faulty_files import SimulatedCrash
-from hightide_broker.storage import DamagedLog, Flush, LogSettings
+from faulty_files import Fault, FaultyFiles, SimulatedCrash
+from hightide_broker.storage import DamagedLog, DataDirectory, Flush, LogSettings
 from log_rig import KEY, LogRig, apply_retention
 from stored_batches import TOPIC_ID, make_batch
 
@@ -146,6 +147,44 @@ def test_a_log_that_lost_nothing_says_nothing(tmp_path: Path, stop: Callable[[Lo
         stop(rig)
         assert not is_noticed(rig)
         assert contents_of(rig) == before
+    rig.close()
+
+
+@pytest.mark.parametrize("is_checkpointed", [True, False])
+def test_a_log_that_was_killed_is_opened_and_read_on_a_full_disk(
+    tmp_path: Path, is_checkpointed: bool
+) -> None:
+    """A broker that cannot open it says that it has nothing, and another one leads that has less."""
+    rig = written(tmp_path, is_checkpointed=is_checkpointed)
+    before = contents_of(rig)
+    rig.close(clean=False)
+    for index in rig.log_directory.glob("*index"):
+        index.unlink()
+    files = FaultyFiles(rig.files)
+    files.faults.append(Fault("write_at", errno.ENOSPC, lasting=True))
+    rig.directory = DataDirectory.open(rig.path, "cluster", 1, files=files)
+    rig.log = rig.directory.log(*KEY, False, "flights", SETTINGS)
+    assert not rig.log.lost_data
+    assert contents_of(rig) == before
+    rig.close(clean=False)
+
+
+@pytest.mark.parametrize("size", [20, 24, 40])
+def test_so_is_one_of_which_a_power_cut_took_leader_epochs(tmp_path: Path, size: int) -> None:
+    """A file cannot be written anew there. What is missing finds room at its end."""
+    rig = written(tmp_path)
+    before = contents_of(rig)
+    rig.close(clean=False)
+    cut(rig.log_directory / "leader_epochs", size)
+    files = FaultyFiles(rig.files)
+    files.faults.append(Fault("write_at", errno.ENOSPC, ".tmp", lasting=True))
+    rig.directory = DataDirectory.open(rig.path, "cluster", 1, files=files)
+    rig.log = rig.directory.log(*KEY, False, "flights", SETTINGS)
+    assert not rig.log.lost_data
+    assert contents_of(rig) == before
+    rig.directory.settle()
+    rig.crash()
+    assert contents_of(rig) == before
     rig.close()
 
 

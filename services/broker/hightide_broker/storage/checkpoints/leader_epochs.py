@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from itertools import takewhile
 from typing import Final, NamedTuple
 
 from hightide.batch.checksum import crc32c
@@ -139,8 +140,16 @@ class LeaderEpochs:
     def rebuild(self, entries: Iterable[EpochStart]) -> None:
         """Apply the entries that recovery found. Raises StorageFailed, DiskFull."""
         rebuilt = tuple(entries)
-        if self._damaged or rebuilt != self._entries:
+        if self._damaged:
             self._replace(rebuilt)
+        elif rebuilt != self._entries:
+            try:
+                self._replace(rebuilt)
+            except DiskFull:
+                # In place, as when the log is truncated: a log can be opened on a full disk, and begin anew.
+                pairs = zip(self._entries, rebuilt, strict=False)
+                same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+                self._change_end(rebuilt[:same], rebuilt[same:])
 
     def load(self) -> None:
         """Read the file. Raises CorruptFile if it is missing or damaged: recovery then reads the log."""

@@ -16,7 +16,7 @@ from contextlib import suppress
 from hightide.batch.errors import BatchError
 from hightide.batch.header import BatchHeader, Buffer
 
-from hightide_broker.storage.errors import CorruptFile, DiskFull, LogClosed, OffsetOutOfRange
+from hightide_broker.storage.errors import CorruptFile, DamagedLog, DiskFull, LogClosed, OffsetOutOfRange
 from hightide_broker.storage.files.open_files import FileLease
 from hightide_broker.storage.log.answers import AppendInfo, OpenedLog, TimestampFound
 from hightide_broker.storage.log.log_at_rest import LogAtRest
@@ -465,7 +465,12 @@ class Log:
                 with self._files:
                     unsynced = UnsyncedSegments.of(self._row.segments, self._volume.open_files)
                 names_unsynced, self._row.names_unsynced = self._row.names_unsynced, False
-            unsynced.sync(self._volume, self._files, self.epochs, self._row if names_unsynced else None)
+            try:
+                unsynced.sync(self._volume, self._files, self.epochs, self._row if names_unsynced else None)
+            except DamagedLog:
+                with self._lock:
+                    self._row.names_unsynced |= names_unsynced
+                raise
             with self._lock:
                 # After a truncation meanwhile, the present bytes may not be those that were synced.
                 if truncations == self._truncations and self._start_file.is_durable:
@@ -510,7 +515,11 @@ class Log:
         if active.opened_us is None and active.size_bytes:
             active.opened_us = now_us
         elif active.opened_us is not None and now_us - active.opened_us > self.settings.segment_ms * 1000:
-            self._roll()
+            try:
+                with self._files:
+                    self._roll()
+            except DiskFull:
+                return  # Others make room perhaps, and retention asks again.
 
     def delete_before_start(self, reasons: Mapping[int, RetentionReason] = NO_REASONS) -> None:
         """Store durably where the log begins, and delete the segments that end there or before. Call it in a

@@ -126,7 +126,7 @@ def recover(
     _remove_leftovers(volume.files, directory, names, bases)
     recovered.indexes.update(name for name in names if name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX)))
     if not bases:
-        recovered.segments.append(Segment(volume, directory, 0, 0, 0, exists=False))
+        recovered.segments.append(Segment(volume, directory, start_offset, start_offset, 0, exists=False))
     first = _trust(volume, directory, bases, recovery_point, recovered)
     expected = recovered.scanned_from = bases[first] if bases else 0
     for place in range(first, len(bases)):
@@ -251,7 +251,7 @@ def _make_durable(volume: Volume, directory: str, recovered: RecoveryFindings, r
             with volume.open_files.lease(segment.log_path) as fd:
                 volume.files.sync(fd)
             if not segment.is_active and segment.next_offset > recovered.scanned_from:
-                segment.write_indexes()
+                segment.write_indexes_if_room()
         segment.synced_bytes = segment.size_bytes
     if volume.files.exists(directory):
         volume.files.sync_directory(directory)

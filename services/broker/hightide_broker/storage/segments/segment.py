@@ -8,6 +8,7 @@ segment is made by its first write. Not thread-safe: the log that owns it calls 
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Final
@@ -365,6 +366,15 @@ class Segment:
         write_whole(self._volume.files, self._path + INDEX_SUFFIX, offset_index.encode(), durable=False)
         write_whole(self._volume.files, self._path + TIME_INDEX_SUFFIX, time_index.encode(), durable=False)
 
+    def write_indexes_if_room(self) -> None:
+        """Write both indexes, which were made from the file. On a full disk they are made again when they are
+        needed: neither opening a log nor reading from it needs room. Raises OSError."""
+        try:
+            self.write_indexes()
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+
     def unload_indexes(self) -> None:
         """Drop the indexes in memory; they are read again when used."""
         if not self.is_active:
@@ -413,8 +423,8 @@ class Segment:
         except BatchError:
             self._offset_index = self._time_index = None
             raise
-        if not self.is_active and self.exists:
-            self.write_indexes()
+        if not self.is_active:
+            self.write_indexes_if_room()
         assert self._offset_index is not None
         assert self._time_index is not None
         return self._offset_index, self._time_index

@@ -8,6 +8,7 @@ segment is removed, and what else has to be recorded.
 
 from __future__ import annotations
 
+import errno
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import takewhile
@@ -162,14 +163,19 @@ class SegmentRow:
     # --- as a whole ----------------------------------------------------------------------------------------
 
     def begin_anew(self, offset: int) -> None:
-        """Remove all, and go on at `offset`, which an empty file records."""
+        """Remove all, and go on at `offset`, which an empty file records if there is room for it. The log's
+        start says so too."""
         # The newest goes first, so that a crash in between leaves a log without a gap.
         while self.segments:
             self.segments.pop().remove()
         empty = self._activate(offset)
         self.size_bytes = 0
         self.names_unsynced = True
-        empty.make_file()
+        try:
+            empty.make_file()
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
 
     def sync_names(self) -> None:
         """Make the names of the files durable. Called without the log's lock, by its flush."""
