@@ -173,8 +173,8 @@ class SimHost:
         self.is_damaged = False
         """Whether its files are not what it left, and it has not told so: nobody can count on it."""
         self.has_rebooted = False
-        """Whether its machine went down since its last life began: what a process wrote for the next one to
-        compare with holds for one boot."""
+        """Whether its machine went down since the broker last registered: what a process writes for the next
+        one to compare with holds for one boot, and a life that ended sooner may not have written it."""
 
     # --- the process -----------------------------------------------------------------------------
 
@@ -183,7 +183,6 @@ class SimHost:
         assert not self.alive
         self.alive = True
         self.lives += 1
-        self.has_rebooted = False
         self.clock.jumped_us += LIFE_US
         self.parts: Assembly | None = None
         self.end: str = ""
@@ -259,7 +258,7 @@ class SimHost:
         self._methods = _methods(parts)
         keeping = asyncio.create_task(parts.registration.keep(session.session_id, PATIENCE_S))
         await parts.registration.register(PATIENCE_S)
-        self.is_doubtful = self.is_damaged = False
+        self.is_doubtful = self.is_damaged = self.has_rebooted = False
         self.world.gave_its_word(self)
         await asyncio.wait((keeping, parts.failure), return_when=asyncio.FIRST_COMPLETED)
         if keeping.done():

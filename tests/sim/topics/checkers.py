@@ -189,7 +189,7 @@ class Checkers:
         """
         log = host.logs.log(key).log
         at, record = self._let_go.get((host.broker_id, key), {}).get(value, (offset, GONE))
-        if log[offset : offset + 1] == [GONE] and self._is_deleted(key, offset):
+        if log[offset : offset + 1] in ([GONE], []) and self._is_deleted(key, offset):
             return
         if offset < len(log) and log[offset][1] == value:
             record = log[offset]
