@@ -82,6 +82,11 @@ class LogRig:
     def log_directory(self) -> Path:
         return self.path / f"{TOPIC_ID.hex()}-{PARTITION}"
 
+    def write_epochs(self) -> None:
+        """Write the file of leader epochs as it is in memory, also epochs that have no record."""
+        (self.log_directory / "leader_epochs").unlink()
+        self.log.at_rest.restore_epochs()
+
     def segments(self) -> list[Path]:
         """The segment files."""
         return sorted(self.log_directory.glob("*.log"))

@@ -117,6 +117,7 @@ class SimBroker:
         self.alive = False
         self.paused = False
         if power is None and not loses_disk:
+            self.disk.forget_empty_epochs()
             return
         disk = self.disk
         before = disk.log

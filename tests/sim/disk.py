@@ -104,6 +104,10 @@ class Disk:
         self.epochs = {e: at for e, at in self.epochs.items() if at < start_offset or e == epoch}
         self.epochs.setdefault(epoch, start_offset)
 
+    def forget_empty_epochs(self) -> None:
+        """The process dies: an epoch is in memory only until its first record writes it."""
+        self.epochs = {epoch: start for epoch, start in self.epochs.items() if start < len(self.log)}
+
     def append(self, records: Sequence[Record]) -> None:
         """Records come behind those that are here; not synced."""
         if self.syncs_cuts and records and records[0][0] < self.cut_epoch:

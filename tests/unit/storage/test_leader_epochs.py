@@ -35,17 +35,54 @@ def test_the_start_of_an_epoch_is_known_exactly_or_not_at_all(rig: LogRig) -> No
     assert rig.log.epochs.start_of(5) is None
 
 
-def test_becoming_leader_without_a_record_is_remembered(rig: LogRig) -> None:
+def test_becoming_leader_writes_nothing(rig: LogRig) -> None:
+    path = rig.log_directory / "leader_epochs"
+    before = path.read_bytes()
     rig.log.assign_epoch(9, 9)
-    for log in (rig.log, rig.restart(), rig.crash()):
-        assert log.epochs.latest == 9
-        assert log.epochs.end_offset_for(8, 9) == (7, 9)
+    assert path.read_bytes() == before
+    assert rig.log.epochs.end_offset_for(8, 9) == (7, 9)
+    assert rig.crash().epochs.latest == 7
 
 
-def test_an_epoch_without_records_makes_place_for_the_next(rig: LogRig) -> None:
+def test_the_first_record_of_an_epoch_writes_where_it_begins(rig: LogRig) -> None:
     rig.log.assign_epoch(9, 9)
+    rig.append(1, epoch=9)
+    rig.append(1, epoch=9)
+    assert rig.crash().epochs.entries == ((2, 0), (4, 3), (7, 6), (9, 9))
+
+
+@pytest.mark.parametrize("is_written", [False, True])
+def test_an_epoch_without_records_makes_place_for_the_next(rig: LogRig, is_written: bool) -> None:
+    rig.log.assign_epoch(9, 9)
+    if is_written:
+        rig.write_epochs()
     rig.log.assign_epoch(12, 9)
+    assert rig.log.epochs.entries == ((2, 0), (4, 3), (7, 6), (12, 9))
+    rig.append(1, epoch=12)
     assert rig.crash().epochs.entries == ((2, 0), (4, 3), (7, 6), (12, 9))
+
+
+def test_an_epoch_that_made_place_in_memory_is_cut_from_the_file_too(rig: LogRig) -> None:
+    rig.log.assign_epoch(9, 9)
+    rig.write_epochs()
+    rig.log.assign_epoch(12, 9)
+    rig.log.truncate_to(9)
+    assert rig.crash().epochs.entries == ((2, 0), (4, 3), (7, 6))
+
+
+def test_a_restart_is_to_find_no_epoch_that_was_in_memory_only(rig: LogRig) -> None:
+    """Neither after a clean stop nor after a kill is the file taken for one that has lost its end."""
+    rig.log.assign_epoch(9, 9)
+    for log in (rig.restart(), rig.crash()):
+        assert log.epochs.entries == ((2, 0), (4, 3), (7, 6))
+        assert not log.lost_data
+
+
+def test_a_file_that_somebody_took_away_is_whole_again_with_the_next_epoch(rig: LogRig) -> None:
+    rig.log.assign_epoch(9, 9)
+    (rig.log_directory / "leader_epochs").unlink()
+    rig.append(1, epoch=9)
+    assert rig.crash().epochs.entries == ((2, 0), (4, 3), (7, 6), (9, 9))
 
 
 def test_an_epoch_that_is_not_newer_changes_nothing(rig: LogRig) -> None:

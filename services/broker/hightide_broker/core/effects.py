@@ -69,11 +69,11 @@ class Matchable:
 
 @dataclass(frozen=True, slots=True)
 class PersistEpoch(Matchable):
-    """Write (epoch, start offset) to the log's `leader_epochs` file; the flush that follows puts it on disk.
+    """Note (epoch, start offset) for the log's `leader_epochs` file. The log writes it when it appends the
+    first batch of the epoch, and the flush that follows puts both on disk.
 
     A leader's epoch comes alone. A follower's epochs come with the AppendFetched of the same step, whose
-    batches name their epochs. The log writes each when it appends the first batch of the epoch, so the shell
-    does nothing. The rule: docs/protocol.md, "Truncate by epoch".
+    batches name their epochs, so the shell does nothing. The rule: docs/protocol.md, "Truncate by epoch".
     """
 
     epoch: int

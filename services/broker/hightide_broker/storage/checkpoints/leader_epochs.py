@@ -1,13 +1,15 @@
 """The start of each leader epoch in one log, in memory and in the file `leader_epochs`.
 
-Theory of operation. An election adds one entry to each partition that moves, so adding must be cheap: an
-entry has its own CRC and is written behind the ones that stay, without fsync; the log's flush brings it to
-disk with the data, before any record of the epoch counts as durable. Cutting the log cuts the file, which is
-not synced either. Only retention and recovery write the file anew, synced.
+Theory of operation. An election adds one entry to each partition that moves, and ten thousand may move at
+once: so it adds in memory only, and waits for no disk. The first batch of the epoch writes the entry, before
+itself. An entry has its own CRC and is written behind the ones that stay, without fsync; the log's flush
+brings it to disk with the data, before any record of the epoch counts as durable. Cutting the log cuts the
+file, which is not synced either. Only retention and recovery write the file anew, synced.
 
 Entries lost in a power cut are rebuilt from the batches, which name their epochs. An epoch without a batch
-may be lost then, and changes no answer: its leader does not lead in it after a restart (a spent epoch), the
-next epoch would begin at the same offset and take its place, and a follower never had it. Entries that a
+is lost with its process, and changes no answer: its leader does not lead in it after a restart (a spent
+epoch), the next epoch would begin at the same offset and take its place, and a follower never had it. The
+entry whose place it took in memory may be in the file then; it has no batch either. Entries that a
 power cut brings back are cut again when the follower asks its leader; but records of an older epoch must not
 have been appended behind it, so the log syncs such a cut before that (`UnsyncedCuts`). The rule:
 docs/protocol.md, "Truncate by epoch".
@@ -23,7 +25,7 @@ from typing import Final, NamedTuple
 from hightide.batch.checksum import crc32c
 from hightide.batch.header import NO_EPOCH
 
-from hightide_broker.storage.errors import CorruptFile, DiskFull
+from hightide_broker.storage.errors import CorruptFile, DiskFull, StorageFailed
 from hightide_broker.storage.files.files import Files
 from hightide_broker.storage.files.sealed_file import read_file, write_new, write_whole
 from hightide_broker.storage.volume.log_files import LogFiles
@@ -54,7 +56,7 @@ class EpochEnd(NamedTuple):
 class LeaderEpochs:
     """The epochs of one log; both epochs and start offsets rise strictly. The log calls it under its lock."""
 
-    __slots__ = ("_damaged", "_disk", "_entries", "_files", "_path", "_unsynced", "_written")
+    __slots__ = ("_damaged", "_disk", "_entries", "_files", "_in_file", "_path", "_unsynced", "_written")
 
     def __init__(self, files: Files, disk: LogFiles, path: str, on_disk: bool) -> None:
         self._files = files
@@ -63,7 +65,9 @@ class LeaderEpochs:
         # The entries in order. Replaced, never changed, so that a reader on another thread sees a whole list.
         self._entries: tuple[EpochStart, ...] = ()
         # How many entries the file holds; -1 as long as the log has no directory to put it into.
-        self._written = 0 if on_disk else -1
+        self._in_file = 0 if on_disk else -1
+        # How many of these are the first ones here. Others had no batch, and have lost their places.
+        self._written = 0
         self._unsynced = False
         # The file is missing or useless: `rebuild` writes it in any case.
         self._damaged = False
@@ -77,6 +81,11 @@ class LeaderEpochs:
     def latest(self) -> int:
         """The newest epoch, or -1 if there is none."""
         return self._entries[-1].epoch if self._entries else -1
+
+    @property
+    def latest_written(self) -> int:
+        """The newest epoch that the file has too, or -1 if there is none: what a restart must find."""
+        return self._entries[self._written - 1].epoch if self._written else -1
 
     def start_of(self, epoch: int) -> int | None:
         """The exact start of this epoch; None if the log does not know it."""
@@ -111,21 +120,43 @@ class LeaderEpochs:
         return min(offset, next(newer, offset))
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Note that `epoch` starts at `start_offset`, and persist it. An epoch that is not newer changes
-        nothing.
+        """Note in memory that `epoch` starts at `start_offset`. An epoch that is not newer changes nothing.
 
-        Epochs that would start there or later had no record, and go. Raises StorageFailed, DiskFull.
+        Epochs that would start there or later had no record, and go.
         """
         assert start_offset >= 0, start_offset
         if epoch <= self.latest:
             return
         kept = tuple(entry for entry in self._entries if entry.start_offset < start_offset)
-        self._change_end(kept, (EpochStart(epoch, start_offset),))
+        self._written = min(self._written, len(kept))
+        self._entries = (*kept, EpochStart(epoch, start_offset))
+
+    def begin(self, starts: Iterable[EpochStart]) -> None:
+        """Note the epochs that batches begin, and write these and others that are in memory only. The log
+        calls it before it writes the batches. Raises StorageFailed, DiskFull: none of these is noted then."""
+        before = self._entries
+        for start in starts:
+            self.assign(*start)
+        if self._written == len(self._entries) or self._in_file < 0:
+            return
+        try:
+            if self._files.exists(self._path):
+                self._change_end(self._written, self._entries[self._written :])
+            else:
+                self._replace(self._entries)
+        except (DiskFull, StorageFailed):
+            self._entries = before
+            raise
+        self._written = len(self._entries)
 
     def truncate_to(self, end_offset: int) -> None:
         """Drop epochs that start at or after the log's new end. Raises StorageFailed, DiskFull."""
         if self._entries and self._entries[-1].start_offset >= end_offset:
-            self._change_end(tuple(entry for entry in self._entries if entry.start_offset < end_offset), ())
+            kept = tuple(entry for entry in self._entries if entry.start_offset < end_offset)
+            written = min(self._written, len(kept))
+            if self._in_file > written:
+                self._change_end(written)
+            self._written, self._entries = written, kept
 
     def begin_at(self, start_offset: int) -> None:
         """Drop epochs that ended before the log's new start; the one that spans it starts there."""
@@ -149,7 +180,9 @@ class LeaderEpochs:
                 # In place, as when the log is truncated: a log can be opened on a full disk, and begin anew.
                 pairs = zip(self._entries, rebuilt, strict=False)
                 same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-                self._change_end(rebuilt[:same], rebuilt[same:])
+                kept = min(same, self._written)
+                self._change_end(kept, rebuilt[kept:])
+                self._entries, self._written = rebuilt, len(rebuilt)
 
     def load(self) -> None:
         """Read the file. Raises CorruptFile if it is missing or damaged: recovery then reads the log."""
@@ -159,32 +192,31 @@ class LeaderEpochs:
         except FileNotFoundError as error:
             raise CorruptFile("the leader epochs' file is missing") from error
         self._entries, is_torn = decode(data)
-        whole = len(self._entries)
-        self._written = whole
+        self._written = self._in_file = len(self._entries)
         self._damaged = False
         if is_torn:
             # A crash tore the last entry; no batch of its epoch was written, since the entry goes first.
-            self._written = whole + 1
-            self._change_end(self._entries, ())
+            self._in_file += 1
+            self._change_end(self._written)
 
     def restore_file(self) -> None:
         """Write the file again if it is missing. Raises StorageFailed, DiskFull."""
-        if self._written >= 0 and not self._files.exists(self._path):
+        if self._in_file >= 0 and not self._files.exists(self._path):
             self._replace(self._entries)
 
     def directory_made(self) -> None:
         """Write the entries kept in memory, because the log has a directory now. Raises StorageFailed,
         DiskFull."""
-        if self._written < 0:
+        if self._in_file < 0:
             with self._disk:
                 write_new(self._files, self._path, _MAGIC + b"".join(map(_encode, self._entries)))
-            self._written = len(self._entries)
+            self._written = self._in_file = len(self._entries)
             self._unsynced = True
 
     def sync(self, *, anyway: bool = False) -> None:
         """Bring the file to disk if it changed, or `anyway`: the writes of a killed process may not be on
         disk. Called by the log's flush, on its thread, and by recovery. Raises OSError."""
-        if not (self._unsynced or anyway) or self._written < 0:
+        if not (self._unsynced or anyway) or self._in_file < 0:
             return
         self._unsynced = False
         fd = self._files.open(self._path, create=False)
@@ -193,40 +225,38 @@ class LeaderEpochs:
         finally:
             self._files.close(fd)
 
-    def _change_end(self, kept: tuple[EpochStart, ...], added: tuple[EpochStart, ...]) -> None:
-        """Keep the first entries and add some behind them, in the file where there is one, then in memory.
+    def _change_end(self, kept: int, added: tuple[EpochStart, ...] = ()) -> None:
+        """Keep the first entries of the file, and put others behind them.
 
         A crash in between leaves entries that do not rise, which `load` notices.
         """
-        if self._written >= 0:
-            with self._disk:
-                self._disk.check_usable()
-                fd = self._files.open(self._path, create=False)
-                try:
-                    self._write_end(fd, len(kept), b"".join(map(_encode, added)))
-                finally:
-                    self._files.close(fd)
-            self._written = len(kept) + len(added)
-            self._unsynced = True
-        self._entries = (*kept, *added)
+        with self._disk:
+            self._disk.check_usable()
+            fd = self._files.open(self._path, create=False)
+            try:
+                self._write_end(fd, kept, b"".join(map(_encode, added)))
+            finally:
+                self._files.close(fd)
+        self._in_file = kept + len(added)
+        self._unsynced = True
 
     def _write_end(self, fd: int, kept: int, data: bytes) -> None:
         at = _position(kept)
         if data and self._files.write_at(fd, [data], at) != len(data):
             # A partly written entry is overwritten next time, or cut by `load`.
             raise DiskFull(f"{self._path}: no room for a leader epoch; free or add space")
-        if at + len(data) < _position(self._written):
+        if at + len(data) < _position(self._in_file):
             self._files.truncate(fd, at + len(data))
 
     def _replace(self, entries: tuple[EpochStart, ...]) -> None:
         """Write the file anew, durably: entries that were on disk must not be lost with those that are
         new."""
-        if self._written >= 0:
+        if self._in_file >= 0:
             with self._disk:
                 self._disk.check_usable()
                 data = _MAGIC + b"".join(map(_encode, entries))
                 write_whole(self._files, self._path, data, durable=True)
-            self._written = len(entries)
+            self._written = self._in_file = len(entries)
             self._unsynced = self._damaged = False
         self._entries = entries
 

@@ -16,6 +16,7 @@ from contextlib import suppress
 from hightide.batch.errors import BatchError
 from hightide.batch.header import BatchHeader, Buffer
 
+from hightide_broker.storage.checkpoints.leader_epochs import EpochStart
 from hightide_broker.storage.errors import CorruptFile, DamagedLog, DiskFull, LogClosed, OffsetOutOfRange
 from hightide_broker.storage.files.open_files import FileLease
 from hightide_broker.storage.log.answers import AppendInfo, OpenedLog, TimestampFound
@@ -218,9 +219,7 @@ class Log:
             rolled = self._make_ready(size_bytes, headers[-1].next_offset)
             states = self._producers if self._producers is not None else self._restore_producers()
             self._producers = states
-            for header in headers:
-                if header.leader_epoch > self.epochs.latest:
-                    self.epochs.assign(header.leader_epoch, header.base_offset)
+            self.epochs.begin(EpochStart(each.leader_epoch, each.base_offset) for each in headers)
             position = self._row.active.size_bytes
             segment = self._row.write(to_disk, size_bytes)
             for header in headers:
@@ -255,15 +254,12 @@ class Log:
         self.epochs.directory_made()
 
     def assign_epoch(self, leader_epoch: int, start_offset: int) -> None:
-        """Store where an epoch starts; called on becoming leader, before it appends.
-
-        A log that has nothing on disk yet keeps it in memory until its first append.
-        """
+        """Note where an epoch starts; called on becoming leader, before it appends. The first append of the
+        epoch writes it, so that an election waits for no disk. Raises StorageFailed if that has failed."""
         with self._lock:
             self._check_writable()
             assert start_offset >= self._end_offset, (start_offset, self._end_offset)
             self.epochs.assign(leader_epoch, start_offset)
-            self.promises.renew()
 
     # --- reading -------------------------------------------------------------------------------------------
 

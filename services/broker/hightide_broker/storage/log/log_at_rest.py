@@ -117,8 +117,8 @@ class LogAtRest:
             return sorted(self._row.base_offsets())
 
     def restore_epochs(self) -> None:
-        """Write the file of the leader epochs again if it is gone: as long as it is, no other epoch can begin
-        here. Raises LogClosed, StorageFailed, DiskFull."""
+        """Write the file of the leader epochs again if it is gone. Raises LogClosed, StorageFailed,
+        DiskFull."""
         with self._locks[0], self._files:
             self._check_open()
             if self._volume.files.exists(self._directory):

@@ -118,7 +118,7 @@ class LogPromises:
             if latest is not None:
                 known_end = log.epochs.kept_below(known_end, latest)
             return PartitionCheckpoint(
-                durable, min(high_watermark, known_end), self.start_file.recorded, log.epochs.latest,
+                durable, min(high_watermark, known_end), self.start_file.recorded, log.epochs.latest_written,
                 *log.sizes, is_clean=is_clean, is_synced=self.acks_are_synced,
                 is_damaged=self._files.is_damaged,
             )  # fmt: skip
@@ -134,4 +134,4 @@ class LogPromises:
         log = self._log
         durable = log.durable_end_offset
         limit = durable if durable < log.recovery_point_checkpoint else UNLIMITED
-        return LogMark(self.start_file.recorded, log.log_end_offset, log.epochs.latest, limit)
+        return LogMark(self.start_file.recorded, log.log_end_offset, log.epochs.latest_written, limit)
