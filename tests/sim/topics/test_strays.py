@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from hightide_broker.hosting.strays import AGAIN_S, HeldReplica, StoredPartitions, StrayWatch
 from hightide_controller.core import effects as ef
 from hightide_controller.core.values import requests as rq
 from hightide_runtime.znodes.cluster_znodes import TopicZnode
 from hightide_runtime.zookeeper.session import SetData
 from sim.messages import ZOOKEEPER, Envelope
+from sim.topics.loop import SimLoop
 from sim.topics.messages import Rpc
 from sim.topics.schedules import FIRST_ID, TOPIC, begin, delete, grow
 from sim.topics.world import CONTROLLERS, Cluster, Settings
@@ -173,3 +176,39 @@ def commands_to(world: Cluster, broker_id: int, method: str = "LeaderAndISR") ->
         if envelope.target == broker_id and isinstance(body, Rpc) and body.method == method:
             found.append(envelope)
     return found
+
+
+def test_a_stray_that_was_not_put_aside_is_looked_at_again() -> None:
+    """An order about it was being carried out: there was news of it, and nobody told of it any more."""
+    now_ms = 0
+    loop = SimLoop(lambda: now_ms)
+    held = HeldReplica(KEY, TOPIC, leader_epoch=0, partition_epoch=1)
+    holds, is_busy = True, True
+
+    async def read(suspects: Sequence[HeldReplica]) -> StoredPartitions:
+        return StoredPartitions({}, is_whole=True)
+
+    async def let_go(stray: HeldReplica) -> bool:
+        nonlocal holds
+        assert stray == held
+        holds = is_busy
+        return not holds
+
+    async def watch() -> StrayWatch:
+        return StrayWatch(3, "cluster", read, lambda key: held if holds else None, let_go)
+
+    try:
+        strays = loop.run_until_complete(watch())
+        strays.suspect([KEY])
+        loop.settle()
+        now_ms += 2_000
+        loop.settle()
+        assert holds
+        is_busy = False
+        now_ms += int(AGAIN_S * 1000) + 2_000
+        loop.settle()
+        now_ms += 2_000
+        loop.settle()
+        assert not holds
+    finally:
+        loop.end()

@@ -46,7 +46,8 @@ ROUND_MAX: Final = 500
 """Suspects that are checked together."""
 REPEAT: Final = Backoff(initial_ms=500, maximum_ms=10_000)
 AGAIN_S: Final = 30.0
-"""How long a suspect is left alone if ZooKeeper's answer was not certain."""
+"""How long a suspect is left alone if ZooKeeper's answer was not certain, or if there was news about it, or
+no room, when it was to be put aside."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +211,7 @@ class StrayWatch:
         let_go: Callable[[HeldReplica], Awaitable[bool]],
     ) -> None:
         """`read` reads what ZooKeeper has about suspects. `held` returns what the broker holds now. `let_go`
-        puts it into quarantine, unless that has changed."""
+        puts it into quarantine, unless that has changed, and returns whether it did."""
         self._broker_id = broker_id
         self._cluster_id = cluster_id
         self._read = read
@@ -218,7 +219,7 @@ class StrayWatch:
         self._let_go = let_go
         self._suspects: dict[PartitionKey, None] = {}
         self._unsure: dict[PartitionKey, None] = {}
-        """The suspects; each was logged."""
+        """Those to check again later: ZooKeeper was not certain, or they could not be put aside."""
         self._again: asyncio.TimerHandle | None = None
         self._stir = asyncio.Event()
         self._task = asyncio.get_running_loop().create_task(self._run(), name="strays")
@@ -286,11 +287,14 @@ class StrayWatch:
             return
         for held in suspects:
             finding = look_at(self._broker_id, held, stored)
-            if finding is not StrayFinding.UNCERTAIN:
-                self._unsure.pop(held.key, None)
             if finding.is_stray:
                 if await self._let_go(held):
                     log.warning("%s is put aside: %s", held, finding.value)
-            elif finding is StrayFinding.UNCERTAIN and held.key not in self._unsure:
+                    self._unsure.pop(held.key, None)
+                else:
+                    self._unsure[held.key] = None
+            elif finding is StrayFinding.ASSIGNED:
+                self._unsure.pop(held.key, None)
+            elif held.key not in self._unsure:
                 self._unsure[held.key] = None
                 log.warning("%s is perhaps not assigned here, and is left as it is: %s", held, finding.value)
