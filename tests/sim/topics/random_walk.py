@@ -261,7 +261,11 @@ class RandomWalk:
             self._deaths.append((host.broker_id, host.broker_epoch))
             self.world.crash(host.broker_id)
         # What the last one that is to have all lacks at the front it cannot get anywhere, nor give to others.
-        kinds = KEEP_FRONT if self.world.checkers.is_last_anywhere(host.broker_id) else DAMAGES
+        # That it is the last one may be under way.
+        is_last = self.world.checkers.is_last_anywhere(host.broker_id) or any(
+            (each.source, each.target) == (host.broker_id, ZOOKEEPER) for each in self.world.pending
+        )
+        kinds = KEEP_FRONT if is_last else DAMAGES
         self.world.damage(host.broker_id, self.rng.getrandbits(32), kinds)
 
     def _set_clock(self) -> None:
