@@ -62,8 +62,8 @@ from hightide_leaders.core.writes import Operations
 from hightide_leaders.state_change_spans import StateChangeSpans
 from hightide_leaders.znode_operations import (
     change_of,
+    multis_for,
     numbers_in,
-    operations_of,
     partition_of,
     paths_of,
     topic_of,
@@ -279,7 +279,8 @@ class LeadersShell:
         operations, requested = self._spans.requested(effect.operations)
         try:
             with requested:
-                await self._session.multi(operations_of(await self._with_place(operations)))
+                for multi in multis_for(await self._with_place(operations), effect.fence):
+                    await self._session.multi(multi)
             self._spans.written(operations)
             ending = ev.Ending.COMMITTED
         except queues.FollowerStateChangeQueueFull:

@@ -15,7 +15,7 @@ from hightide_runtime.znodes.leaders_znodes import (
     ReplicasZnode,
     StateChangeZnode,
 )
-from hightide_runtime.zookeeper.operations import Check, Create, Delete, Operation, SetData
+from hightide_runtime.zookeeper.operations import Check, Create, Delete, Operation, SetData, multis_of
 from hightide_runtime.zookeeper.session import Znode
 
 from hightide_leaders.core import writes as wr
@@ -38,6 +38,14 @@ Found = Mapping[str, Znode]
 def operations_of(operations: wr.Operations) -> list[Operation]:
     """The multi that a write of the core is."""
     return [each for operation in operations for each in _of(operation)]
+
+
+def multis_for(operations: wr.Operations, fence: wr.Operations) -> list[list[Operation]]:
+    """The multis that a write is, one after the other: one, if it is not too large."""
+    first, *groups = (operations_of((each,)) for each in operations)
+    multis = multis_of(groups, operations_of(fence))
+    whole = [*first, *(each for group in groups for each in group)]
+    return [whole] if len(multis) <= 1 else [first, *multis]
 
 
 def _of(operation: wr.Operation) -> Iterator[Operation]:

@@ -64,7 +64,6 @@ def decided(asked: ev.Event, found: TopicNodes | None, lives: Lives) -> fx.Effec
 
 
 REQUESTS = {
-    "alter": (ev.AlterTopicRequested(REQUEST, "tide", (("flush", "fsync"),)), 1, AR, False, ALL),
     "move": (ev.ReassignmentRequested(REQUEST, NAME, (2, 3, 4)), 1, AR, False, ALL),
     "elect": (ev.ElectionRequested(REQUEST, NAME), 2, AR, False, ALL),
     "grow": (ev.GrowTopicRequested(REQUEST, "tide", ((1, 2),), 1), 1, AR, False, ALL),

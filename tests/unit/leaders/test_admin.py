@@ -19,6 +19,7 @@ from hightide_leaders.core.values import (
     StateChange,
     TopicNode,
     TopicNodes,
+    TopicPartition,
 )
 from unit.leaders.one_broker import (
     ALL,
@@ -173,7 +174,40 @@ def test_a_creation_of_unknown_outcome_goes_on_from_what_is_there() -> None:
     broker.hear(CREATE)
     assert kinds(broker.end(read(broker, -1, None), ev.Ending.UNKNOWN)) == [fx.ReadTopic]
     there = topic(partition(replicas=(), reassigned=(2, 3)), attempt=(1, 0))
-    assert kinds(read(broker, -1, there)) == [fx.ReadQueues]
+    again = the(fx.Write, read(broker, -1, there)).operations
+    assert again == (wr.CheckTopic("tide", 0, ID), wr.Enqueue(2, START), wr.Enqueue(3, START))
+
+
+def test_a_creation_of_which_only_a_part_was_written_is_written_to_the_end() -> None:
+    """A topic of many partitions takes several multis, and a connection may break between two of them."""
+    broker = admin()
+    broker.hear(ev.CreateTopicRequested(-1, "tide", ID, ((2, 3), (3, 2))))
+    broker.end(read(broker, -1, None), ev.Ending.UNKNOWN)
+    part = topic(partition(replicas=(), reassigned=(2, 3)), attempt=(1, 0))
+    rest = read(broker, -1, part)
+    missing = TopicPartition("tide", 1)
+    assert wr.CreatePartition(missing, (3, 2)) in the(fx.Write, rest).operations
+    assert wr.CreatePartition(NAME, (2, 3)) not in the(fx.Write, rest).operations
+    assert len([each for each in the(fx.Write, rest).operations if isinstance(each, wr.Enqueue)]) == 4
+    broker.end(rest)
+    both = topic(*[partition(replicas=(), reassigned=(2, 3))] * 2, attempt=(1, 0))
+    assert kinds(read(broker, -1, both)) == [fx.ReadQueues]
+
+
+def test_a_deletion_of_which_only_a_part_was_written_tells_every_replica() -> None:
+    broker = admin()
+    broker.hear(DELETE)
+    broker.end(read(broker, -2, topic(LIVING)), ev.Ending.UNKNOWN)
+    gone = topic(partition(replicas=(2, 3), isr=IsrNode(4, (2, 3), 9), reassigned=()))
+    close = change(ChangeKind.CLOSE_REPLICA, epoch=4)
+    again = read(broker, -2, gone)
+    assert the(fx.Write, again).operations == (
+        wr.CheckTopic("tide", 0, ID),
+        wr.Enqueue(2, close),
+        wr.Enqueue(3, close),
+    )
+    broker.end(again)
+    assert kinds(read(broker, -2, gone)) == [fx.ReadQueues]
 
 
 def test_deletion_marks_every_partition_and_tells_every_replica_in_one_multi() -> None:
@@ -286,24 +320,13 @@ def test_a_reassignment_is_asked_for_once() -> None:
     assert read(broker, -4, topic(moving)) == (fx.Answer(-4, Outcome.DONE),)
 
 
-def test_a_topic_of_many_partitions_is_created_in_several_multis() -> None:
-    broker = admin()
-    broker.hear(ev.CreateTopicRequested(-1, "tide", ID, ((2, 3),) * 400))
-    first = read(broker, -1, None)
-    assert isinstance(the(fx.Write, first).operations[0], wr.CreateTopic)
-    second = broker.end(first)
-    assert the(fx.Write, second).operations[0] == wr.CheckTopic("tide", 0, ID)
-    assert kinds(broker.end(second)) == [fx.ReadTopic]
-
-
 FULL = fx.Answer(-1, Outcome.FOLLOWER_STATE_CHANGE_QUEUE_FULL)
 
 
 def test_a_creation_that_finds_a_full_queue_takes_back_what_it_has_written() -> None:
     broker = admin()
     broker.hear(ev.CreateTopicRequested(-1, "tide", ID, ((2, 3),) * 400))
-    second = broker.end(read(broker, -1, None))
-    assert kinds(broker.end(second, ev.Ending.QUEUE_FULL)) == [fx.ReadTopic]
+    assert kinds(broker.end(read(broker, -1, None), ev.Ending.QUEUE_FULL)) == [fx.ReadTopic]
     begun = topic(partition(replicas=(), reassigned=(2, 3)), attempt=(1, 0))
     broker.end(read(broker, -1, begun))
     assert read(broker, -1, None) == (FULL,)

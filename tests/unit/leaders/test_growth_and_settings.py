@@ -1,4 +1,4 @@
-"""Partitions that an admin adds to a topic, and its settings."""
+"""Partitions that an admin adds to a topic."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from hightide_leaders.core.values import (
     TopicPartition,
 )
 from unit.leaders.one_broker import (
-    ALL,
     ID,
     LATER_ID,
     SETTINGS,
@@ -142,52 +141,10 @@ def test_new_replicas_go_to_brokers_that_are_online_only() -> None:
     assert read(broker, -1, GROWN, Lives(((1, 0), (2, 0)))) == (fx.Answer(-1, Outcome.REPLICA_NOT_ONLINE),)
 
 
-# --- settings
-
-
-def test_settings_are_one_write_that_the_version_of_the_topic_fences() -> None:
-    broker = admin()
-    broker.hear(ev.AlterTopicRequested(-1, "tide", (("flush", "fsync"),), ("retention.ms",)))
-    altered = read(broker, -1, GROWN)
-    assert the(fx.Write, altered).operations == (
-        wr.PutTopic("tide", TopicNode(ID, None, 1, (("flush", "fsync"),)), 5),
-    )
-    assert broker.end(altered) == (fx.Answer(-1, Outcome.DONE),)
-
-
-def test_settings_of_a_topic_that_was_written_meanwhile_are_changed_as_they_are_now() -> None:
-    broker = admin()
-    broker.hear(ev.AlterTopicRequested(-1, "tide", (("flush", "fsync"),)))
-    assert kinds(broker.end(read(broker, -1, GROWN), ev.Ending.REFUSED)) == [fx.ReadTopic]
-    again = read(broker, -1, topic(LIVING, version=8, configs=(("segment.ms", "7"),)))
-    node = TopicNode(ID, None, 1, (("flush", "fsync"), ("segment.ms", "7")))
-    assert the(fx.Write, again).operations == (wr.PutTopic("tide", node, 8),)
-
-
-def test_settings_that_a_topic_has_need_no_write() -> None:
-    broker = admin()
-    broker.hear(ev.AlterTopicRequested(-1, "tide", SET, ("flush",)))
-    assert read(broker, -1, GROWN) == (fx.Answer(-1, Outcome.DONE),)
-
-
-def test_the_settings_of_a_topic_that_grows_wait() -> None:
-    broker = admin()
-    broker.hear(ev.AlterTopicRequested(-1, "tide", SET))
-    other = topic(LIVING, STARTING, attempt=(2, 0), count=1)
-    assert read(broker, -1, other, ALL) == (fx.Answer(-1, Outcome.TOPIC_BEING_CREATED),)
-
-
-def test_a_topic_that_is_not_there_has_no_settings() -> None:
-    broker = admin()
-    broker.hear(ev.AlterTopicRequested(-1, "tide", SET))
-    assert read(broker, -1, None) == (fx.Answer(-1, Outcome.UNKNOWN_TOPIC),)
-
-
 def test_a_topic_whose_znode_nobody_can_read_is_left_alone() -> None:
     unreadable = topic(topic_id="")
     for asked, outcome in (
         (GROW, Outcome.UNKNOWN_TOPIC),
-        (ev.AlterTopicRequested(-1, "tide", SET), Outcome.UNKNOWN_TOPIC),
         (ev.DeleteTopicRequested(-1, "tide"), Outcome.UNKNOWN_TOPIC),
         (ev.CreateTopicRequested(-1, "tide", LATER_ID, ((2, 3),)), Outcome.TOPIC_ALREADY_EXISTS),
     ):

@@ -82,17 +82,28 @@ def test_dropped_starts_are_made_good_by_a_look_at_all_assignments() -> None:
     queue = queued(change(START), change(START, epoch=4))
     write = (wr.CheckTopicId(ID), wr.Enqueue(2, change(CLOSE)))
     assert make_place(write, {2: queue}, limit=2) == (
-        *write,
+        wr.CheckTopicId(ID),
         wr.Dequeue(2, "change-0000000000"),
         wr.Dequeue(2, "change-0000000001"),
         wr.Enqueue(2, MARK),
+        wr.Enqueue(2, change(CLOSE)),
+    )
+
+
+def test_more_starts_than_a_queue_has_place_for_are_one_look_at_all_assignments() -> None:
+    starts = [change(START, name=TopicPartition("tide", number)) for number in range(3)]
+    write = (wr.CheckTopicId(ID), *send((2, each) for each in starts), wr.Enqueue(3, starts[0]))
+    assert make_place(write, {2: ()}, limit=2) == (
+        wr.CheckTopicId(ID),
+        wr.Enqueue(2, MARK),
+        wr.Enqueue(3, starts[0]),
     )
 
 
 def test_a_queue_that_cannot_shrink_is_full() -> None:
     queue = queued(change(CLOSE), change(CLOSE, topic_id=LATER_ID))
     with pytest.raises(FollowerStateChangeQueueFull):
-        make_place(send([(2, change(START))]), {2: queue}, limit=2)
+        make_place((wr.CheckTopicId(ID), *send([(2, change(START))])), {2: queue}, limit=2)
 
 
 def test_a_start_replica_is_obeyed_before_it_leaves_the_queue() -> None:

@@ -12,6 +12,7 @@ import functools
 import secrets
 import uuid
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
 from typing import Any, Final, NoReturn, TypeVar
 
 from hightide.v1 import controller_service_pb2 as controller_pb2
@@ -24,17 +25,18 @@ from hightide_leaders.core.values import NO_LEADER, PartitionNodes, TopicPartiti
 from hightide_leaders.shell import LeadersShell
 from hightide_runtime.access.call_access import current_access
 from hightide_runtime.cluster_settings.acl_requests import AclRequests
-from hightide_runtime.cluster_settings.cluster_setting import ANY_BROKER
+from hightide_runtime.cluster_settings.cluster_setting import ANY_BROKER, Authority, ClusterSetting
 from hightide_runtime.cluster_settings.quota_requests import QuotaRequests
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.serving.interceptors.interceptor import Plane
 from hightide_runtime.serving.server import Service
 from hightide_runtime.topics.topic_configs import configs_of_new_topic
 from hightide_runtime.znodes.admin_znodes import ReassignmentThrottleZnode
-from hightide_runtime.znodes.cluster_znodes import BROKER_IDS, TOPICS
+from hightide_runtime.znodes.cluster_znodes import BROKER_IDS, TOPICS, TopicIdZnode
 from hightide_runtime.znodes.leaders_znodes import LeaderZnode, LedTopicZnode
 from hightide_runtime.znodes.topic_names import is_legal_topic_name
 from hightide_runtime.zookeeper.session import (
+    Check,
     NodeExists,
     SessionState,
     SessionStateChanged,
@@ -180,17 +182,23 @@ class LeadersControllerServicer(controller_grpc.ControllerServiceServicer):
         """Change settings of a topic. Its brokers hear of them from ZooKeeper within moments."""
         topic, nodes = await self._topic(request.topic)
         replicas_min = min((len(each.replicas) for each in nodes.values() if each.replicas), default=1)
-        to_set, to_reset = dict(request.set), tuple(request.reset)
-        after = checks.altered_configs(topic.configs, to_set, to_reset, replicas_min)
-        if not request.validate_only:
-            outcome = await self._shell.ask(
-                lambda number: ev.AlterTopicRequested(
-                    number, request.topic, tuple(sorted(to_set.items())), to_reset
-                )
-            )
-            check(outcome, f"topic {request.topic!r}")
-            after = dict((await self._topic(request.topic))[0].configs)
-        return controller_pb2.AlterTopicConfigResponse(configs=after)
+
+        def changed(before: LedTopicZnode | None) -> LedTopicZnode:
+            if before is None:
+                raise unknown
+            after = checks.altered_configs(before.configs, request.set, request.reset, replicas_min)
+            return replace(before, configs=after)
+
+        # The decider is not asked: it decides nothing by settings, and a growth goes on from what is there.
+        unknown = ServiceError(ErrorCode.ERROR_CODE_UNKNOWN_TOPIC, f"topic {request.topic!r} does not exist")
+        marker = Check(TopicIdZnode.path(topic.topic_id), -1)
+        setting: ClusterSetting[LedTopicZnode | None] = ClusterSetting(
+            self._session, LedTopicZnode.path(request.topic), LedTopicZnode.decode,
+            lambda after: b"" if after is None else after.encode(), None,
+            Authority(lambda: (marker,), lambda: unknown), f"topic {request.topic!r}", "correct the znode",
+        )  # fmt: skip
+        after = await setting.alter(changed, validate_only=request.validate_only)
+        return controller_pb2.AlterTopicConfigResponse(configs=after.configs if after is not None else {})
 
     @_answers
     async def DescribeTopics(

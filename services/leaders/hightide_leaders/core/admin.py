@@ -1,9 +1,9 @@
-"""What a broker does as an admin, for a client: create, grow and delete topics, change their settings (V2
-"Create topic", "Delete partition / topic"). What is about one partition is in partition_requests.py.
+"""What a broker does as an admin, for a client: create, grow and delete topics (V2 "Create topic", "Delete
+partition / topic"). What is about one partition is in partition_requests.py.
 
 Theory of operation. A topic's znode names who creates or grows it until that is done, and how many
 partitions are done. A creation is a growth from no partition on. An attempt whose broker is gone, or has
-begun another life, is cleaned up by whoever creates, grows, alters or deletes a topic of that name:
+begun another life, is cleaned up by whoever creates, grows or deletes a topic of that name:
 close-replica at epoch -1 to the brokers of what is not done, and its znodes go. So two admins do not undo
 each other's work, and a dead one is in nobody's way. Each step depends on what was read, and names its
 version; after an unknown outcome the topic is read again.
@@ -14,7 +14,6 @@ from a later topic of the same name.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -29,15 +28,12 @@ from hightide_leaders.core.values import (
     Attempt,
     ChangeKind,
     Lives,
-    PartitionNodes,
     StateChange,
     TopicNode,
     TopicNodes,
     TopicPartition,
 )
 
-OPERATIONS_MAX = 900
-"""The operations of one multi; ZooKeeper's limit is in bytes, and this stays below it."""
 FAILED_ATTEMPT = -1
 """The epoch of a close-replica that cleans up."""
 
@@ -93,8 +89,6 @@ def topic_read(state: LeadersState, event: ev.TopicRead, now_ms: int) -> Effects
             return _grow(state, request, request.asked, found, lives, now_ms)
         case ev.DeleteTopicRequested():
             return _delete(state, request, found, lives, now_ms)
-        case ev.AlterTopicRequested():
-            return _alter(state, request, request.asked, found, lives)
         case _:
             decided = partition_requests.next_step(state, request, found, lives)
             return end(state, request, decided) if isinstance(decided, Outcome) else decided
@@ -123,7 +117,7 @@ def _create(
     if is_mine and attempt is None:
         return end(state, request, Outcome.DONE)
     if is_mine and request.answers is None:
-        return _wait_for_starts(state, request, found, now_ms)
+        return _go_on(state, request, found, lives, now_ms)
     if not is_mine and (found.node.partition_count if attempt is not None else not found.is_deleted):
         return end(state, request, Outcome.TOPIC_ALREADY_EXISTS)
     if not is_mine and attempt is not None and is_under_way(attempt, lives):
@@ -159,14 +153,15 @@ def _grow(
         return _start(state, request, found, lives)
     is_mine = attempt == Attempt(state.me, state.incarnation)
     if is_mine and request.answers is None and request.step is not Step.CHECKING:
-        return _wait_for_starts(state, request, found, now_ms)
+        return _go_on(state, request, found, lives, now_ms)
     if not is_mine and is_under_way(attempt, lives):
         return end(state, request, Outcome.TOPIC_BEING_CREATED)
     return _clean_up(state, request, found)
 
 
 def _start(state: LeadersState, request: Request, found: TopicNodes | None, lives: Lives) -> Effects:
-    """There is nothing yet of what is to be created: write RAR, and tell those that are to have it."""
+    """Write RAR of what is to be created and is not there, and tell those that are to have it; again, if it
+    is not known what of that has happened."""
     assigned = tuple(_assigned(request))
     for _, replicas in assigned:
         if not replicas or len(set(replicas)) != len(replicas):
@@ -180,7 +175,21 @@ def _start(state: LeadersState, request: Request, found: TopicNodes | None, live
         for name, replicas in assigned
         for broker_id in replicas
     )
-    return _write(state, request, Step.WRITING, _creation(state, request, found))
+    attempt = Attempt(state.me, state.incarnation)
+    first: wr.Operation
+    if found is None:
+        assert isinstance(request.asked, ev.CreateTopicRequested)
+        node = TopicNode(request.topic_id, attempt, 0, request.asked.configs)
+        first, version = wr.CreateTopic(request.topic, node), 0
+    elif found.node.attempt is None:
+        first = wr.PutTopic(request.topic, replace(found.node, attempt=attempt), found.version)
+        version = found.version + 1
+    else:
+        first, version = wr.CheckTopic(request.topic, found.version, request.topic_id), found.version
+    there = found.partitions if found is not None else {}
+    partitions = (wr.CreatePartition(*each) for each in assigned if each[0].partition not in there)
+    check = wr.CheckTopic(request.topic, version, request.topic_id)
+    return _write(state, request, Step.WRITING, (first, *partitions, *send(request.sent)), check)
 
 
 def _assigned(request: Request) -> Iterator[tuple[TopicPartition, tuple[int, ...]]]:
@@ -196,84 +205,25 @@ def is_under_way(attempt: Attempt, lives: Lives) -> bool:
     return tuple(attempt) in lives.of
 
 
-def _creation(state: LeadersState, request: Request, found: TopicNodes | None) -> deque[wr.Operations]:
-    """The topic's znode, RAR of each partition, and the state changes; AR comes when the replicas have
-    started."""
-    attempt = Attempt(state.me, state.incarnation)
-    first: wr.Operation
-    if isinstance(request.asked, ev.CreateTopicRequested):
-        node = TopicNode(request.topic_id, attempt, 0, request.asked.configs)
-        first, request.version = wr.CreateTopic(request.topic, node), 0
-    else:
-        assert found is not None
-        node = replace(found.node, attempt=attempt)
-        first, request.version = wr.PutTopic(request.topic, node, found.version), found.version + 1
-    partitions = [wr.CreatePartition(name, replicas) for name, replicas in _assigned(request)]
-    check = wr.CheckTopic(request.topic, request.version, request.topic_id)
-    return chunks((first,), (*partitions, *send(request.sent)), check)
-
-
-def _wait_for_starts(state: LeadersState, request: Request, found: TopicNodes, now_ms: int) -> Effects:
+def _go_on(state: LeadersState, request: Request, found: TopicNodes, lives: Lives, now_ms: int) -> Effects:
+    """The attempt is this request's: wait for its starts, if all of them are written."""
+    if request.step is Step.WRITING:
+        return _start(state, request, found, lives)
     count = found.node.partition_count + len(tuple(_assigned(request)))
     request.version = found.version
     request.node = replace(found.node, attempt=None, partition_count=count)
     return _wait(state, request, now_ms)
 
 
-def _completion(request: Request) -> deque[wr.Operations]:
+def _complete(state: LeadersState, request: Request) -> Effects:
     """AR of each partition, and the end of the attempt."""
     assert request.node is not None
-    operations: list[wr.Operation] = []
+    check = wr.CheckTopic(request.topic, request.version, request.topic_id)
+    operations: list[wr.Operation] = [check]
     for name, replicas in _assigned(request):
         operations += [wr.PutReplicas(name, replicas, create=True), wr.DeleteReassigned(name)]
-    check = wr.CheckTopic(request.topic, request.version, request.topic_id)
-    writes = chunks((check,), operations, check)
-    writes[-1] = (*writes[-1], wr.PutTopic(request.topic, request.node, request.version))
-    return writes
-
-
-def chunks(
-    first: wr.Operations, operations: Sequence[wr.Operation], check: wr.Operation
-) -> deque[wr.Operations]:
-    """The operations in multis that are small enough; each but the first begins with `check`."""
-    writes: deque[wr.Operations] = deque()
-    chunk, size = [*first], 0
-    for operation in operations:
-        if size + wr.weight(operation) > OPERATIONS_MAX:
-            writes.append(tuple(chunk))
-            chunk, size = [check], 0
-        chunk.append(operation)
-        size += wr.weight(operation)
-    writes.append(tuple(chunk))
-    return writes
-
-
-# --- settings ------------------------------------------------------------------------------------
-
-
-def _alter(
-    state: LeadersState,
-    request: Request,
-    asked: ev.AlterTopicRequested,
-    found: TopicNodes | None,
-    lives: Lives,
-) -> Effects:
-    if found is None:
-        return end(state, request, Outcome.UNKNOWN_TOPIC)
-    if found.is_deleted:
-        return end(state, request, Outcome.TOPIC_BEING_DELETED)
-    attempt = found.node.attempt
-    if attempt is not None:
-        if is_under_way(attempt, lives):
-            return end(state, request, Outcome.TOPIC_BEING_CREATED)
-        return _clean_up(state, request, found)
-    changed = {**dict(found.node.configs), **dict(asked.to_set)}
-    configs = tuple(sorted(each for each in changed.items() if each[0] not in asked.to_reset))
-    if configs == found.node.configs:
-        return end(state, request, Outcome.DONE)
-    request.step = Step.FINISHING
-    altered = wr.PutTopic(request.topic, replace(found.node, configs=configs), found.version)
-    return (state.write(request.request_id, (altered,)),)
+    operations.append(wr.PutTopic(request.topic, request.node, request.version))
+    return _write(state, request, Step.FINISHING, operations, check)
 
 
 # --- delete --------------------------------------------------------------------------------------
@@ -291,10 +241,10 @@ def _delete(
     if found.node.attempt is not None and is_under_way(found.node.attempt, lives):
         return end(state, request, Outcome.TOPIC_BEING_CREATED)
     request.sent = _closes(request.topic, found)
-    if not found.is_deleted:
-        return _write(state, request, Step.WRITING, _marking(request, found))
+    if not found.is_deleted or request.step is Step.WRITING:
+        return _mark(state, request, found)
     if request.step is Step.FINISHING:
-        return _write(state, request, Step.FINISHING, _removal(request.topic, found, 0))
+        return _remove(state, request, found, 0)
     return _wait(state, request, now_ms)
 
 
@@ -318,50 +268,53 @@ def _closes(
     )
 
 
-def _marking(request: Request, found: TopicNodes) -> deque[wr.Operations]:
+def _mark(state: LeadersState, request: Request, found: TopicNodes) -> Effects:
     """An empty RAR for each partition, and the state changes."""
     check = wr.CheckTopic(request.topic, found.version, found.topic_id)
-    marks = [
+    marks = (
         wr.PutReassigned(TopicPartition(request.topic, number), (), create=nodes.reassigned is None)
         for number, nodes in sorted(found.partitions.items())
         if not nodes.is_being_deleted
-    ]
-    return chunks((check,), (*marks, *send(request.sent)), check)
+    )
+    return _write(state, request, Step.WRITING, (check, *marks, *send(request.sent)), check)
 
 
-def _removal(topic: str, found: TopicNodes, first: int, also: wr.Operations = ()) -> deque[wr.Operations]:
+def _remove(
+    state: LeadersState, request: Request, found: TopicNodes, first: int, also: wr.Operations = ()
+) -> Effects:
     """All znodes of the partitions from `first` on; of the topic too, if nothing is left."""
+    topic = request.topic
     check = wr.CheckTopic(topic, found.version, found.topic_id)
-    partitions = [
-        _deletion(topic, number, nodes)
+    partitions = (
+        wr.DeletePartition(
+            TopicPartition(topic, number),
+            nodes.leader is not None,
+            nodes.isr.version if nodes.isr is not None else NO_VERSION,
+            bool(nodes.replicas),
+            nodes.reassigned is not None,
+        )
         for number, nodes in sorted(found.partitions.items())
         if number >= first
-    ]
-    writes = chunks((check,), (*also, *partitions), check)
+    )
     last: wr.Operation = wr.DeleteTopic(topic, found.version, found.topic_id)
     if first > 0:
         last = wr.PutTopic(topic, replace(found.node, attempt=None), found.version)
-    writes[-1] = (*writes[-1], last)
-    return writes
-
-
-def _deletion(topic: str, number: int, nodes: PartitionNodes) -> wr.DeletePartition:
-    return wr.DeletePartition(
-        TopicPartition(topic, number),
-        nodes.leader is not None,
-        nodes.isr.version if nodes.isr is not None else NO_VERSION,
-        bool(nodes.replicas),
-        nodes.reassigned is not None,
-    )
+    step = Step.CLEANING if also else Step.FINISHING
+    return _write(state, request, step, (check, *also, *partitions, last), check)
 
 
 # --- queues, writes, time ------------------------------------------------------------------------
 
 
-def _write(state: LeadersState, request: Request, step: Step, writes: deque[wr.Operations]) -> Effects:
-    """Make these multis, one after the other."""
-    request.step, request.writes = step, writes
-    return (state.write(request.request_id, writes.popleft()),)
+def _write(
+    state: LeadersState,
+    request: Request,
+    step: Step,
+    operations: Sequence[wr.Operation],
+    check: wr.Operation,
+) -> Effects:
+    request.step = step
+    return (state.write(request.request_id, tuple(operations), (check,)),)
 
 
 def _wait(state: LeadersState, request: Request, now_ms: int) -> Effects:
@@ -376,7 +329,7 @@ def _clean_up(state: LeadersState, request: Request, found: TopicNodes) -> Effec
     """A failed attempt: close what its brokers may have started, and remove its znodes."""
     first = found.unfinished_from
     request.sent = _closes(request.topic, found, first, FAILED_ATTEMPT)
-    return _write(state, request, Step.CLEANING, _removal(request.topic, found, first, send(request.sent)))
+    return _remove(state, request, found, first, send(request.sent))
 
 
 def awaited(sent: Sequence[tuple[int, StateChange]], lives: Lives) -> tuple[tuple[int, StateChange], ...]:
@@ -395,7 +348,7 @@ def queues_read(state: LeadersState, event: ev.QueuesRead) -> Effects:
     if isinstance(request.asked, ev.DeleteTopicRequested):
         request.step = Step.FINISHING
         return _read(request)
-    return _write(state, request, Step.FINISHING, _completion(request))
+    return _complete(state, request)
 
 
 def look_again(state: LeadersState) -> Effects:
@@ -404,22 +357,18 @@ def look_again(state: LeadersState) -> Effects:
 
 
 def write_ended(state: LeadersState, request_id: int, ending: ev.Ending) -> Effects:
-    """A write of a request ended: the next one, or read the topic again and go on from what is there."""
+    """A write of a request ended: read the topic again, and go on from what is there."""
     request = state.requests.get(request_id)
     if request is None:
         return ()
-    if ending is ev.Ending.COMMITTED and request.writes:
-        return (state.write(request_id, request.writes.popleft()),)
-    takes_one_write = isinstance(
-        request.asked, ev.AlterTopicRequested | ev.ReassignmentRequested | ev.ElectionRequested
-    )
-    if ending is ev.Ending.COMMITTED and takes_one_write and request.step is Step.FINISHING:
+    if ending is ev.Ending.COMMITTED and request.name is not None:
         return end(state, request, Outcome.DONE)
+    if ending is ev.Ending.COMMITTED and request.step is Step.WRITING:
+        request.step = Step.WAITING
     if ending is ev.Ending.QUEUE_FULL:
         full = Outcome.FOLLOWER_STATE_CHANGE_QUEUE_FULL
         is_begun = request.step is Step.WRITING and not isinstance(request.asked, ev.DeleteTopicRequested)
         return _fail(request, full) if is_begun else end(state, request, full)
-    request.writes.clear()
     if request.step is Step.CLEANING:
         request.step = Step.CHECKING
     return _read(request)
@@ -428,7 +377,6 @@ def write_ended(state: LeadersState, request_id: int, ending: ev.Ending) -> Effe
 def _fail(request: Request, outcome: Outcome) -> Effects:
     """Clean up what a creation or a growth has begun, then answer this."""
     request.step, request.answers = Step.CHECKING, outcome
-    request.writes.clear()
     return _read(request)
 
 

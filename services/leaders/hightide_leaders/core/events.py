@@ -158,16 +158,6 @@ class DeleteTopicRequested:
 
 
 @dataclass(frozen=True, slots=True)
-class AlterTopicRequested:
-    """A client asks this broker, as its admin, to change settings of a topic."""
-
-    request_id: int
-    topic: str
-    to_set: Configs = ()
-    to_reset: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class ReassignmentRequested:
     """A client asks this broker, as its admin, to move a partition to these replicas; None takes back what
     was asked before."""
@@ -214,7 +204,6 @@ Requested: TypeAlias = (
     CreateTopicRequested
     | GrowTopicRequested
     | DeleteTopicRequested
-    | AlterTopicRequested
     | ReassignmentRequested
     | ElectionRequested
 )

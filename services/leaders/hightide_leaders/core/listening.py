@@ -16,6 +16,9 @@ from hightide_leaders.core.state import LeadersState, Phase, Role
 from hightide_leaders.core.values import ChangeKind, QueuedChange
 from hightide_leaders.core.writes import CheckIncarnation, Dequeue, Operations
 
+CHANGES_MAX = 900
+"""The state changes that are obeyed together: they leave the queue in one multi."""
+
 
 def started(state: LeadersState, event: Started) -> fx.Effects:
     """A new life: drain the queue first, so that what was to be closed is closed before anything starts."""
@@ -34,7 +37,7 @@ def queue_read(state: LeadersState, event: QueueRead) -> fx.Effects:
             return ()
         state.phase = Phase.READING
         return (fx.ReadAssignments(),)
-    changes = event.changes[: admin.OPERATIONS_MAX]
+    changes = event.changes[:CHANGES_MAX]
     known = [queued.change for queued in changes if queued.change is not None]
     names = {each.name: None for each in known if each.kind is not ChangeKind.READ_ASSIGNMENTS}
     read = state.read(*names)

@@ -37,18 +37,23 @@ def added_by(operations: Operations) -> Counter[int]:
 
 
 def make_place(operations: Operations, full: Mapping[int, Sequence[QueuedChange]], limit: int) -> Operations:
-    """A write that also shrinks these queues, which have no place for what it adds. It is refused as a whole
-    if a broker has meanwhile done what a shrinking removes.
+    """A write with these queues shrunk, which have no place for what it adds; also its own start-replicas go
+    then. It is refused if a broker has meanwhile done what a shrinking removes.
 
     Raises FollowerStateChangeQueueFull.
     """
-    added = added_by(operations)
     for broker_id, queue in sorted(full.items()):
-        removed, more = shrink(queue)
-        if len(queue) - len(removed) + len(more) + added[broker_id] > limit:
+        own = [each for each in operations if isinstance(each, Enqueue) and each.broker_id == broker_id]
+        added = [QueuedChange(str(number), each.change) for number, each in enumerate(own)]
+        removed, more = shrink([*queue, *added])
+        if len(queue) + len(added) - len(removed) + len(more) > limit:
             raise FollowerStateChangeQueueFull
-        taken = (Dequeue(broker_id, znode) for znode in removed)
-        operations = (*operations, *taken, *send((broker_id, change) for change in more))
+        first, *rest = operations
+        gone = set(removed)
+        dropped = {each for at, each in enumerate(own) if str(at) in gone}
+        taken = (Dequeue(broker_id, each.znode) for each in queue if each.znode in gone)
+        staying = (each for each in rest if each not in dropped)
+        operations = (first, *taken, *send((broker_id, change) for change in more), *staying)
     return operations
 
 

@@ -7,7 +7,6 @@ else. What is remembered of a znode is a hint; a write that depends on it names 
 from __future__ import annotations
 
 import heapq
-from collections import deque
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -112,8 +111,6 @@ class Request:
     """The version of the topic's znode during a creation or a growth."""
     sent: tuple[tuple[int, StateChange], ...] = ()
     """What was put, or is to be put, into which broker's queue."""
-    writes: deque[Operations] = field(default_factory=deque)
-    """The multis that are still to be made, one after the other."""
     deadline_ms: int | None = None
     answers: Outcome | None = None
     """How it ends once it has cleaned up."""
@@ -185,13 +182,15 @@ class LeadersState:
             names.append(name)
         return names
 
-    def write(self, about: TopicPartition | int | None, operations: Operations) -> Write:
+    def write(
+        self, about: TopicPartition | int | None, operations: Operations, fence: Operations = ()
+    ) -> Write:
         """Write about a partition, a request, or the own queue."""
         number = self.number()
         self.writing[number] = about
         if isinstance(about, TopicPartition) and about in self.hosted:
             self.hosted[about].writing = number
-        return Write(number, operations)
+        return Write(number, operations, fence)
 
 
 def next_deadline_ms(state: LeadersState) -> int | None:

@@ -189,16 +189,3 @@ Operation: TypeAlias = (
     | Dequeue
 )
 Operations: TypeAlias = tuple[Operation, ...]
-
-
-def weight(operation: Operation) -> int:
-    """The operations of ZooKeeper that one of these consists of, at most."""
-    match operation:
-        case DeletePartition():
-            return 7
-        case CreateTopic() | DeleteTopic():
-            return 3
-        case CreatePartition() | CheckTopic() | PutTopic():
-            return 2
-        case _:
-            return 1
