@@ -58,7 +58,6 @@ from hightide_leaders.core.values import (
     TopicNodes,
     TopicPartition,
 )
-from hightide_leaders.core.writes import Operations
 from hightide_leaders.state_change_spans import StateChangeSpans
 from hightide_leaders.znode_operations import (
     change_of,
@@ -276,12 +275,12 @@ class LeadersShell:
 
     async def _write(self, effect: fx.Write) -> None:
         self.writes += 1
-        operations, requested = self._spans.requested(effect.operations)
+        effect, requested = self._spans.requested(effect)
         try:
             with requested:
-                for multi in multis_for(await self._with_place(operations), effect.fence):
+                for multi in multis_for(await self._with_place(effect)):
                     await self._session.multi(multi)
-            self._spans.written(operations)
+            self._spans.written(effect.operations)
             ending = ev.Ending.COMMITTED
         except queues.FollowerStateChangeQueueFull:
             ending = ev.Ending.QUEUE_FULL
@@ -335,13 +334,13 @@ class LeadersShell:
             lives.append((broker_id, registered.incarnation))
         return Lives(tuple(lives))
 
-    async def _with_place(self, operations: Operations) -> Operations:
-        """The operations, and those by which queues shrink that have no place for them."""
+    async def _with_place(self, effect: fx.Write) -> fx.Write:
+        """The write, and with it those by which queues shrink that have no place for it."""
         limit, full = self.state.settings.queue_max, {}
-        for broker_id, count in queues.added_by(operations).items():
+        for broker_id, count in queues.added_by(effect).items():
             if len(await self._queued(broker_id, watch=True)) + count > limit:
                 full[broker_id] = await self._changes(broker_id)
-        return queues.make_place(operations, full, limit)
+        return queues.make_place(effect, full, limit)
 
     async def _read_queue(self) -> None:
         queue = await self._changes(self.state.me, watch=True)

@@ -14,6 +14,7 @@ from hightide_runtime.telemetry.span_kinds import (
 )
 from hightide_runtime.telemetry.tracing import Attribute, Span, Telemetry
 
+from hightide_leaders.core.effects import Write
 from hightide_leaders.core.values import QueuedChange, StateChange
 from hightide_leaders.core.writes import Dequeue, Enqueue, Operations
 
@@ -28,22 +29,25 @@ class StateChangeSpans:
         self._obeying: dict[str, tuple[Span, set[str]]] = {}
         """By the znode in the own queue: the span that ends when all of these znodes are gone."""
 
-    def requested(self, operations: Operations) -> tuple[Operations, Span]:
+    def requested(self, write: Write) -> tuple[Write, Span]:
         """A write that names its trace in what it puts into queues; the caller ends the span with the
         write."""
-        sent = [each for each in operations if isinstance(each, Enqueue)]
+        sent = [each for each in (*write.operations, *write.rest) if isinstance(each, Enqueue)]
         if not sent or not self._telemetry.enabled:
-            return operations, Span(None)
+            return write, Span(None)
         told = ", ".join(map(str, sorted({each.broker_id for each in sent})))
         attributes = {**_attributes([each.change for each in sent]), "broker_ids": told}
         span = self._telemetry.span(STATE_CHANGE, parent="", attributes=attributes)
-        named = (
-            replace(each, change=replace(each.change, traceparent=span.traceparent))
-            if isinstance(each, Enqueue)
-            else each
-            for each in operations
-        )
-        return tuple(named), span
+
+        def named(operations: Operations) -> Operations:
+            return tuple(
+                replace(each, change=replace(each.change, traceparent=span.traceparent))
+                if isinstance(each, Enqueue)
+                else each
+                for each in operations
+            )
+
+        return replace(write, operations=named(write.operations), rest=named(write.rest)), span
 
     def received(self, queue: Iterable[QueuedChange]) -> None:
         """The own queue was read."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import assert_never
 
 from hightide_runtime.znodes.cluster_znodes import BrokerIncarnationZnode, PartitionZnode, TopicIdZnode
@@ -19,9 +19,9 @@ from hightide_runtime.zookeeper.operations import Check, Create, Delete, Operati
 from hightide_runtime.zookeeper.session import Znode
 
 from hightide_leaders.core import writes as wr
+from hightide_leaders.core.effects import Write
 from hightide_leaders.core.values import (
     NO_LEADER,
-    NO_VERSION,
     Attempt,
     ChangeKind,
     IsrNode,
@@ -37,103 +37,64 @@ Found = Mapping[str, Znode]
 
 def operations_of(operations: wr.Operations) -> list[Operation]:
     """The multi that a write of the core is."""
-    return [each for operation in operations for each in _of(operation)]
+    return [_of(operation) for operation in operations]
 
 
-def multis_for(operations: wr.Operations, fence: wr.Operations) -> list[list[Operation]]:
+def multis_for(effect: Write) -> list[list[Operation]]:
     """The multis that a write is, one after the other: one, if it is not too large."""
-    first, *groups = (operations_of((each,)) for each in operations)
-    multis = multis_of(groups, operations_of(fence))
-    whole = [*first, *(each for group in groups for each in group)]
-    return [whole] if len(multis) <= 1 else [first, *multis]
+    first, rest = operations_of(effect.operations), operations_of(effect.rest)
+    multis = multis_of(([each] for each in rest), operations_of(effect.fence))
+    return [[*first, *rest]] if len(multis) <= 1 else [first, *multis]
 
 
-def _of(operation: wr.Operation) -> Iterator[Operation]:
+def _of(operation: wr.Operation) -> Operation:
     match operation:
-        case wr.CheckIncarnation(broker_id, incarnation):
-            yield Check(BrokerIncarnationZnode.path(broker_id), incarnation)
-        case wr.CheckTopicId(topic_id):
-            yield _is_there(topic_id)
-        case wr.CheckIsr(name, version):
-            yield Check(IsrZnode.path(*name), version)
-        case wr.CreateLeader(name, broker_id, epoch):
-            yield Create(LeaderZnode.path(*name), LeaderZnode(broker_id, epoch).encode(), ephemeral=True)
-        case wr.DeleteLeader(name):
-            yield Delete(LeaderZnode.path(*name), wr.ANY_VERSION)
-        case wr.CreateIsr(name, isr):
-            yield Create(IsrZnode.path(*name), _encoded(isr))
-        case wr.PutIsr(name, isr, version):
-            yield SetData(IsrZnode.path(*name), _encoded(isr), version)
-        case wr.PutReplicas(name, replicas, create):
-            yield _put(ReplicasZnode.path(*name), ReplicasZnode(replicas).encode(), create)
-        case wr.PutReassigned(name, replicas, create):
-            yield _put(ReassignedZnode.path(*name), ReassignedZnode(replicas).encode(), create)
-        case wr.DeleteReassigned(name):
-            yield Delete(ReassignedZnode.path(*name), wr.ANY_VERSION)
+        case wr.Check(node, version):
+            return Check(path_of(node), version)
+        case wr.Create(node, content):
+            return Create(path_of(node), _encoded(content), ephemeral=node.kind is wr.Kind.LEADER)
+        case wr.Put(node, content, version):
+            return SetData(path_of(node), _encoded(content), version)
+        case wr.Delete(node, version):
+            return Delete(path_of(node), version)
         case wr.Enqueue(broker_id, change):
-            yield Create(StateChangeZnode.prefix(broker_id), _change(change).encode(), sequential=True)
+            return Create(StateChangeZnode.prefix(broker_id), _change(change).encode(), sequential=True)
         case wr.Dequeue(broker_id, znode):
-            yield Delete(StateChangeZnode.path(broker_id, znode), wr.ANY_VERSION)
-        case _:
-            yield from _of_topic(operation)
-
-
-def _of_topic(
-    operation: wr.CreateTopic
-    | wr.CreatePartition
-    | wr.PutTopic
-    | wr.CheckTopic
-    | wr.DeletePartition
-    | wr.DeleteTopic,
-) -> Iterator[Operation]:
-    match operation:
-        case wr.CreateTopic(topic, node):
-            yield Create(LedTopicZnode.path(topic), _topic(node).encode())
-            yield Create(ReassignedZnode.topic_path(topic), b"")
-            marker = TopicIdZnode.path(bytes.fromhex(node.topic_id))
-            yield Create(marker, TopicIdZnode(topic).encode())
-        case wr.CreatePartition(name, replicas):
-            yield Create(PartitionZnode.path(*name), b"")
-            yield Create(ReassignedZnode.path(*name), ReassignedZnode(replicas).encode())
-        case wr.PutTopic(topic, node, version):
-            yield _is_there(node.topic_id)
-            yield SetData(LedTopicZnode.path(topic), _topic(node).encode(), version)
-        case wr.CheckTopic(topic, version, topic_id):
-            yield _is_there(topic_id)
-            yield Check(LedTopicZnode.path(topic), version)
-        case wr.DeletePartition():
-            yield from _deleting(operation)
-        case wr.DeleteTopic(topic, version, topic_id):
-            yield Delete(TopicIdZnode.path(bytes.fromhex(topic_id)), wr.ANY_VERSION)
-            yield Delete(ReassignedZnode.topic_path(topic), wr.ANY_VERSION)
-            yield Delete(LedTopicZnode.path(topic), version)
+            return Delete(StateChangeZnode.path(broker_id, znode), wr.ANY_VERSION)
         case _:
             assert_never(operation)
 
 
-def _is_there(topic_id: str) -> Operation:
-    return Check(TopicIdZnode.path(bytes.fromhex(topic_id)), wr.ANY_VERSION)
+_PATHS: Mapping[wr.Kind, Callable[..., str]] = {
+    wr.Kind.INCARNATION: BrokerIncarnationZnode.path,
+    wr.Kind.TOPIC: LedTopicZnode.path,
+    wr.Kind.TOPIC_ID: lambda topic_id: TopicIdZnode.path(bytes.fromhex(topic_id)),
+    wr.Kind.MOVES: ReassignedZnode.topic_path,
+    wr.Kind.PARTITION: PartitionZnode.path,
+    wr.Kind.LEADER: LeaderZnode.path,
+    wr.Kind.ISR: IsrZnode.path,
+    wr.Kind.REPLICAS: ReplicasZnode.path,
+    wr.Kind.REASSIGNED: ReassignedZnode.path,
+}
 
 
-def _deleting(operation: wr.DeletePartition) -> Iterator[Operation]:
-    name = operation.name
-    if operation.has_leader:
-        yield Delete(LeaderZnode.path(*name), wr.ANY_VERSION)
-    if operation.isr_version != NO_VERSION:
-        yield Delete(IsrZnode.path(*name), operation.isr_version)
-    if operation.has_replicas:
-        yield Delete(ReplicasZnode.path(*name), wr.ANY_VERSION)
-    if operation.has_reassigned:
-        yield Delete(ReassignedZnode.path(*name), wr.ANY_VERSION)
-    yield Delete(PartitionZnode.path(*name), wr.ANY_VERSION)
+def path_of(node: wr.Node) -> str:
+    """Where it is."""
+    return _PATHS[node.kind](*node.of) if isinstance(node.of, TopicPartition) else _PATHS[node.kind](node.of)
 
 
-def _put(path: str, data: bytes, create: bool) -> Operation:
-    return Create(path, data) if create else SetData(path, data, wr.ANY_VERSION)
-
-
-def _encoded(isr: IsrNode) -> bytes:
-    return IsrZnode(isr.epoch, isr.isr, isr.eligible, isr.recovered, isr.unclean_epoch).encode()
+def _encoded(content: wr.Content) -> bytes:
+    match content:
+        case IsrNode(epoch, isr, _, eligible, recovered, unclean_epoch):
+            return IsrZnode(epoch, isr, eligible, recovered, unclean_epoch).encode()
+        case LeaderNode(broker_id, epoch):
+            return LeaderZnode(broker_id, epoch).encode()
+        case TopicNode():
+            return _topic(content).encode()
+        case str():
+            return TopicIdZnode(content).encode() if content else b""
+        case _:
+            return ReplicasZnode(content).encode()  # RAR is written as AR is.
 
 
 def _topic(node: TopicNode) -> LedTopicZnode:

@@ -249,22 +249,19 @@ class LeadersBroker(SimBroker):
 
     def _write_with_place(self, effect: fx.Write) -> None:
         """Look at the queues to which it adds, and write."""
-        added, limit = queues.added_by(effect.operations), self.queue_max
+        added, limit = queues.added_by(effect), self.queue_max
 
         def ended(ending: ev.Ending) -> None:
             self.hear(ev.WriteEnded(effect.write_id, ending))
 
         def write(found: dict[int, tuple[QueuedChange, ...]]) -> None:
-            full = {
-                broker_id: queue
-                for broker_id, queue in found.items()
-                if len(queue) + added[broker_id] > limit
-            }
+            full = {each: queue for each, queue in found.items() if len(queue) + added[each] > limit}
             try:
-                operations = queues.make_place(effect.operations, full, limit)
+                placed = queues.make_place(effect, full, limit)
             except queues.FollowerStateChangeQueueFull:
                 ended(ev.Ending.QUEUE_FULL)
                 return
+            operations = (*placed.operations, *placed.rest)
             self._write(
                 operations, lambda refused: ended(self._ending(refused)), lambda: ended(ev.Ending.UNKNOWN)
             )

@@ -11,7 +11,6 @@ from typing import assert_never
 
 from hightide_leaders.core import writes as wr
 from hightide_leaders.core.values import (
-    NO_VERSION,
     IsrNode,
     LeaderNode,
     Lives,
@@ -22,7 +21,7 @@ from hightide_leaders.core.values import (
     TopicNodes,
     TopicPartition,
 )
-from hightide_runtime.znodes.cluster_znodes import TOPIC_IDS
+from hightide_leaders.znode_operations import path_of
 from hightide_runtime.znodes.leaders_znodes import (
     IsrZnode,
     LeaderZnode,
@@ -41,7 +40,6 @@ from sim.zookeeper import (
     StateWrite,
     Stored,
     ZooKeeper,
-    incarnation,
 )
 
 NAME = TopicPartition("tide", 0)
@@ -111,42 +109,18 @@ class LeadersZooKeeper(ZooKeeper):
 
     def _of(self, operation: wr.Operation, session: int) -> Iterator[Operation]:
         match operation:
-            case wr.CheckIncarnation(broker_id, life):
-                yield Check(incarnation(broker_id), life)
-            case wr.CheckTopicId(topic_id):
-                yield Check(marker(topic_id), wr.ANY_VERSION)
-            case wr.CheckIsr(name, version):
-                yield Check(IsrZnode.path(*name), version)
-            case wr.CreateLeader(name, broker_id, epoch):
-                yield Create(LeaderZnode.path(*name), LeaderNode(broker_id, epoch, session), session)
-            case wr.DeleteLeader(name):
-                yield Delete(LeaderZnode.path(*name))
-            case wr.CreateIsr(name, isr):
-                yield Create(IsrZnode.path(*name), isr)
-            case wr.PutIsr(name, isr, version):
-                yield Put(IsrZnode.path(*name), isr, version)
-            case wr.PutReplicas(name, replicas, create):
-                path = ReplicasZnode.path(*name)
-                yield Create(path, replicas) if create else Put(path, replicas, wr.ANY_VERSION)
-            case wr.PutReassigned(name, replicas, create):
-                path = ReassignedZnode.path(*name)
-                yield Create(path, replicas) if create else Put(path, replicas, wr.ANY_VERSION)
-            case wr.DeleteReassigned(name):
-                yield Delete(ReassignedZnode.path(*name))
-            case wr.CreateTopic() | wr.PutTopic() | wr.CheckTopic() | wr.DeleteTopic():
-                if isinstance(operation, wr.CheckTopic):
-                    yield Check(marker(operation.topic_id), wr.ANY_VERSION)
-                if isinstance(operation, wr.PutTopic):
-                    yield Check(marker(operation.node.topic_id), wr.ANY_VERSION)
-                yield self._of_topic(operation)
-                if isinstance(operation, wr.CreateTopic):
-                    yield Create(marker(operation.node.topic_id), operation.topic)
-                if isinstance(operation, wr.DeleteTopic):
-                    yield Delete(marker(operation.topic_id))
-            case wr.CreatePartition(name, replicas):
-                yield Create(ReassignedZnode.path(*name), replicas)
-            case wr.DeletePartition():
-                yield from self._deleting(operation)
+            case wr.Check(node, version):
+                yield Check(path_of(node), version)
+            case wr.Create(node, LeaderNode() as content):
+                yield Create(path_of(node), replace(content, session=session), session)
+            case wr.Create(node, content):
+                yield Create(path_of(node), content)
+            case wr.Put(node, content, version):
+                yield Put(path_of(node), content, version)
+            case wr.Delete(node, version):
+                if version != wr.ANY_VERSION:
+                    yield Check(path_of(node), version)
+                yield Delete(path_of(node))
             case wr.Enqueue(broker_id, change):
                 self._next_change += 1
                 yield Create(f"{StateChangeZnode.prefix(broker_id)}{self._next_change:010}", change)
@@ -154,32 +128,6 @@ class LeadersZooKeeper(ZooKeeper):
                 yield Delete(StateChangeZnode.path(broker_id, znode))
             case _:
                 assert_never(operation)
-
-    def _of_topic(
-        self, operation: wr.CreateTopic | wr.PutTopic | wr.CheckTopic | wr.DeleteTopic
-    ) -> Operation:
-        path = LedTopicZnode.path(operation.topic)
-        match operation:
-            case wr.CreateTopic(_, node):
-                return Create(path, node)
-            case wr.PutTopic(_, node, version):
-                return Put(path, node, version)
-            case wr.CheckTopic(_, version, _):
-                return Check(path, version)
-            case wr.DeleteTopic():
-                return Delete(path)
-
-    def _deleting(self, operation: wr.DeletePartition) -> Iterator[Operation]:
-        name = operation.name
-        if operation.has_leader:
-            yield Delete(LeaderZnode.path(*name))
-        if operation.isr_version != NO_VERSION:
-            yield Check(IsrZnode.path(*name), operation.isr_version)
-            yield Delete(IsrZnode.path(*name))
-        if operation.has_replicas:
-            yield Delete(ReplicasZnode.path(*name))
-        if operation.has_reassigned:
-            yield Delete(ReassignedZnode.path(*name))
 
     # --- what brokers read -----------------------------------------------------------------------
 
@@ -258,8 +206,3 @@ class LeadersZooKeeper(ZooKeeper):
             self.watch(ReplicasZnode.path(*name), node)
         if as_leader:
             self.watch(ReassignedZnode.path(*name), node)
-
-
-def marker(topic_id: str) -> str:
-    """The znode that is there as long as the topic of this id."""
-    return f"{TOPIC_IDS}/{topic_id}"

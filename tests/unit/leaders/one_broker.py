@@ -24,6 +24,7 @@ from hightide_leaders.core.values import (
     TopicNodes,
     TopicPartition,
 )
+from hightide_leaders.core.writes import Operations
 
 NAME = TopicPartition("tide", 0)
 ID, LATER_ID = "a" * 32, "b" * 32
@@ -97,6 +98,12 @@ def the(kind: type[E], effects: Effects) -> E:
     """The only effect of a kind."""
     (found,) = [effect for effect in effects if isinstance(effect, kind)]
     return found
+
+
+def written(effects: Effects) -> Operations:
+    """All operations of the only write."""
+    write = the(fx.Write, effects)
+    return (*write.operations, *write.rest)
 
 
 def kinds(effects: Effects) -> list[type]:

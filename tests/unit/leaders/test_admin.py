@@ -33,6 +33,7 @@ from unit.leaders.one_broker import (
     partition,
     the,
     topic,
+    written,
 )
 
 CREATE = ev.CreateTopicRequested(-1, "tide", ID, ((2, 3),))
@@ -75,9 +76,10 @@ def created(broker: OneBroker) -> fx.Effects:
 def test_creation_writes_rar_and_state_changes_first() -> None:
     broker = admin()
     broker.hear(CREATE)
-    assert the(fx.Write, read(broker, -1, None)).operations == (
-        wr.CreateTopic("tide", TopicNode(ID, Attempt(1, 0))),
-        wr.CreatePartition(NAME, (2, 3)),
+    assert written(read(broker, -1, None)) == (
+        *wr.create_topic("tide", TopicNode(ID, Attempt(1, 0))),
+        wr.Create(wr.partition(NAME)),
+        wr.Create(wr.reassigned(NAME), (2, 3)),
         wr.Enqueue(2, START),
         wr.Enqueue(3, START),
     )
@@ -88,11 +90,11 @@ def test_ar_comes_when_all_replicas_have_started() -> None:
     assert the(fx.ReadQueues, created(broker)).broker_ids == (2, 3)
     assert queues(broker, -1, waiting={3: (START,)}) == ()
     done = queues(broker, -1)
-    assert the(fx.Write, done).operations == (
-        wr.CheckTopic("tide", 0, ID),
-        wr.PutReplicas(NAME, (2, 3), create=True),
-        wr.DeleteReassigned(NAME),
-        wr.PutTopic("tide", TopicNode(ID, None, 1), 0),
+    assert written(done) == (
+        *wr.check_topic("tide", 0, ID),
+        wr.Create(wr.replicas(NAME), (2, 3)),
+        wr.Delete(wr.reassigned(NAME)),
+        wr.Put(wr.topic("tide"), TopicNode(ID, None, 1), 0),
     )
     broker.end(done)
     assert read(broker, -1, topic(LIVING)) == (fx.Answer(-1, Outcome.DONE),)
@@ -112,12 +114,13 @@ def test_a_creation_that_takes_too_long_is_cleaned_up_and_fails() -> None:
     attempt = topic(partition(replicas=(), reassigned=(2, 3)), attempt=(1, 0))
     cleaning = read(broker, -1, attempt)
     close = change(ChangeKind.CLOSE_REPLICA, epoch=-1)
-    assert the(fx.Write, cleaning).operations == (
-        wr.CheckTopic("tide", 0, ID),
+    assert written(cleaning) == (
+        *wr.check_topic("tide", 0, ID),
         wr.Enqueue(2, close),
         wr.Enqueue(3, close),
-        wr.DeletePartition(NAME, False, -1, False, True),
-        wr.DeleteTopic("tide", 0, ID),
+        wr.Delete(wr.reassigned(NAME)),
+        wr.Delete(wr.partition(NAME)),
+        *wr.delete_topic("tide", 0, ID),
     )
     broker.end(cleaning)
     assert read(broker, -1, None) == (fx.Answer(-1, Outcome.TIMED_OUT),)
@@ -128,9 +131,9 @@ def test_the_attempt_of_a_dead_admin_is_cleaned_up_before_a_new_one() -> None:
     broker.hear(CREATE)
     dead = topic(partition(replicas=(), reassigned=(3,)), attempt=(4, 7), topic_id=LATER_ID)
     cleaning = read(broker, -1, dead)
-    assert wr.Enqueue(3, change(ChangeKind.CLOSE_REPLICA, -1, LATER_ID)) in the(fx.Write, cleaning).operations
+    assert wr.Enqueue(3, change(ChangeKind.CLOSE_REPLICA, -1, LATER_ID)) in written(cleaning)
     broker.end(cleaning)
-    assert wr.Enqueue(2, START) in the(fx.Write, read(broker, -1, None)).operations
+    assert wr.Enqueue(2, START) in written(read(broker, -1, None))
 
 
 def test_the_attempt_of_an_admin_that_lives_is_left_alone() -> None:
@@ -145,7 +148,7 @@ def test_an_admin_that_died_and_lives_again_has_left_a_failed_attempt() -> None:
     broker.hear(CREATE)
     other = topic(partition(replicas=(), reassigned=(3,)), attempt=(2, 0), topic_id=LATER_ID)
     effects = read(broker, -1, other, Lives(((1, 0), (2, 1), (3, 0))))
-    assert wr.DeleteTopic("tide", 0, LATER_ID) in the(fx.Write, effects).operations
+    assert written(effects)[-3:] == wr.delete_topic("tide", 0, LATER_ID)
 
 
 def test_an_attempt_that_somebody_cleaned_up_fails() -> None:
@@ -174,8 +177,8 @@ def test_a_creation_of_unknown_outcome_goes_on_from_what_is_there() -> None:
     broker.hear(CREATE)
     assert kinds(broker.end(read(broker, -1, None), ev.Ending.UNKNOWN)) == [fx.ReadTopic]
     there = topic(partition(replicas=(), reassigned=(2, 3)), attempt=(1, 0))
-    again = the(fx.Write, read(broker, -1, there)).operations
-    assert again == (wr.CheckTopic("tide", 0, ID), wr.Enqueue(2, START), wr.Enqueue(3, START))
+    again = written(read(broker, -1, there))
+    assert again == (*wr.check_topic("tide", 0, ID), wr.Enqueue(2, START), wr.Enqueue(3, START))
 
 
 def test_a_creation_of_which_only_a_part_was_written_is_written_to_the_end() -> None:
@@ -186,9 +189,9 @@ def test_a_creation_of_which_only_a_part_was_written_is_written_to_the_end() -> 
     part = topic(partition(replicas=(), reassigned=(2, 3)), attempt=(1, 0))
     rest = read(broker, -1, part)
     missing = TopicPartition("tide", 1)
-    assert wr.CreatePartition(missing, (3, 2)) in the(fx.Write, rest).operations
-    assert wr.CreatePartition(NAME, (2, 3)) not in the(fx.Write, rest).operations
-    assert len([each for each in the(fx.Write, rest).operations if isinstance(each, wr.Enqueue)]) == 4
+    assert wr.Create(wr.reassigned(missing), (3, 2)) in written(rest)
+    assert wr.Create(wr.reassigned(NAME), (2, 3)) not in written(rest)
+    assert len([each for each in written(rest) if isinstance(each, wr.Enqueue)]) == 4
     broker.end(rest)
     both = topic(*[partition(replicas=(), reassigned=(2, 3))] * 2, attempt=(1, 0))
     assert kinds(read(broker, -1, both)) == [fx.ReadQueues]
@@ -201,8 +204,8 @@ def test_a_deletion_of_which_only_a_part_was_written_tells_every_replica() -> No
     gone = topic(partition(replicas=(2, 3), isr=IsrNode(4, (2, 3), 9), reassigned=()))
     close = change(ChangeKind.CLOSE_REPLICA, epoch=4)
     again = read(broker, -2, gone)
-    assert the(fx.Write, again).operations == (
-        wr.CheckTopic("tide", 0, ID),
+    assert written(again) == (
+        *wr.check_topic("tide", 0, ID),
         wr.Enqueue(2, close),
         wr.Enqueue(3, close),
     )
@@ -214,9 +217,9 @@ def test_deletion_marks_every_partition_and_tells_every_replica_in_one_multi() -
     broker = admin()
     broker.hear(DELETE)
     close = change(ChangeKind.CLOSE_REPLICA, epoch=4)
-    assert the(fx.Write, read(broker, -2, topic(LIVING, version=3))).operations == (
-        wr.CheckTopic("tide", 3, ID),
-        wr.PutReassigned(NAME, (), create=True),
+    assert written(read(broker, -2, topic(LIVING, version=3))) == (
+        *wr.check_topic("tide", 3, ID),
+        wr.Create(wr.reassigned(NAME), ()),
         wr.Enqueue(2, close),
         wr.Enqueue(3, close),
     )
@@ -239,10 +242,13 @@ def test_deletion_does_not_wait_for_a_dead_broker() -> None:
     effects = queues(broker, -2, Lives(((1, 0), (2, 0))), waiting)
     assert kinds(effects) == [fx.ReadTopic]
     removal = read(broker, -2, gone)
-    assert the(fx.Write, removal).operations == (
-        wr.CheckTopic("tide", 0, ID),
-        wr.DeletePartition(NAME, False, 9, True, True),
-        wr.DeleteTopic("tide", 0, ID),
+    assert written(removal) == (
+        *wr.check_topic("tide", 0, ID),
+        wr.Delete(wr.isr(NAME), 9),
+        wr.Delete(wr.replicas(NAME)),
+        wr.Delete(wr.reassigned(NAME)),
+        wr.Delete(wr.partition(NAME)),
+        *wr.delete_topic("tide", 0, ID),
     )
     broker.end(removal)
     assert read(broker, -2, None) == (fx.Answer(-2, Outcome.DONE),)
@@ -303,16 +309,16 @@ def test_a_creation_finds_a_half_deleted_topic_and_finishes_that_first() -> None
     broker = admin()
     broker.hear(CREATE)
     half = topic(partition(replicas=(3,), reassigned=()), topic_id=LATER_ID)
-    assert wr.DeleteTopic("tide", 0, LATER_ID) in the(fx.Write, read(broker, -1, half)).operations
+    assert written(read(broker, -1, half))[-3:] == wr.delete_topic("tide", 0, LATER_ID)
 
 
 def test_a_reassignment_is_asked_for_once() -> None:
     broker = admin()
     broker.hear(ev.ReassignmentRequested(-3, NAME, (1, 2)))
     asked = read(broker, -3, topic(LIVING))
-    assert the(fx.Write, asked).operations == (
-        wr.CheckTopic("tide", 0, ID),
-        wr.PutReassigned(NAME, (1, 2)),
+    assert written(asked) == (
+        *wr.check_topic("tide", 0, ID),
+        wr.Create(wr.reassigned(NAME), (1, 2)),
     )
     assert broker.end(asked) == (fx.Answer(-3, Outcome.DONE),)
     broker.hear(ev.ReassignmentRequested(-4, NAME, (1, 2)))

@@ -20,6 +20,7 @@ from unit.leaders.one_broker import (
     led_by_me,
     partition,
     the,
+    written,
 )
 
 ISR = IsrNode(4, (1, 2, 3), version=9)
@@ -36,8 +37,8 @@ def leading(before: PartitionNodes, lives: Lives = FOUR) -> tuple[OneBroker, fx.
 def test_the_leader_sends_start_replica_to_the_new_replicas_and_only_once() -> None:
     before = partition(isr=ISR, reassigned=(1, 2, 4))
     broker, effects = leading(before)
-    assert the(fx.Write, effects).operations == (
-        wr.CheckIsr(NAME, 10),
+    assert written(effects) == (
+        wr.Check(wr.isr(NAME), 10),
         wr.Enqueue(4, change(ChangeKind.START_REPLICA, epoch=5)),
     )
     read = the(fx.Read, broker.end(effects))
@@ -46,7 +47,7 @@ def test_the_leader_sends_start_replica_to_the_new_replicas_and_only_once() -> N
 
 def test_a_new_leader_goes_on_with_what_its_predecessor_began() -> None:
     _, effects = leading(partition(isr=ISR, reassigned=(1, 4)))
-    assert wr.Enqueue(4, change(ChangeKind.START_REPLICA, epoch=5)) in the(fx.Write, effects).operations
+    assert wr.Enqueue(4, change(ChangeKind.START_REPLICA, epoch=5)) in written(effects)
 
 
 def test_the_new_replicas_are_replicas_for_the_core_before_they_are_in_ar() -> None:
@@ -64,14 +65,14 @@ def test_when_all_of_rar_are_in_sync_one_multi_makes_them_the_replicas_and_close
     read = the(fx.Read, broker.hear(news))
     caught_up = led_by_me(before, isr=(1, 2, 3, 4), changes=1)
     done = broker.hear(ev.PartitionsRead(read.read_id, {NAME: caught_up}, FOUR))
-    assert the(fx.Write, done).operations == (
-        wr.CheckIncarnation(1, 0),
-        wr.CheckTopicId(ID),
-        wr.PutIsr(NAME, IsrNode(6, (1, 4), 11), version=11),
-        wr.PutReplicas(NAME, (1, 4)),
-        wr.DeleteReassigned(NAME),
-        wr.DeleteLeader(NAME),
-        wr.CreateLeader(NAME, 1, 6),
+    assert written(done) == (
+        wr.Check(wr.incarnation(1), 0),
+        wr.Check(wr.topic_id(ID)),
+        wr.Put(wr.isr(NAME), IsrNode(6, (1, 4), 11), 11),
+        wr.Put(wr.replicas(NAME), (1, 4)),
+        wr.Delete(wr.reassigned(NAME)),
+        wr.Delete(wr.leader(NAME)),
+        wr.Create(wr.leader(NAME), LeaderNode(1, 6)),
         wr.Enqueue(2, change(ChangeKind.CLOSE_REPLICA, epoch=5)),
         wr.Enqueue(3, change(ChangeKind.CLOSE_REPLICA, epoch=5)),
     )
@@ -86,28 +87,27 @@ def test_a_move_whose_replicas_came_in_sync_while_it_was_read_is_finished() -> N
     again = the(fx.Read, broker.hear(ev.PartitionsRead(read.read_id, {NAME: older}, FOUR)))
     newer = led_by_me(partition(isr=IsrNode(4, (1,), 9), reassigned=(3, 2)), isr=(1, 2, 3), changes=1)
     finishing = broker.hear(ev.PartitionsRead(again.read_id, {NAME: newer}, FOUR))
-    assert wr.PutReplicas(NAME, (3, 2)) in the(fx.Write, finishing).operations
+    assert wr.Put(wr.replicas(NAME), (3, 2)) in written(finishing)
 
 
 def test_a_move_by_which_nobody_leaves_ends_no_epoch() -> None:
     before = partition(replicas=(1, 2), isr=IsrNode(4, (1, 2), 9), reassigned=(2, 1))
     _, effects = leading(before)
-    assert the(fx.Write, effects).operations == (
-        wr.CheckIncarnation(1, 0),
-        wr.CheckTopicId(ID),
-        wr.PutIsr(NAME, IsrNode(5, (1, 2), 10), version=10),
-        wr.PutReplicas(NAME, (2, 1)),
-        wr.DeleteReassigned(NAME),
+    assert written(effects) == (
+        wr.Check(wr.incarnation(1), 0),
+        wr.Check(wr.topic_id(ID)),
+        wr.Put(wr.isr(NAME), IsrNode(5, (1, 2), 10), 10),
+        wr.Put(wr.replicas(NAME), (2, 1)),
+        wr.Delete(wr.reassigned(NAME)),
     )
 
 
 def test_a_leader_that_is_not_in_rar_gives_up_its_znode_with_the_move() -> None:
     before = partition(replicas=(1, 2), isr=IsrNode(4, (1, 2), 9), reassigned=(2,))
     _, effects = leading(before)
-    written = the(fx.Write, effects).operations
-    assert wr.DeleteLeader(NAME) in written
+    assert wr.Delete(wr.leader(NAME)) in written(effects)
     close = change(ChangeKind.CLOSE_REPLICA, epoch=5)
-    assert wr.Enqueue(1, close) in written, "it closes its own replica by its own queue"
+    assert wr.Enqueue(1, close) in written(effects), "it closes its own replica by its own queue"
 
 
 def test_a_queue_that_is_full_of_closes_holds_a_move_up_and_is_tried_again() -> None:
@@ -125,10 +125,10 @@ def test_a_leader_gives_way_to_the_preferred_replica_when_that_is_in_sync() -> N
     read = the(fx.Read, broker.hear(ev.IsrAdopted(NAME, 5, (1, 2), 11)))
     joined = led_by_me(before, isr=(1, 2), changes=1)
     gives_way = broker.hear(ev.PartitionsRead(read.read_id, {NAME: joined}, ALL))
-    assert the(fx.Write, gives_way).operations == (
-        wr.CheckTopicId(ID),
-        wr.CheckIsr(NAME, 11),
-        wr.DeleteLeader(NAME),
+    assert written(gives_way) == (
+        wr.Check(wr.topic_id(ID)),
+        wr.Check(wr.isr(NAME), 11),
+        wr.Delete(wr.leader(NAME)),
     )
 
 

@@ -3,39 +3,40 @@
 from __future__ import annotations
 
 from hightide_leaders.core import writes as wr
+from hightide_leaders.core.effects import Write
 from hightide_leaders.core.queues import send
 from hightide_leaders.core.values import ChangeKind, TopicNode, TopicPartition
 from hightide_leaders.znode_operations import multis_for, operations_of
 from hightide_runtime.zookeeper.operations import MAX_MULTI_OPERATIONS
 from unit.leaders.one_broker import ID, change
 
-CREATE = wr.CreateTopic("tide", TopicNode(ID))
-CHECK = wr.CheckTopic("tide", 0, ID)
+CREATE = wr.create_topic("tide", TopicNode(ID))
+CHECK = wr.check_topic("tide", 0, ID)
 
 
-def creation(partitions: int) -> wr.Operations:
+def creation(partitions: int) -> Write:
     """The first write of a creation."""
-    numbers = range(partitions)
-    made = (wr.CreatePartition(TopicPartition("tide", number), (2,)) for number in numbers)
-    starts = (change(ChangeKind.START_REPLICA, name=TopicPartition("tide", number)) for number in numbers)
-    return (CREATE, *made, *send((2, start) for start in starts))
+    names = [TopicPartition("tide", number) for number in range(partitions)]
+    made = (wr.Create(wr.reassigned(name), (2,)) for name in names)
+    starts = send((2, change(ChangeKind.START_REPLICA, name=name)) for name in names)
+    return Write(1, CREATE, (*made, *starts), CHECK)
 
 
 def test_a_write_is_one_multi_if_it_fits() -> None:
     write = creation(100)
-    assert multis_for(write, (CHECK,)) == [operations_of(write)]
+    assert multis_for(write) == [operations_of((*write.operations, *write.rest))]
 
 
-def test_a_write_that_is_too_large_begins_alone_and_each_part_after_it_is_fenced() -> None:
+def test_of_a_write_that_is_too_large_each_part_but_the_first_is_fenced() -> None:
     write = creation(1_000)
-    first, *others = multis_for(write, (CHECK,))
-    fence = operations_of((CHECK,))
-    assert first == operations_of((CREATE,))
+    first, *others = multis_for(write)
+    fence = operations_of(CHECK)
+    assert first == operations_of(CREATE)
     assert len(others) > 1
     assert all(multi[: len(fence)] == fence for multi in others)
     assert all(len(multi) <= MAX_MULTI_OPERATIONS for multi in others)
-    assert [each for multi in others for each in multi[len(fence) :]] == operations_of(write[1:])
+    assert [each for multi in others for each in multi[len(fence) :]] == operations_of(write.rest)
 
 
-def test_a_write_of_one_operation_is_one_multi() -> None:
-    assert multis_for((CREATE,), ()) == [operations_of((CREATE,))]
+def test_a_write_without_a_rest_is_one_multi() -> None:
+    assert multis_for(Write(1, CREATE)) == [operations_of(CREATE)]

@@ -8,7 +8,18 @@ from hightide_leaders.core import writes as wr
 from hightide_leaders.core.effects import Outcome
 from hightide_leaders.core.values import ChangeKind, IsrNode, LeaderNode, Lives
 from hightide_runtime.znodes.recovered_log import RecoveredLog
-from unit.leaders.one_broker import ID, NAME, SESSION, OneBroker, change, kinds, partition, the, topic
+from unit.leaders.one_broker import (
+    ID,
+    NAME,
+    SESSION,
+    OneBroker,
+    change,
+    kinds,
+    partition,
+    the,
+    topic,
+    written,
+)
 from unit.leaders.test_admin import admin, read
 
 LED_BY_2 = LeaderNode(2, 4, 71)
@@ -23,11 +34,11 @@ def test_a_move_that_is_taken_back_leaves_neither_a_replica_nor_a_place_in_the_i
     broker = admin()
     broker.hear(CANCEL)
     cancelled = read(broker, -1, topic(MOVING, version=3))
-    assert the(fx.Write, cancelled).operations == (
-        wr.CheckTopic("tide", 3, ID),
-        wr.PutIsr(NAME, IsrNode(4, (2, 3), 9), 9),
-        wr.DeleteLeader(NAME),
-        wr.DeleteReassigned(NAME),
+    assert written(cancelled) == (
+        *wr.check_topic("tide", 3, ID),
+        wr.Put(wr.isr(NAME), IsrNode(4, (2, 3), 9), 9),
+        wr.Delete(wr.leader(NAME)),
+        wr.Delete(wr.reassigned(NAME)),
         wr.Enqueue(1, CLOSE),
     )
     assert broker.end(cancelled) == (fx.Answer(-1, Outcome.DONE),)
@@ -47,24 +58,24 @@ def test_when_the_connection_was_lost_what_clients_ask_is_read_again() -> None:
 def test_a_move_to_where_the_partition_is_takes_back_the_one_before() -> None:
     broker = admin()
     broker.hear(ev.ReassignmentRequested(-1, NAME, (2, 3)))
-    assert wr.DeleteReassigned(NAME) in the(fx.Write, read(broker, -1, topic(MOVING))).operations
+    assert wr.Delete(wr.reassigned(NAME)) in written(read(broker, -1, topic(MOVING)))
 
 
 def test_another_target_closes_the_replicas_that_only_the_first_one_wanted() -> None:
     broker = OneBroker()
     broker.serve()
     broker.hear(ev.ReassignmentRequested(-1, NAME, (3, 2)))
-    written = the(fx.Write, read(broker, -1, topic(MOVING))).operations
-    assert wr.PutReassigned(NAME, (3, 2), create=False) in written
-    assert wr.Enqueue(1, CLOSE) in written
+    retargeted = written(read(broker, -1, topic(MOVING)))
+    assert wr.Put(wr.reassigned(NAME), (3, 2)) in retargeted
+    assert wr.Enqueue(1, CLOSE) in retargeted
 
 
 def test_a_target_that_keeps_all_replicas_of_the_first_one_is_one_write() -> None:
     broker = admin()
     broker.hear(ev.ReassignmentRequested(-1, NAME, (1, 3)))
-    assert the(fx.Write, read(broker, -1, topic(MOVING))).operations == (
-        wr.CheckTopic("tide", 0, ID),
-        wr.PutReassigned(NAME, (1, 3), create=False),
+    assert written(read(broker, -1, topic(MOVING))) == (
+        *wr.check_topic("tide", 0, ID),
+        wr.Put(wr.reassigned(NAME), (1, 3)),
     )
 
 
@@ -102,10 +113,10 @@ def test_the_preferred_replica_follows_a_leader_whose_term_ends() -> None:
     broker.hear(PREFERRED)
     led = partition(replicas=(3, 2), leader=LED_BY_2, isr=IsrNode(4, (2, 3), 9))
     ended = read(broker, -1, topic(led))
-    assert the(fx.Write, ended).operations == (
-        wr.CheckTopicId(ID),
-        wr.CheckIsr(NAME, 9),
-        wr.DeleteLeader(NAME),
+    assert written(ended) == (
+        wr.Check(wr.topic_id(ID)),
+        wr.Check(wr.isr(NAME), 9),
+        wr.Delete(wr.leader(NAME)),
     )
     assert broker.end(ended) == (fx.Answer(-1, Outcome.DONE),)
 
@@ -136,9 +147,9 @@ def test_an_unclean_election_makes_the_longest_log_that_is_there_the_only_one_in
     broker = admin()
     broker.hear(UNCLEAN)
     elected = read(broker, -1, topic(LOST), ONE_DEAD)
-    assert the(fx.Write, elected).operations == (
-        wr.CheckTopic("tide", 0, ID),
-        wr.PutIsr(NAME, IsrNode(4, (3,), 9, unclean_epoch=5), 9),
+    assert written(elected) == (
+        *wr.check_topic("tide", 0, ID),
+        wr.Put(wr.isr(NAME), IsrNode(4, (3,), 9, unclean_epoch=5), 9),
         wr.Enqueue(3, change(ChangeKind.START_REPLICA, epoch=4)),
     )
     assert broker.end(elected) == (fx.Answer(-1, Outcome.DONE),)

@@ -25,7 +25,7 @@ from hightide_leaders.core.values import (
     StateChange,
     TopicPartition,
 )
-from unit.leaders.one_broker import ALL, ID, LATER_ID, NAME, OneBroker, change, kinds, partition, the
+from unit.leaders.one_broker import ALL, ID, LATER_ID, NAME, OneBroker, change, kinds, partition, the, written
 
 START, CLOSE = ChangeKind.START_REPLICA, ChangeKind.CLOSE_REPLICA
 MARK = StateChange(ChangeKind.READ_ASSIGNMENTS, EVERYTHING, "", -1)
@@ -44,16 +44,8 @@ def test_a_change_goes_to_the_end_of_a_queue_that_has_place() -> None:
 
 
 def test_a_write_says_how_much_it_adds_to_each_queue() -> None:
-    assert added_by((wr.CheckTopicId(ID), *send([(2, change(CLOSE)), (2, change(START)), (3, MARK)]))) == {
-        2: 2,
-        3: 1,
-    }
-
-
-def test_an_admin_also_waits_for_a_change_that_was_sent_before_an_election() -> None:
-    """It reads the epoch of a partition again, and the change in the queue still has the one of before."""
-    now, before = replace(change(CLOSE), epoch=5), replace(change(CLOSE), epoch=4)
-    assert undone([(2, now)], {2: queued(before)}) == {2}
+    added = send([(2, change(CLOSE)), (2, change(START)), (3, MARK)])
+    assert added_by(fx.Write(1, added[:1], added[1:])) == {2: 2, 3: 1}
 
 
 @pytest.mark.parametrize(
@@ -78,32 +70,35 @@ def test_closes_of_two_topics_of_one_name_are_not_of_one_partition() -> None:
     assert (removed, added) == ((), ())
 
 
+CHECK = wr.Check(wr.topic_id(ID))
+
+
 def test_dropped_starts_are_made_good_by_a_look_at_all_assignments() -> None:
     queue = queued(change(START), change(START, epoch=4))
-    write = (wr.CheckTopicId(ID), wr.Enqueue(2, change(CLOSE)))
-    assert make_place(write, {2: queue}, limit=2) == (
-        wr.CheckTopicId(ID),
-        wr.Dequeue(2, "change-0000000000"),
-        wr.Dequeue(2, "change-0000000001"),
-        wr.Enqueue(2, MARK),
-        wr.Enqueue(2, change(CLOSE)),
+    write = fx.Write(1, (CHECK,), (wr.Enqueue(2, change(CLOSE)),))
+    assert make_place(write, {2: queue}, limit=2) == fx.Write(
+        1,
+        (
+            CHECK,
+            wr.Dequeue(2, "change-0000000000"),
+            wr.Dequeue(2, "change-0000000001"),
+            wr.Enqueue(2, MARK),
+        ),
+        (wr.Enqueue(2, change(CLOSE)),),
     )
 
 
 def test_more_starts_than_a_queue_has_place_for_are_one_look_at_all_assignments() -> None:
     starts = [change(START, name=TopicPartition("tide", number)) for number in range(3)]
-    write = (wr.CheckTopicId(ID), *send((2, each) for each in starts), wr.Enqueue(3, starts[0]))
-    assert make_place(write, {2: ()}, limit=2) == (
-        wr.CheckTopicId(ID),
-        wr.Enqueue(2, MARK),
-        wr.Enqueue(3, starts[0]),
-    )
+    other = wr.Enqueue(3, starts[0])
+    write = fx.Write(1, (CHECK,), (*send((2, each) for each in starts), other))
+    assert make_place(write, {2: ()}, limit=2) == fx.Write(1, (CHECK, wr.Enqueue(2, MARK)), (other,))
 
 
 def test_a_queue_that_cannot_shrink_is_full() -> None:
     queue = queued(change(CLOSE), change(CLOSE, topic_id=LATER_ID))
     with pytest.raises(FollowerStateChangeQueueFull):
-        make_place((wr.CheckTopicId(ID), *send([(2, change(START))])), {2: queue}, limit=2)
+        make_place(fx.Write(1, (CHECK, *send([(2, change(START))]))), {2: queue}, limit=2)
 
 
 def test_a_start_replica_is_obeyed_before_it_leaves_the_queue() -> None:
@@ -111,7 +106,7 @@ def test_a_start_replica_is_obeyed_before_it_leaves_the_queue() -> None:
     broker.serve()
     effects = broker.queue(change(START), nodes=partition(leader=LeaderNode(2, 4, 71), isr=ISR))
     assert kinds(effects) == [fx.OpenReplica, fx.Decide, fx.Write]
-    assert wr.Dequeue(1, "change-0000000000") in the(fx.Write, effects).operations
+    assert wr.Dequeue(1, "change-0000000000") in written(effects)
 
 
 def test_a_close_replica_of_an_earlier_topic_leaves_the_later_one_alone() -> None:
@@ -144,7 +139,7 @@ def test_garbage_in_the_queue_is_complained_of_and_taken_out() -> None:
     assert "change-0000000000" in the(fx.Complain, effects).message
     read = the(fx.Read, effects)
     taken = broker.hear(ev.PartitionsRead(read.read_id, {}, ALL))
-    assert wr.Dequeue(1, "change-0000000000") in the(fx.Write, taken).operations
+    assert wr.Dequeue(1, "change-0000000000") in written(taken)
 
 
 def test_only_the_newest_life_of_a_broker_takes_from_its_queue() -> None:
@@ -153,7 +148,7 @@ def test_only_the_newest_life_of_a_broker_takes_from_its_queue() -> None:
     broker = OneBroker()
     broker.serve()
     effects = broker.queue(change(START), nodes=partition(leader=LeaderNode(2, 4, 71), isr=ISR))
-    assert the(fx.Write, effects).operations[0] == wr.CheckIncarnation(1, 0)
+    assert written(effects)[0] == wr.Check(wr.incarnation(1), 0)
     assert kinds(broker.end(effects, ev.Ending.SUPERSEDED)) == [fx.StepAside]
 
 

@@ -22,6 +22,7 @@ from unit.leaders.one_broker import (
     led_by_me,
     partition,
     the,
+    written,
 )
 
 ISR = IsrNode(4, (1, 2, 3), version=9)
@@ -43,8 +44,8 @@ def test_a_close_replica_that_waited_while_the_broker_was_dead_is_obeyed_before_
     broker.hear(ev.Started(0, SESSION))
     effects = broker.queue(change(ChangeKind.CLOSE_REPLICA), nodes=partition(replicas=(2, 3)))
     assert effects[0] == fx.CloseReplica(NAME, ID)
-    assert the(fx.Write, effects).operations == (
-        wr.CheckIncarnation(1, 0),
+    assert written(effects) == (
+        wr.Check(wr.incarnation(1), 0),
         wr.Dequeue(1, "change-0000000000"),
     )
     assert kinds(broker.end(effects)) == [fx.ReadQueue]
@@ -68,11 +69,11 @@ def test_the_preferred_replica_races_at_once_and_writes_epoch_and_leader_in_one_
     broker = OneBroker()
     effects = broker.serve(partition(isr=ISR))
     elected = IsrNode(5, (1, 2, 3), 9)
-    assert the(fx.Write, effects).operations == (
-        wr.CheckIncarnation(1, 0),
-        wr.CheckTopicId(ID),
-        wr.CreateLeader(NAME, 1, 5),
-        wr.PutIsr(NAME, elected, version=9),
+    assert written(effects) == (
+        wr.Check(wr.incarnation(1), 0),
+        wr.Check(wr.topic_id(ID)),
+        wr.Create(wr.leader(NAME), LeaderNode(1, 5)),
+        wr.Put(wr.isr(NAME), elected, 9),
     )
 
 
@@ -119,24 +120,24 @@ def test_a_replica_out_of_the_isr_does_not_race_and_looks_again_after_leader_ele
 def test_a_new_partition_begins_with_its_first_leader_alone_in_sync() -> None:
     broker = OneBroker()
     effects = broker.serve(partition())
-    assert the(fx.Write, effects).operations[2:] == (
-        wr.CreateLeader(NAME, 1, 1),
-        wr.CreateIsr(NAME, IsrNode(1, (1,))),
+    assert written(effects)[2:] == (
+        wr.Create(wr.leader(NAME), LeaderNode(1, 1)),
+        wr.Create(wr.isr(NAME), IsrNode(1, (1,))),
     )
 
 
 def test_the_dead_leave_the_isr_with_the_election() -> None:
     broker = OneBroker()
     effects = broker.serve(partition(isr=ISR), Lives(((1, 0), (3, 0))))
-    put = the(fx.Write, effects).operations[-1]
-    assert put == wr.PutIsr(NAME, IsrNode(5, (1, 3), 9), version=9)
+    put = written(effects)[-1]
+    assert put == wr.Put(wr.isr(NAME), IsrNode(5, (1, 3), 9), 9)
 
 
 def test_who_leaves_an_isr_that_is_too_small_to_commit_stays_eligible() -> None:
     broker = OneBroker()
     effects = broker.serve(partition(isr=IsrNode(4, (1, 2), 9), minimum=2), Lives(((1, 0),)))
-    put = the(fx.Write, effects).operations[-1]
-    assert put == wr.PutIsr(NAME, IsrNode(5, (1,), 9, eligible=(2,)), version=9)
+    put = written(effects)[-1]
+    assert put == wr.Put(wr.isr(NAME), IsrNode(5, (1,), 9, eligible=(2,)), 9)
 
 
 def test_the_winner_leads_and_watches_what_admins_ask() -> None:
@@ -178,9 +179,9 @@ def test_a_leader_znode_of_an_earlier_life_is_nobodys_word() -> None:
     """The text would let this broker follow itself until its old session ends."""
     broker = OneBroker()
     effects = broker.serve(partition(leader=LeaderNode(1, 4, SESSION - 1), isr=ISR))
-    assert the(fx.Write, effects).operations[2:4] == (
-        wr.DeleteLeader(NAME),
-        wr.CreateLeader(NAME, 1, 5),
+    assert written(effects)[2:4] == (
+        wr.Delete(wr.leader(NAME)),
+        wr.Create(wr.leader(NAME), LeaderNode(1, 5)),
     )
 
 
@@ -203,10 +204,10 @@ def test_a_leader_that_cannot_lead_gives_up_its_znode_and_abstains() -> None:
     assert the(fx.Decide, effects).decision.leader == -1
     alone = Lives(((1, 0),))
     effects = broker.hear(ev.PartitionsRead(the(fx.Read, effects).read_id, {NAME: led}, alone))
-    assert the(fx.Write, effects).operations == (
-        wr.CheckTopicId(ID),
-        wr.CheckIsr(NAME, 10),
-        wr.DeleteLeader(NAME),
+    assert written(effects) == (
+        wr.Check(wr.topic_id(ID)),
+        wr.Check(wr.isr(NAME), 10),
+        wr.Delete(wr.leader(NAME)),
     )
     read = the(fx.Read, broker.end(effects))
     again = broker.hear(ev.PartitionsRead(read.read_id, {NAME: partition(isr=led.isr)}, ALL))
@@ -221,11 +222,11 @@ def test_a_preferred_replica_that_cannot_lead_leaves_the_isr_or_others_would_giv
     broker.win(broker.serve(before), before)
     effects = broker.hear(ev.LeadershipDeclined(NAME, 5))
     effects = broker.hear(ev.PartitionsRead(the(fx.Read, effects).read_id, {NAME: led}, ALL))
-    assert the(fx.Write, effects).operations == (
-        wr.CheckIncarnation(1, 0),
-        wr.CheckTopicId(ID),
-        wr.DeleteLeader(NAME),
-        wr.PutIsr(NAME, IsrNode(5, (2, 3), 10), version=10),
+    assert written(effects) == (
+        wr.Check(wr.incarnation(1), 0),
+        wr.Check(wr.topic_id(ID)),
+        wr.Delete(wr.leader(NAME)),
+        wr.Put(wr.isr(NAME), IsrNode(5, (2, 3), 10), 10),
     )
 
 
@@ -248,9 +249,10 @@ def test_where_all_lost_their_ends_the_one_with_the_longest_log_leads() -> None:
     broker, other = OneBroker(), OneBroker(2)
     nodes = partition(isr=IsrNode(4, (1,), 9, recovered=logs))
     assert fx.Write not in kinds(other.serve(nodes))
-    put = the(fx.Write, broker.serve(nodes)).operations[-1]
-    assert isinstance(put, wr.PutIsr)
-    assert (put.isr.isr, put.isr.unclean_epoch) == ((1,), 5)
+    put = written(broker.serve(nodes))[-1]
+    assert isinstance(put, wr.Put)
+    assert isinstance(put.content, IsrNode)
+    assert (put.content.isr, put.content.unclean_epoch) == ((1,), 5)
 
 
 def test_a_topic_created_again_under_the_name_gets_another_replica() -> None:
@@ -275,4 +277,4 @@ def test_a_leader_znode_that_nobody_can_read_is_replaced() -> None:
     broker = OneBroker()
     nobody = LeaderNode(-1, -1, 5)
     effects = broker.serve(partition(leader=nobody, isr=ISR))
-    assert wr.DeleteLeader(NAME) in the(fx.Write, effects).operations
+    assert wr.Delete(wr.leader(NAME)) in written(effects)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from hightide_leaders.core import effects as fx
 from hightide_leaders.core import writes as wr
 from hightide_leaders.core.queues import send
 from hightide_leaders.core.values import ChangeKind, QueuedChange, StateChange, TopicPartition
@@ -31,9 +32,10 @@ class Traced:
 
     def sent(self, *changes: StateChange) -> tuple[QueuedChange, ...]:
         """What stands in the queue of the follower after the leader has written."""
-        operations, span = self.leader.requested((wr.CheckTopicId(ID), *send((2, each) for each in changes)))
+        sent = send((2, each) for each in changes)
+        write, span = self.leader.requested(fx.Write(1, (wr.Check(wr.topic_id(ID)), sent[0]), sent[1:]))
         span.end()
-        queued = [each.change for each in operations if isinstance(each, wr.Enqueue)]
+        queued = [each.change for each in (*write.operations, *write.rest) if isinstance(each, wr.Enqueue)]
         return tuple(QueuedChange(f"change-{number:010}", each) for number, each in enumerate(queued))
 
     def spans(self) -> dict[str, list[SpanRecord]]:
@@ -85,8 +87,8 @@ def test_two_writes_are_two_traces(tmp_path: Path) -> None:
 
 def test_a_broker_that_does_not_trace_names_no_trace_in_the_queue() -> None:
     spans = StateChangeSpans(Telemetry.off())
-    operations = send([(2, change(START))])
-    assert spans.requested(operations)[0] is operations
+    write = fx.Write(1, send([(2, change(START))]))
+    assert spans.requested(write)[0] is write
     spans.received([QueuedChange("change-0000000000", change(START)), QueuedChange("x", None)])
     spans.written((wr.Dequeue(1, "change-0000000000"),))
 

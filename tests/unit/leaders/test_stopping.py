@@ -9,7 +9,18 @@ from hightide_leaders.core import writes as wr
 from hightide_leaders.core.effects import Effects
 from hightide_leaders.core.values import IsrNode, LeaderNode, Lives, PartitionNodes
 from hightide_runtime.znodes.recovered_log import RecoveredLog
-from unit.leaders.one_broker import ALL, ID, NAME, SESSION, OneBroker, kinds, led_by_me, partition, the
+from unit.leaders.one_broker import (
+    ALL,
+    ID,
+    NAME,
+    SESSION,
+    OneBroker,
+    kinds,
+    led_by_me,
+    partition,
+    the,
+    written,
+)
 
 ISR = IsrNode(4, (1, 2, 3), 9)
 LED = led_by_me(partition(isr=ISR))
@@ -31,11 +42,11 @@ def stop(broker: OneBroker, nodes: PartitionNodes, lives: Lives = ALL) -> Effect
 def test_a_leader_leaves_the_isr_and_its_leader_znode_in_one_write() -> None:
     broker = leading()
     effects = stop(broker, LED)
-    assert the(fx.Write, effects).operations == (
-        wr.CheckIncarnation(1, 0),
-        wr.CheckTopicId(ID),
-        wr.DeleteLeader(NAME),
-        wr.PutIsr(NAME, IsrNode(5, (2, 3), 10), version=10),
+    assert written(effects) == (
+        wr.Check(wr.incarnation(1), 0),
+        wr.Check(wr.topic_id(ID)),
+        wr.Delete(wr.leader(NAME)),
+        wr.Put(wr.isr(NAME), IsrNode(5, (2, 3), 10), 10),
     )
     assert fx.HandedOver not in kinds(effects)
 
@@ -71,17 +82,17 @@ def test_a_write_that_is_refused_is_made_again_from_what_is_there() -> None:
     read = the(fx.Read, broker.end(stop(broker, LED), ev.Ending.REFUSED))
     later = partition(leader=LeaderNode(1, 5, SESSION), isr=IsrNode(5, (1, 2), 11))
     effects = broker.hear(ev.PartitionsRead(read.read_id, {NAME: later}, ALL))
-    assert the(fx.Write, effects).operations[-1] == wr.PutIsr(NAME, IsrNode(5, (2,), 11), version=11)
+    assert written(effects)[-1] == wr.Put(wr.isr(NAME), IsrNode(5, (2,), 11), 11)
 
 
 def test_a_follower_leaves_the_isr_so_that_its_leader_does_not_wait_for_it() -> None:
     broker = OneBroker()
     nodes = partition(replicas=(2, 1), leader=LeaderNode(2, 4, 71), isr=IsrNode(4, (1, 2), 9))
     broker.serve(nodes)
-    assert the(fx.Write, stop(broker, nodes)).operations == (
-        wr.CheckIncarnation(1, 0),
-        wr.CheckTopicId(ID),
-        wr.PutIsr(NAME, IsrNode(4, (2,), 9), version=9),
+    assert written(stop(broker, nodes)) == (
+        wr.Check(wr.incarnation(1), 0),
+        wr.Check(wr.topic_id(ID)),
+        wr.Put(wr.isr(NAME), IsrNode(4, (2,), 9), 9),
     )
 
 
@@ -89,8 +100,8 @@ def test_who_leaves_an_isr_that_becomes_too_small_to_commit_stays_eligible() -> 
     broker = OneBroker()
     nodes = partition(replicas=(2, 1), leader=LeaderNode(2, 4, 71), isr=IsrNode(4, (1, 2), 9), minimum=2)
     broker.serve(nodes)
-    put = the(fx.Write, stop(broker, nodes)).operations[-1]
-    assert put == wr.PutIsr(NAME, IsrNode(4, (2,), 9, eligible=(1,)), version=9)
+    put = written(stop(broker, nodes))[-1]
+    assert put == wr.Put(wr.isr(NAME), IsrNode(4, (2,), 9, eligible=(1,)), 9)
 
 
 @pytest.mark.parametrize(

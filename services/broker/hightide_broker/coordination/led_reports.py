@@ -16,7 +16,7 @@ from typing import Final
 from hightide.calls.backoff import Backoff
 from hightide_leaders.core import elections
 from hightide_leaders.core.values import TopicPartition
-from hightide_leaders.core.writes import CheckTopicId
+from hightide_leaders.core.writes import Check, topic_id
 from hightide_leaders.znode_operations import operations_of
 from hightide_runtime.zookeeper.session import BadVersion, NoNode, ZooKeeperError, ZooKeeperSession
 
@@ -132,7 +132,7 @@ class LedReports:
                     return True
                 write = elections.departure(name, found, self._broker_id, *_end_of(replica))
                 if write is not None:
-                    await self._session.multi(operations_of((CheckTopicId(found.topic_id), *write)))
+                    await self._session.multi(operations_of((Check(topic_id(found.topic_id)), *write)))
                     log.warning("%s left its ISR", replica)
         except (BadVersion, NoNode):
             return False

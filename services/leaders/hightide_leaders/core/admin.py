@@ -24,10 +24,10 @@ from hightide_leaders.core.effects import Answer, Effects, Outcome, ReadQueues, 
 from hightide_leaders.core.queues import send, undone
 from hightide_leaders.core.state import LeadersState, Request, Step
 from hightide_leaders.core.values import (
-    NO_VERSION,
     Attempt,
     ChangeKind,
     Lives,
+    PartitionNodes,
     StateChange,
     TopicNode,
     TopicNodes,
@@ -176,20 +176,25 @@ def _start(state: LeadersState, request: Request, found: TopicNodes | None, live
         for broker_id in replicas
     )
     attempt = Attempt(state.me, state.incarnation)
-    first: wr.Operation
     if found is None:
         assert isinstance(request.asked, ev.CreateTopicRequested)
         node = TopicNode(request.topic_id, attempt, 0, request.asked.configs)
-        first, version = wr.CreateTopic(request.topic, node), 0
+        first, version = wr.create_topic(request.topic, node), 0
     elif found.node.attempt is None:
-        first = wr.PutTopic(request.topic, replace(found.node, attempt=attempt), found.version)
-        version = found.version + 1
+        node = replace(found.node, attempt=attempt)
+        put = wr.Put(wr.topic(request.topic), node, found.version)
+        first, version = (wr.Check(wr.topic_id(request.topic_id)), put), found.version + 1
     else:
-        first, version = wr.CheckTopic(request.topic, found.version, request.topic_id), found.version
-    there = found.partitions if found is not None else {}
-    partitions = (wr.CreatePartition(*each) for each in assigned if each[0].partition not in there)
-    check = wr.CheckTopic(request.topic, version, request.topic_id)
-    return _write(state, request, Step.WRITING, (first, *partitions, *send(request.sent)), check)
+        first, version = (), found.version
+    made: list[wr.Operation] = []
+    for name, replicas in assigned:
+        nodes = None if found is None else found.partitions.get(name.partition)
+        if nodes is None:
+            made.append(wr.Create(wr.partition(name)))
+        if nodes is None or nodes.reassigned is None:
+            made.append(wr.Create(wr.reassigned(name), replicas))
+    check = wr.check_topic(request.topic, version, request.topic_id)
+    return _write(state, request, Step.WRITING, first or check, (*made, *send(request.sent)), check)
 
 
 def _assigned(request: Request) -> Iterator[tuple[TopicPartition, tuple[int, ...]]]:
@@ -218,12 +223,12 @@ def _go_on(state: LeadersState, request: Request, found: TopicNodes, lives: Live
 def _complete(state: LeadersState, request: Request) -> Effects:
     """AR of each partition, and the end of the attempt."""
     assert request.node is not None
-    check = wr.CheckTopic(request.topic, request.version, request.topic_id)
-    operations: list[wr.Operation] = [check]
+    check = wr.check_topic(request.topic, request.version, request.topic_id)
+    operations: list[wr.Operation] = []
     for name, replicas in _assigned(request):
-        operations += [wr.PutReplicas(name, replicas, create=True), wr.DeleteReassigned(name)]
-    operations.append(wr.PutTopic(request.topic, request.node, request.version))
-    return _write(state, request, Step.FINISHING, operations, check)
+        operations += [wr.Create(wr.replicas(name), replicas), wr.Delete(wr.reassigned(name))]
+    operations.append(wr.Put(wr.topic(request.topic), request.node, request.version))
+    return _write(state, request, Step.FINISHING, check, operations, check)
 
 
 # --- delete --------------------------------------------------------------------------------------
@@ -270,13 +275,13 @@ def _closes(
 
 def _mark(state: LeadersState, request: Request, found: TopicNodes) -> Effects:
     """An empty RAR for each partition, and the state changes."""
-    check = wr.CheckTopic(request.topic, found.version, found.topic_id)
+    check = wr.check_topic(request.topic, found.version, found.topic_id)
     marks = (
-        wr.PutReassigned(TopicPartition(request.topic, number), (), create=nodes.reassigned is None)
+        wr.reassign(TopicPartition(request.topic, number), (), nodes)
         for number, nodes in sorted(found.partitions.items())
         if not nodes.is_being_deleted
     )
-    return _write(state, request, Step.WRITING, (check, *marks, *send(request.sent)), check)
+    return _write(state, request, Step.WRITING, check, (*marks, *send(request.sent)), check)
 
 
 def _remove(
@@ -284,23 +289,28 @@ def _remove(
 ) -> Effects:
     """All znodes of the partitions from `first` on; of the topic too, if nothing is left."""
     topic = request.topic
-    check = wr.CheckTopic(topic, found.version, found.topic_id)
-    partitions = (
-        wr.DeletePartition(
-            TopicPartition(topic, number),
-            nodes.leader is not None,
-            nodes.isr.version if nodes.isr is not None else NO_VERSION,
-            bool(nodes.replicas),
-            nodes.reassigned is not None,
-        )
-        for number, nodes in sorted(found.partitions.items())
-        if number >= first
-    )
-    last: wr.Operation = wr.DeleteTopic(topic, found.version, found.topic_id)
+    check = wr.check_topic(topic, found.version, found.topic_id)
+    gone: list[wr.Operation] = []
+    for number, nodes in sorted(found.partitions.items()):
+        if number >= first:
+            gone += _deletion(TopicPartition(topic, number), nodes)
+    last = wr.delete_topic(topic, found.version, found.topic_id)
     if first > 0:
-        last = wr.PutTopic(topic, replace(found.node, attempt=None), found.version)
+        last = (wr.Put(wr.topic(topic), replace(found.node, attempt=None), found.version),)
     step = Step.CLEANING if also else Step.FINISHING
-    return _write(state, request, step, (check, *also, *partitions, last), check)
+    return _write(state, request, step, check, (*also, *gone, *last), check)
+
+
+def _deletion(name: TopicPartition, nodes: PartitionNodes) -> Iterator[wr.Operation]:
+    if nodes.leader is not None:
+        yield wr.Delete(wr.leader(name))
+    if nodes.isr is not None:
+        yield wr.Delete(wr.isr(name), nodes.isr.version)
+    if nodes.replicas:
+        yield wr.Delete(wr.replicas(name))
+    if nodes.reassigned is not None:
+        yield wr.Delete(wr.reassigned(name))
+    yield wr.Delete(wr.partition(name))
 
 
 # --- queues, writes, time ------------------------------------------------------------------------
@@ -310,11 +320,12 @@ def _write(
     state: LeadersState,
     request: Request,
     step: Step,
-    operations: Sequence[wr.Operation],
-    check: wr.Operation,
+    first: wr.Operations,
+    rest: Sequence[wr.Operation],
+    check: wr.Operations,
 ) -> Effects:
     request.step = step
-    return (state.write(request.request_id, tuple(operations), (check,)),)
+    return (state.write(request.request_id, first, tuple(rest), check),)
 
 
 def _wait(state: LeadersState, request: Request, now_ms: int) -> Effects:

@@ -58,12 +58,13 @@ class ReadQueues:
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """Make one multi of the operations; if a queue has no place for what they add to it, as
-    `queues.make_place` says. If they are too many for one, the first of them is one, and there are others,
-    which begin with the fence. Answered by WriteEnded."""
+    """Make one multi of the operations and the rest; if a queue has no place for what they add to it, as
+    `queues.make_place` says. If that is too much for one, the rest goes into others, which begin with the
+    fence. Answered by WriteEnded."""
 
     write_id: int
     operations: Operations
+    rest: Operations = ()
     fence: Operations = ()
 
 

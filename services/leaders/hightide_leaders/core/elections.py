@@ -123,14 +123,25 @@ def election(
 ) -> wr.Operations:
     """The write by which this replica becomes the leader, or nothing happens."""
     isr = elected(nodes, me, lives)
-    operations: list[wr.Operation] = [wr.CheckIncarnation(me, incarnation), wr.CheckTopicId(nodes.topic_id)]
-    if nodes.leader is not None:
-        operations.append(wr.DeleteLeader(name))
-    operations.append(wr.CreateLeader(name, me, isr.epoch))
-    operations.append(
-        wr.CreateIsr(name, isr) if nodes.isr is None else wr.PutIsr(name, isr, fenced_by(nodes))
+    put = wr.Put(wr.isr(name), isr, fenced_by(nodes))
+    return (
+        *of_life(me, incarnation, nodes),
+        *end_of_term(name, nodes),
+        wr.Create(wr.leader(name), LeaderNode(me, isr.epoch)),
+        wr.Create(wr.isr(name), isr) if nodes.isr is None else put,
     )
-    return tuple(operations)
+
+
+def of_life(me: int, incarnation: int, nodes: PartitionNodes) -> wr.Operations:
+    """Nothing happens unless this is the newest life of the broker, and the topic is there that was read."""
+    return wr.Check(wr.incarnation(me), incarnation), wr.Check(wr.topic_id(nodes.topic_id))
+
+
+def end_of_term(name: TopicPartition, nodes: PartitionNodes, me: int | None = None) -> wr.Operations:
+    """The leader znode goes, if there is one; with `me`, if it is that of this broker, also of an earlier
+    life."""
+    is_there = nodes.leader is not None and me in (None, nodes.leader.broker_id)
+    return (wr.Delete(wr.leader(name)),) if is_there else ()
 
 
 def narrowed(isr: IsrNode, assigned: tuple[int, ...]) -> IsrNode:
@@ -150,7 +161,11 @@ def fenced_by(nodes: PartitionNodes) -> int:
 
 def resignation(name: TopicPartition, nodes: PartitionNodes) -> wr.Operations:
     """The write by which a leader gives up its leader znode, and never that of a later leader."""
-    return (wr.CheckTopicId(nodes.topic_id), wr.CheckIsr(name, fenced_by(nodes)), wr.DeleteLeader(name))
+    return (
+        wr.Check(wr.topic_id(nodes.topic_id)),
+        wr.Check(wr.isr(name), fenced_by(nodes)),
+        wr.Delete(wr.leader(name)),
+    )
 
 
 def leaving(
@@ -166,19 +181,8 @@ def leaving(
     if not (trusted(nodes) & set(known.isr) & lives.live) - {me}:
         return None
     after = _shrunk(nodes, known, tuple(each for each in known.isr if each != me))
-    put = wr.PutIsr(name, after, fenced_by(nodes))
-    return (
-        wr.CheckIncarnation(me, incarnation),
-        wr.CheckTopicId(nodes.topic_id),
-        *_end_of_term(name, nodes, me),
-        put,
-    )
-
-
-def _end_of_term(name: TopicPartition, nodes: PartitionNodes, me: int) -> wr.Operations:
-    """A leader znode of this broker goes, also that of an earlier life."""
-    is_mine = nodes.leader is not None and nodes.leader.broker_id == me
-    return (wr.DeleteLeader(name),) if is_mine else ()
+    put = wr.Put(wr.isr(name), after, fenced_by(nodes))
+    return (*of_life(me, incarnation, nodes), *end_of_term(name, nodes, me), put)
 
 
 def isr_change(
@@ -186,8 +190,8 @@ def isr_change(
 ) -> wr.Operations:
     """The write by which the replica that leads stores an ISR (V2 commit thread: ISR and CUR). Each that
     joins is still in the life that fetched. Called by the shell for the broker core's StoreIsr."""
-    lives = tuple(wr.CheckIncarnation(broker_id, incarnation) for broker_id, incarnation in joining)
-    return (*lives, wr.PutIsr(name, isr, fence_of_change(expected_version)))
+    lives = tuple(wr.Check(wr.incarnation(broker_id), incarnation) for broker_id, incarnation in joining)
+    return (*lives, wr.Put(wr.isr(name), isr, fence_of_change(expected_version)))
 
 
 def fence_of_change(expected_version: int) -> int:
@@ -217,4 +221,4 @@ def departure(
     )
     if after == known:
         return None
-    return (*_end_of_term(name, nodes, me), wr.PutIsr(name, after, nodes.version))
+    return (*end_of_term(name, nodes, me), wr.Put(wr.isr(name), after, nodes.version))

@@ -14,7 +14,7 @@ from hightide_leaders.core.events import AssignmentsRead, Connected, PartitionsR
 from hightide_leaders.core.replicas import look, obey, without_leader
 from hightide_leaders.core.state import LeadersState, Phase, Role
 from hightide_leaders.core.values import ChangeKind, QueuedChange
-from hightide_leaders.core.writes import CheckIncarnation, Dequeue, Operations
+from hightide_leaders.core.writes import Check, Dequeue, Operations, incarnation
 
 CHANGES_MAX = 900
 """The state changes that are obeyed together: they leave the queue in one multi."""
@@ -94,7 +94,7 @@ def taken_out(state: LeadersState, drained: tuple[QueuedChange, ...]) -> Operati
 
 def of_this_life(state: LeadersState) -> Operations:
     """What a write begins with that only the newest life of a broker may do."""
-    return (CheckIncarnation(state.me, state.incarnation),)
+    return (Check(incarnation(state.me), state.incarnation),)
 
 
 def assignments_read(state: LeadersState, event: AssignmentsRead) -> fx.Effects:

@@ -13,11 +13,11 @@ from dataclasses import replace
 
 from hightide_leaders.core import writes as wr
 from hightide_leaders.core.effects import Effects
-from hightide_leaders.core.elections import fenced_by, narrowed, resignation
+from hightide_leaders.core.elections import fenced_by, narrowed, of_life, resignation
 from hightide_leaders.core.events import IsrAdopted
 from hightide_leaders.core.queues import send
 from hightide_leaders.core.state import Hosted, LeadersState, Role
-from hightide_leaders.core.values import ChangeKind, IsrNode, Lives, StateChange
+from hightide_leaders.core.values import ChangeKind, IsrNode, LeaderNode, Lives, StateChange
 
 GIVES_WAY_EVERY = 5
 """How many LeaderElectionWaitTimes lie between two times at which a leader gives way."""
@@ -57,7 +57,7 @@ def lead_on(state: LeadersState, hosted: Hosted, lives: Lives, now_ms: int) -> E
         return ()
     hosted.started_for = rar
     starts = changes_to(hosted, ChangeKind.START_REPLICA, rar, hosted.nodes.replicas)
-    guarded: wr.Operations = (wr.CheckIsr(hosted.name, fenced_by(hosted.nodes)), *starts)
+    guarded: wr.Operations = (wr.Check(wr.isr(hosted.name), fenced_by(hosted.nodes)), *starts)
     return (state.write(hosted.name, guarded),) if starts else ()
 
 
@@ -95,16 +95,15 @@ def end_move(state: LeadersState, hosted: Hosted, rar: tuple[int, ...], isr: Isr
     if stays_leader(state, rar) and ends_epoch(closes):
         moved = replace(moved, epoch=isr.epoch + 1)
     operations: list[wr.Operation] = [
-        wr.CheckIncarnation(state.me, state.incarnation),
-        wr.CheckTopicId(nodes.topic_id),
-        wr.PutIsr(hosted.name, moved, fenced_by(nodes)),
-        wr.PutReplicas(hosted.name, rar),
-        wr.DeleteReassigned(hosted.name),
+        *of_life(state.me, state.incarnation, nodes),
+        wr.Put(wr.isr(hosted.name), moved, fenced_by(nodes)),
+        wr.Put(wr.replicas(hosted.name), rar),
+        wr.Delete(wr.reassigned(hosted.name)),
     ]
     if moved.epoch != isr.epoch or not stays_leader(state, rar):
-        operations.append(wr.DeleteLeader(hosted.name))
+        operations.append(wr.Delete(wr.leader(hosted.name)))
     if moved.epoch != isr.epoch:
-        operations.append(wr.CreateLeader(hosted.name, state.me, moved.epoch))
+        operations.append(wr.Create(wr.leader(hosted.name), LeaderNode(state.me, moved.epoch)))
     return (state.write(hosted.name, (*operations, *closes)),)
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from hightide_leaders.core import writes as wr
 from hightide_leaders.core.effects import Effects, Outcome
-from hightide_leaders.core.elections import fenced_by, may_lead, narrowed, resignation
+from hightide_leaders.core.elections import end_of_term, fenced_by, may_lead, narrowed, resignation
 from hightide_leaders.core.events import ElectionRequested, ReassignmentRequested
 from hightide_leaders.core.queues import send
 from hightide_leaders.core.state import LeadersState, Request, Step
@@ -95,16 +95,19 @@ def _retargeted(
     target: tuple[int, ...] | None,
     closes: wr.Operations,
 ) -> wr.Operations:
-    operations: list[wr.Operation] = [wr.CheckTopic(name.topic, found.version, found.topic_id)]
+    operations: list[wr.Operation] = [*wr.check_topic(name.topic, found.version, found.topic_id)]
     if closes and nodes.isr is not None:
         assigned = (*nodes.replicas, *(target or ()))
-        operations.append(wr.PutIsr(name, narrowed(nodes.isr, assigned), fenced_by(nodes)))
-        if nodes.leader is not None:
-            operations.append(wr.DeleteLeader(name))
+        operations.append(wr.Put(wr.isr(name), narrowed(nodes.isr, assigned), fenced_by(nodes)))
+        operations += end_of_term(name, nodes)
     if target is None:
-        operations.append(wr.DeleteReassigned(name))
+        operations.append(wr.Delete(wr.reassigned(name)))
     else:
-        operations.append(wr.PutReassigned(name, target, create=nodes.reassigned is None))
+        operations.append(
+            wr.Create(wr.reassigned(name), target)
+            if nodes.reassigned is None
+            else wr.Put(wr.reassigned(name), target)
+        )
     return (*operations, *closes)
 
 
@@ -146,12 +149,11 @@ def _elect_unclean(
     chosen = max(alive, key=lambda each: ends.get(each, (-1, -1)))
     name = request.name
     only = replace(nodes.isr, isr=(chosen,), eligible=(), recovered=(), unclean_epoch=nodes.isr.epoch + 1)
-    leader: wr.Operations = (wr.DeleteLeader(name),) if nodes.leader is not None else ()
     start = StateChange(ChangeKind.START_REPLICA, name, found.topic_id, nodes.epoch)
     write = (
-        wr.CheckTopic(name.topic, found.version, found.topic_id),
-        *leader,
-        wr.PutIsr(name, only, fenced_by(nodes)),
+        *wr.check_topic(name.topic, found.version, found.topic_id),
+        *end_of_term(name, nodes),
+        wr.Put(wr.isr(name), only, fenced_by(nodes)),
         *send([(chosen, start)]),
     )
     return _finish(state, request, write)

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
+from hightide_leaders.core.effects import Write
 from hightide_leaders.core.values import ChangeKind, QueuedChange, StateChange, TopicPartition
 from hightide_leaders.core.writes import Dequeue, Enqueue, Operations
 
@@ -31,30 +33,35 @@ def send(sent: Iterable[tuple[int, StateChange]]) -> Operations:
     return tuple(Enqueue(broker_id, change) for broker_id, change in sent)
 
 
-def added_by(operations: Operations) -> Counter[int]:
+def added_by(write: Write) -> Counter[int]:
     """How many state changes a write adds to the queue of each broker."""
-    return Counter(each.broker_id for each in operations if isinstance(each, Enqueue))
+    return Counter(each.broker_id for each in (*write.operations, *write.rest) if isinstance(each, Enqueue))
 
 
-def make_place(operations: Operations, full: Mapping[int, Sequence[QueuedChange]], limit: int) -> Operations:
+def make_place(write: Write, full: Mapping[int, Sequence[QueuedChange]], limit: int) -> Write:
     """A write with these queues shrunk, which have no place for what it adds; also its own start-replicas go
     then. It is refused if a broker has meanwhile done what a shrinking removes.
 
     Raises FollowerStateChangeQueueFull.
     """
     for broker_id, queue in sorted(full.items()):
-        own = [each for each in operations if isinstance(each, Enqueue) and each.broker_id == broker_id]
+        own = [
+            each
+            for each in (*write.operations, *write.rest)
+            if isinstance(each, Enqueue) and each.broker_id == broker_id
+        ]
         added = [QueuedChange(str(number), each.change) for number, each in enumerate(own)]
         removed, more = shrink([*queue, *added])
         if len(queue) + len(added) - len(removed) + len(more) > limit:
             raise FollowerStateChangeQueueFull
-        first, *rest = operations
         gone = set(removed)
         dropped = {each for at, each in enumerate(own) if str(at) in gone}
         taken = (Dequeue(broker_id, each.znode) for each in queue if each.znode in gone)
-        staying = (each for each in rest if each not in dropped)
-        operations = (first, *taken, *send((broker_id, change) for change in more), *staying)
-    return operations
+        shrunk = (*write.operations, *taken, *send((broker_id, change) for change in more))
+        operations = tuple(each for each in shrunk if each not in dropped)
+        rest = tuple(each for each in write.rest if each not in dropped)
+        write = replace(write, operations=operations, rest=rest)
+    return write
 
 
 def shrink(queue: Sequence[QueuedChange]) -> tuple[tuple[str, ...], tuple[StateChange, ...]]:

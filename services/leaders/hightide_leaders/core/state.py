@@ -183,14 +183,18 @@ class LeadersState:
         return names
 
     def write(
-        self, about: TopicPartition | int | None, operations: Operations, fence: Operations = ()
+        self,
+        about: TopicPartition | int | None,
+        operations: Operations,
+        rest: Operations = (),
+        fence: Operations = (),
     ) -> Write:
         """Write about a partition, a request, or the own queue."""
         number = self.number()
         self.writing[number] = about
         if isinstance(about, TopicPartition) and about in self.hosted:
             self.hosted[about].writing = number
-        return Write(number, operations, fence)
+        return Write(number, operations, rest, fence)
 
 
 def next_deadline_ms(state: LeadersState) -> int | None:

@@ -81,7 +81,8 @@ class LeaderNode:
 
     broker_id: int
     epoch: int
-    session: int
+    session: int = 0
+    """Of who is to create it, ZooKeeper knows that."""
 
 
 @dataclass(frozen=True, slots=True)

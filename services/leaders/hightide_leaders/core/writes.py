@@ -1,155 +1,97 @@
-"""The operations of which the writes to ZooKeeper consist. The shell makes one multi of each write.
+"""The operations of which the writes to ZooKeeper consist: those of ZooKeeper, and what goes into queues.
 
-Rules of this file: an operation names what it changes, and no path. All operations of a write happen, or
+Rules of this file: a znode is named by what it is, and by no path. All operations of a multi happen, or
 none.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
+from enum import Enum, auto
+from functools import partial
+from typing import Final, NamedTuple, TypeAlias
 
-from hightide_leaders.core.values import IsrNode, StateChange, TopicNode, TopicPartition
+from hightide_leaders.core.values import (
+    IsrNode,
+    LeaderNode,
+    PartitionNodes,
+    StateChange,
+    TopicNode,
+    TopicPartition,
+)
 
-ANY_VERSION = -1
-"""The version of a write that depends on none."""
-
-
-@dataclass(frozen=True, slots=True)
-class CheckIncarnation:
-    """Nothing happens unless this is still the newest life of the broker."""
-
-    broker_id: int
-    incarnation: int
-
-
-@dataclass(frozen=True, slots=True)
-class CheckTopicId:
-    """Nothing happens unless there is a topic of this id: the versions of its znodes begin at 0 again with a
-    later topic of the same name."""
-
-    topic_id: str
+ANY_VERSION: Final = -1
+"""The version of an operation that depends on none."""
 
 
-@dataclass(frozen=True, slots=True)
-class CheckIsr:
-    """Nothing happens unless the ISR znode has this version: since then nobody was elected."""
+class Kind(Enum):
+    """What a znode is."""
 
-    name: TopicPartition
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class CreateLeader:
-    """Create the ephemeral leader znode in the session of who writes."""
-
-    name: TopicPartition
-    broker_id: int
-    epoch: int
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteLeader:
-    """Delete the leader znode."""
-
-    name: TopicPartition
+    INCARNATION = auto()
+    """Of a broker; its version counts the broker's lives."""
+    TOPIC = auto()
+    TOPIC_ID = auto()
+    """The marker that there is a topic of an id: the versions of its znodes begin at 0 again with a later
+    topic of the same name."""
+    MOVES = auto()
+    """The parent of RARs of a topic."""
+    PARTITION = auto()
+    """The parent of the other znodes of a partition."""
+    LEADER = auto()
+    """Ephemeral, in the session of who writes."""
+    ISR = auto()
+    REPLICAS = auto()
+    """AR."""
+    REASSIGNED = auto()
+    """RAR."""
 
 
-@dataclass(frozen=True, slots=True)
-class CreateIsr:
-    """Create the ISR znode; there is none before the first election."""
+class Node(NamedTuple):
+    """One znode, of a partition, a topic, a topic id or a broker."""
 
-    name: TopicPartition
-    isr: IsrNode
+    kind: Kind
+    of: TopicPartition | str | int
+
+
+incarnation = partial(Node, Kind.INCARNATION)
+topic, topic_id, moves = partial(Node, Kind.TOPIC), partial(Node, Kind.TOPIC_ID), partial(Node, Kind.MOVES)
+partition, leader, isr = partial(Node, Kind.PARTITION), partial(Node, Kind.LEADER), partial(Node, Kind.ISR)
+replicas, reassigned = partial(Node, Kind.REPLICAS), partial(Node, Kind.REASSIGNED)
+Content: TypeAlias = TopicNode | IsrNode | LeaderNode | tuple[int, ...] | str
+"""What is in a znode; text for the marker of a topic id, which names the topic, and for parents."""
 
 
 @dataclass(frozen=True, slots=True)
-class PutIsr:
-    """Set the ISR znode if it has this version."""
+class Check:
+    """Nothing happens unless the znode is there, in this version."""
 
-    name: TopicPartition
-    isr: IsrNode
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class PutReplicas:
-    """Set AR; `create` if there is none yet."""
-
-    name: TopicPartition
-    replicas: tuple[int, ...]
-    create: bool = False
+    node: Node
+    version: int = ANY_VERSION
 
 
 @dataclass(frozen=True, slots=True)
-class PutReassigned:
-    """Set RAR; `create` if there is none yet."""
+class Create:
+    """Create a znode that is not there."""
 
-    name: TopicPartition
-    replicas: tuple[int, ...]
-    create: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteReassigned:
-    """Delete RAR."""
-
-    name: TopicPartition
+    node: Node
+    content: Content = ""
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTopic:
-    """Create the znode of a topic, the parent of its RARs, and the marker of its id."""
+class Put:
+    """Set a znode that has this version."""
 
-    topic: str
-    node: TopicNode
-
-
-@dataclass(frozen=True, slots=True)
-class CreatePartition:
-    """Create the parent of a partition's znodes, and its RAR."""
-
-    name: TopicPartition
-    replicas: tuple[int, ...]
+    node: Node
+    content: Content
+    version: int = ANY_VERSION
 
 
 @dataclass(frozen=True, slots=True)
-class PutTopic:
-    """Set the znode of a topic if it has this version, and is still that of the topic of the node's id."""
+class Delete:
+    """Delete a znode that has this version."""
 
-    topic: str
-    node: TopicNode
-    version: int
-
-
-@dataclass(frozen=True, slots=True)
-class CheckTopic:
-    """Nothing happens unless the topic's znode is the one that was read."""
-
-    topic: str
-    version: int
-    topic_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class DeletePartition:
-    """Delete the znodes of a partition that exist: leader, ISR, AR, RAR, and their parent."""
-
-    name: TopicPartition
-    has_leader: bool
-    isr_version: int
-    """NO_VERSION if it has no ISR znode."""
-    has_replicas: bool
-    has_reassigned: bool
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteTopic:
-    """Delete the znode of a topic, the parent of its RARs, and the marker of its id."""
-
-    topic: str
-    version: int
-    topic_id: str
+    node: Node
+    version: int = ANY_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,24 +110,26 @@ class Dequeue:
     znode: str
 
 
-Operation: TypeAlias = (
-    CheckIncarnation
-    | CheckTopicId
-    | CheckIsr
-    | CreateLeader
-    | DeleteLeader
-    | CreateIsr
-    | PutIsr
-    | PutReplicas
-    | PutReassigned
-    | DeleteReassigned
-    | CreateTopic
-    | CreatePartition
-    | PutTopic
-    | CheckTopic
-    | DeletePartition
-    | DeleteTopic
-    | Enqueue
-    | Dequeue
-)
+Operation: TypeAlias = Check | Create | Put | Delete | Enqueue | Dequeue
 Operations: TypeAlias = tuple[Operation, ...]
+
+
+def check_topic(name: str, version: int, id_: str) -> Operations:
+    """Nothing happens unless the topic's znode is the one that was read."""
+    return Check(topic_id(id_)), Check(topic(name), version)
+
+
+def create_topic(name: str, node: TopicNode) -> Operations:
+    """The znodes of a topic without partitions."""
+    return Create(topic(name), node), Create(moves(name)), Create(topic_id(node.topic_id), name)
+
+
+def delete_topic(name: str, version: int, id_: str) -> Operations:
+    """The same go."""
+    return Delete(topic_id(id_)), Delete(moves(name)), Delete(topic(name), version)
+
+
+def reassign(name: TopicPartition, to: tuple[int, ...], nodes: PartitionNodes) -> Operation:
+    """RAR, which may be there already."""
+    node = reassigned(name)
+    return Create(node, to) if nodes.reassigned is None else Put(node, to)

@@ -25,8 +25,8 @@ from unit.leaders.one_broker import (
     change,
     kinds,
     partition,
-    the,
     topic,
+    written,
 )
 from unit.leaders.test_admin import admin, queues, read
 
@@ -50,9 +50,11 @@ def begun(broker: OneBroker) -> None:
 def test_growth_names_its_attempt_in_the_topic_and_starts_the_replicas() -> None:
     broker = admin()
     broker.hear(GROW)
-    assert the(fx.Write, read(broker, -1, GROWN)).operations == (
-        wr.PutTopic("tide", TopicNode(ID, Attempt(1, 0), 1, SET), 5),
-        wr.CreatePartition(ADDED, (2, 3)),
+    assert written(read(broker, -1, GROWN)) == (
+        wr.Check(wr.topic_id(ID)),
+        wr.Put(wr.topic("tide"), TopicNode(ID, Attempt(1, 0), 1, SET), 5),
+        wr.Create(wr.partition(ADDED)),
+        wr.Create(wr.reassigned(ADDED), (2, 3)),
         wr.Enqueue(2, START),
         wr.Enqueue(3, START),
     )
@@ -63,11 +65,11 @@ def test_clients_see_the_new_partitions_when_all_replicas_have_started() -> None
     begun(broker)
     assert queues(broker, -1, waiting={3: (START,)}) == ()
     done = queues(broker, -1)
-    assert the(fx.Write, done).operations == (
-        wr.CheckTopic("tide", 6, ID),
-        wr.PutReplicas(ADDED, (2, 3), create=True),
-        wr.DeleteReassigned(ADDED),
-        wr.PutTopic("tide", TopicNode(ID, None, 2, SET), 6),
+    assert written(done) == (
+        *wr.check_topic("tide", 6, ID),
+        wr.Create(wr.replicas(ADDED), (2, 3)),
+        wr.Delete(wr.reassigned(ADDED)),
+        wr.Put(wr.topic("tide"), TopicNode(ID, None, 2, SET), 6),
     )
     broker.end(done)
     assert read(broker, -1, topic(LIVING, LIVING, version=7)) == (fx.Answer(-1, Outcome.DONE),)
@@ -80,12 +82,13 @@ def test_a_growth_that_takes_too_long_takes_back_what_it_added_and_nothing_else(
     assert kinds(broker.hear(ev.Ticked())) == [fx.ReadTopic]
     close = change(ChangeKind.CLOSE_REPLICA, epoch=-1, name=ADDED)
     cleaning = read(broker, -1, GROWING)
-    assert the(fx.Write, cleaning).operations == (
-        wr.CheckTopic("tide", 6, ID),
+    assert written(cleaning) == (
+        *wr.check_topic("tide", 6, ID),
         wr.Enqueue(2, close),
         wr.Enqueue(3, close),
-        wr.DeletePartition(ADDED, False, -1, False, True),
-        wr.PutTopic("tide", TopicNode(ID, None, 1, SET), 6),
+        wr.Delete(wr.reassigned(ADDED)),
+        wr.Delete(wr.partition(ADDED)),
+        wr.Put(wr.topic("tide"), TopicNode(ID, None, 1, SET), 6),
     )
     broker.end(cleaning)
     assert read(broker, -1, topic(LIVING, version=7)) == (fx.Answer(-1, Outcome.TIMED_OUT),)
@@ -96,10 +99,10 @@ def test_what_a_dead_admin_has_begun_to_add_goes_before_another_growth() -> None
     broker.hear(GROW)
     dead = topic(LIVING, STARTING, attempt=(4, 7), version=6, count=1)
     cleaning = read(broker, -1, dead)
-    assert wr.PutTopic("tide", TopicNode(ID, None, 1), 6) in the(fx.Write, cleaning).operations
+    assert wr.Put(wr.topic("tide"), TopicNode(ID, None, 1), 6) in written(cleaning)
     broker.end(cleaning)
-    begun = the(fx.Write, read(broker, -1, topic(LIVING, version=7))).operations
-    assert begun[0] == wr.PutTopic("tide", TopicNode(ID, Attempt(1, 0), 1), 7)
+    begun = written(read(broker, -1, topic(LIVING, version=7)))
+    assert begun[1] == wr.Put(wr.topic("tide"), TopicNode(ID, Attempt(1, 0), 1), 7)
 
 
 def test_a_creation_leaves_a_topic_alone_that_a_dead_admin_was_growing() -> None:
