@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 from typing import Protocol, assert_never
 
 from hightide_runtime.telemetry.tracing import Telemetry
@@ -24,6 +25,7 @@ from hightide_runtime.znodes.content import ZnodeGarbage
 from hightide_runtime.znodes.leaders_znodes import (
     PARTITIONS_REASSIGNED,
     STATE,
+    DrainedZnode,
     LeaderZnode,
     LedTopicZnode,
     ReassignedZnode,
@@ -321,18 +323,20 @@ class LeadersShell:
         return paths
 
     async def _lives(self) -> Lives:
-        """The registered brokers, with the incarnations that they say they have."""
-        names = await self._session.children(BROKER_IDS)
-        ids = [BrokerZnode.broker_id_of(name) for name in names]
-        found = await self._session.multi_read([BrokerZnode.path(broker_id) for broker_id in ids])
-        lives = []
+        """The registered brokers, with the incarnations that they say they have, and who is drained."""
+        ids = [BrokerZnode.broker_id_of(name) for name in await self._session.children(BROKER_IDS)]
+        found = await self._session.multi_read(
+            path for each in ids for path in (BrokerZnode.path(each), DrainedZnode.path(each))
+        )
+        lives, drained = [], set()
         for broker_id in ids:
-            try:
+            with suppress(KeyError, ZnodeGarbage):
                 registered = BrokerZnode.decode(found[BrokerZnode.path(broker_id)].data)
-            except (KeyError, ZnodeGarbage):
-                continue
-            lives.append((broker_id, registered.incarnation))
-        return Lives(tuple(lives))
+                lives.append((broker_id, registered.incarnation))
+                told = DrainedZnode.decode(found[DrainedZnode.path(broker_id)].data)
+                if told.incarnation == registered.incarnation:
+                    drained.add(broker_id)
+        return Lives(tuple(lives), frozenset(drained))
 
     async def _with_place(self, effect: fx.Write) -> fx.Write:
         """The write, and with it those by which queues shrink that have no place for it."""

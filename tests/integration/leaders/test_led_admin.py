@@ -11,6 +11,7 @@ import pytest
 from hightide import Acl, Admin, Consumer, Producer, Quota, TopicPartition
 from hightide.errors import (
     ElectionNotNeededError,
+    EligibleLeadersNotAvailableError,
     InvalidAssignmentError,
     InvalidConfigError,
     InvalidPartitionCountError,
@@ -19,6 +20,7 @@ from hightide.errors import (
     NoControllerError,
     NoReassignmentError,
     TopicAlreadyExistsError,
+    UnknownBrokerError,
     UnknownTopicError,
 )
 from hightide.v1 import controller_service_pb2 as controller_pb2
@@ -196,6 +198,34 @@ def test_an_operator_elects_the_preferred_leader(cluster: LocalCluster, admin: A
     assert isinstance(needless.error, ElectionNotNeededError)
 
 
+def test_a_drained_broker_leads_nothing_until_it_is_started_again(
+    cluster: LocalCluster, admin: Admin, topic: str
+) -> None:
+    cluster.wait_isr(topic)
+    assert admin.drain_broker(2) == 0
+    assert all(leader != 2 for leader in leaders(admin, topic))
+    (refused,) = admin.elect_leaders("preferred", [TopicPartition(topic, 1)])
+    assert isinstance(refused.error, EligibleLeadersNotAvailableError)
+    later = f"{topic}-later"
+    admin.create_topic(later, assignment=[[2, 3]])
+    assert leaders(admin, later) == [3], "also of what is created then"
+    cluster.terminate("broker-2")
+    cluster.restart("broker-2")
+    wait_until("it leads again", lambda: leaders(admin, topic)[1] == leaders(admin, later)[0] == 2, WAIT_S)
+    admin.delete_topic(later)
+
+
+def test_a_broker_that_is_not_there_cannot_be_drained(cluster: LocalCluster, admin: Admin) -> None:
+    with pytest.raises(UnknownBrokerError):
+        admin.drain_broker(9)
+    with grpc.insecure_channel(cluster.brokers[1]) as channel:
+        for broker_id, reason in ((9, "is not alive"), (-1, "is not alive"), (2, "has registered anew")):
+            request = controller_pb2.ControlledShutdownRequest(broker_id=broker_id, broker_epoch=1)
+            with pytest.raises(grpc.RpcError) as refused:
+                ControllerServiceStub(channel).ControlledShutdown(request, timeout=CALL_S)
+            assert reason in str(refused.value)
+
+
 def test_the_cluster_is_described_without_a_controller(
     cluster: LocalCluster, admin: Admin, topic: str
 ) -> None:
@@ -302,14 +332,14 @@ def test_quotas_and_acls_are_changed_at_any_broker_and_read_at_any_other(
 
 
 @pytest.mark.parametrize(
-    "ask",
+    ("ask", "instead"),
     [
-        lambda admin, topic: admin.remove_partitions(topic, 1),
-        lambda admin, topic: admin.resign_controller(),
+        (lambda admin, topic: admin.remove_partitions(topic, 1), "create a topic with fewer partitions"),
+        (lambda admin, topic: admin.resign_controller(), "hightide broker drain"),
     ],
 )
-def test_what_only_a_controller_can_do_is_refused_in_one_sentence(
-    admin: Admin, topic: str, ask: Callable[[Admin, str], object]
+def test_what_only_a_controller_can_do_is_refused_and_it_is_said_what_to_do_instead(
+    admin: Admin, topic: str, ask: Callable[[Admin, str], object], instead: str
 ) -> None:
-    with pytest.raises(NoControllerError, match="this cluster has none"):
+    with pytest.raises(NoControllerError, match=f"this cluster has none.*{instead}"):
         ask(admin, topic)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hightide_leaders.core import effects as fx
 from hightide_leaders.core import events as ev
 from hightide_leaders.core import writes as wr
@@ -197,3 +198,41 @@ def test_a_leader_that_reads_an_older_isr_than_it_has_heard_of_reads_once_more()
     again = broker.hear(ev.PartitionsRead(read.read_id, older, ALL))
     assert kinds(again) == [fx.Read]
     assert broker.hear(ev.PartitionsRead(the(fx.Read, again).read_id, older, ALL)) == ()
+
+
+def drained(*broker_ids: int) -> Lives:
+    return Lives(ALL.of, frozenset(broker_ids))
+
+
+def test_a_drained_leader_gives_way_to_any_other_that_is_in_sync() -> None:
+    before = partition(isr=IsrNode(4, (1, 2), 9))
+    broker, _ = leading(before)
+    given = broker.see(led_by_me(before), drained(1))
+    assert written(given)[-1] == wr.Delete(wr.leader(NAME))
+
+
+@pytest.mark.parametrize(("isr", "others"), [((1,), ()), ((1, 2), (2,))], ids=["alone", "all-drained"])
+def test_a_drained_leader_leads_what_nobody_else_can(isr: tuple[int, ...], others: tuple[int, ...]) -> None:
+    before = partition(isr=IsrNode(4, isr, 9))
+    broker, _ = leading(before)
+    assert fx.Write not in kinds(broker.see(led_by_me(before, isr), drained(1, *others)))
+    assert broker.replica.due_ms is not None, "another one may come in sync"
+
+
+def test_nobody_gives_way_to_a_preferred_replica_that_is_drained() -> None:
+    before = partition(replicas=(2, 1), isr=IsrNode(4, (1,), 9))
+    broker, _ = leading(before)
+    assert fx.Write not in kinds(broker.see(led_by_me(before, isr=(1, 2)), drained(2)))
+
+
+def test_a_drained_broker_leaves_the_race_to_others_for_a_while() -> None:
+    nodes = partition(isr=ISR)
+    broker = OneBroker()
+    assert fx.Write not in kinds(broker.serve(nodes, drained(1)))
+    wait_ms = SETTINGS.preferred_replica_time_ms
+    assert fx.Write not in kinds(broker.after(wait_ms - 1, nodes, drained(1)))
+    assert fx.Write in kinds(broker.after(1, nodes, drained(1)))
+
+
+def test_the_next_replica_does_not_wait_for_a_preferred_one_that_is_drained() -> None:
+    assert fx.Write in kinds(OneBroker().serve(partition(replicas=(2, 1, 3), isr=ISR), drained(2)))

@@ -9,6 +9,7 @@ from hightide_leaders.core.effects import Outcome
 from hightide_leaders.core.values import ChangeKind, IsrNode, LeaderNode, Lives
 from hightide_runtime.znodes.recovered_log import RecoveredLog
 from unit.leaders.one_broker import (
+    ALL,
     ID,
     NAME,
     SESSION,
@@ -128,10 +129,10 @@ def test_a_preferred_replica_that_leads_already_is_let_be() -> None:
     assert read(broker, -1, topic(led)) == (fx.Answer(-1, Outcome.DONE),)
 
 
-def test_a_preferred_replica_that_is_dead_or_behind_is_not_elected() -> None:
+def test_a_preferred_replica_that_is_dead_or_behind_or_drained_is_not_elected() -> None:
     led = partition(replicas=(3, 2), leader=LED_BY_2, isr=IsrNode(4, (2, 3), 9))
     behind = partition(replicas=(3, 2), leader=LED_BY_2, isr=IsrNode(4, (2,), 9))
-    for nodes, lives in ((led, Lives(((1, 0), (2, 0)))), (behind, Lives(((1, 0), (2, 0), (3, 0))))):
+    for nodes, lives in ((led, Lives(((1, 0), (2, 0)))), (behind, ALL), (led, Lives(ALL.of, frozenset({3})))):
         broker = admin()
         broker.hear(PREFERRED)
         assert read(broker, -1, topic(nodes), lives) == (

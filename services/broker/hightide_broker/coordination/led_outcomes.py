@@ -73,11 +73,10 @@ def check(outcome: Outcome, subject: str) -> None:
         raise ServiceError(code, message)
 
 
-def no_controller(what: str) -> ServiceError:
-    """The one error for what makes no sense in this mode."""
+def no_controller(what: str, instead: str) -> ServiceError:
+    """The one error for what makes no sense in this mode; `instead`: what to do in its place."""
     return ServiceError(
         ErrorCode.ERROR_CODE_NO_CONTROLLER,
-        f"{what} is done by a controller, and this cluster has none: its leaders decide for themselves "
-        "(docs/design/leaders.md)",
+        f"{what} is done by a controller, and this cluster has none: its leaders decide; {instead}",
         {"coordination": "leaders"},
     )

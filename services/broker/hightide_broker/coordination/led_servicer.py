@@ -21,8 +21,10 @@ from hightide.v1 import quotas_pb2
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_leaders.core import events as ev
 from hightide_leaders.core.effects import Outcome
+from hightide_leaders.core.queues import instead_of_starts, send
 from hightide_leaders.core.values import NO_LEADER, PartitionNodes, TopicPartition
 from hightide_leaders.shell import LeadersShell
+from hightide_leaders.znode_operations import operations_of
 from hightide_runtime.access.call_access import current_access
 from hightide_runtime.cluster_settings.acl_requests import AclRequests
 from hightide_runtime.cluster_settings.cluster_setting import ANY_BROKER, Authority, ClusterSetting
@@ -32,14 +34,17 @@ from hightide_runtime.serving.interceptors.interceptor import Plane
 from hightide_runtime.serving.server import Service
 from hightide_runtime.topics.topic_configs import configs_of_new_topic
 from hightide_runtime.znodes.admin_znodes import ReassignmentThrottleZnode
-from hightide_runtime.znodes.cluster_znodes import BROKER_IDS, TOPICS, TopicIdZnode
-from hightide_runtime.znodes.leaders_znodes import LeaderZnode, LedTopicZnode
+from hightide_runtime.znodes.cluster_znodes import BROKER_IDS, TOPICS, BrokerZnode, TopicIdZnode
+from hightide_runtime.znodes.content import ZnodeGarbage
+from hightide_runtime.znodes.leaders_znodes import DrainedZnode, LeaderZnode, LedTopicZnode
 from hightide_runtime.znodes.topic_names import is_legal_topic_name
 from hightide_runtime.zookeeper.session import (
     Check,
     NodeExists,
+    NoNode,
     SessionState,
     SessionStateChanged,
+    SetData,
     WatchFired,
     ZooKeeperError,
     ZooKeeperSession,
@@ -331,6 +336,39 @@ class LeadersControllerServicer(controller_grpc.ControllerServiceServicer):
         ]
         return controller_pb2.ElectLeadersResponse(elections=elections)
 
+    @_answers
+    async def ControlledShutdown(
+        self, request: controller_pb2.ControlledShutdownRequest, context: Any
+    ) -> controller_pb2.ControlledShutdownResponse:
+        """Drain a broker, at the request of an operator: it leads nothing in this life that others can lead.
+        One that stops gives up its leader znodes itself."""
+        broker_id = request.broker_id
+        found, drained = None, DrainedZnode(0)
+        if broker_id >= 0:
+            with contextlib.suppress(NoNode, ZnodeGarbage):
+                found = await self._session.get(BrokerZnode.path(broker_id))
+                drained = DrainedZnode(max(0, BrokerZnode.decode(found.data).incarnation))
+        if found is None:
+            raise ServiceError(
+                ErrorCode.ERROR_CODE_UNKNOWN_BROKER,
+                f"broker {broker_id} is not alive; see `hightide broker ls`",
+            )
+        if request.broker_epoch != found.czxid:
+            raise ServiceError(
+                ErrorCode.ERROR_CODE_STALE_BROKER_EPOCH,
+                f"broker {broker_id} has broker epoch {found.czxid}, not {request.broker_epoch}; it has "
+                "registered anew",
+            )
+        await self._session.ensure_path(DrainedZnode.path(broker_id))
+        if (await self._session.get(DrainedZnode.path(broker_id))).data != drained.encode():
+            # It looks at all that it has when it finds that in its queue.
+            told = operations_of(send((broker_id, change) for change in instead_of_starts()))
+            await self._session.multi([SetData(DrainedZnode.path(broker_id), drained.encode(), -1), *told])
+        topics = await self._cluster.read_topics(await self._session.children(TOPICS))
+        led = [each for _, nodes in topics.values() for each in nodes.values() if each.leader is not None]
+        remaining = sum(each.leader is not None and each.leader.broker_id == broker_id for each in led)
+        return controller_pb2.ControlledShutdownResponse(remaining_leader_count=remaining)
+
     # --- settings of the cluster -----------------------------------------------------------------
 
     async def AlterQuotas(
@@ -366,20 +404,20 @@ class LeadersControllerServicer(controller_grpc.ControllerServiceServicer):
     # --- what only a controller can do -----------------------------------------------------------
 
     async def RemovePartitions(self, request: Any, context: Any) -> NoReturn:
-        """Refused: partitions only come."""
-        raise no_controller("RemovePartitions")
+        """Refused: partitions only come, since a number that comes back would have epochs from 1 on."""
+        raise no_controller(
+            "RemovePartitions", "create a topic with fewer partitions, and copy the records there"
+        )
 
     async def ResignController(self, request: Any, context: Any) -> NoReturn:
         """Refused: nobody is one."""
-        raise no_controller("ResignController")
-
-    async def ControlledShutdown(self, request: Any, context: Any) -> NoReturn:
-        """Refused: a broker gives up its leader znodes itself."""
-        raise no_controller("ControlledShutdown")
+        raise no_controller(
+            "ResignController", "let a broker give up what it leads by `hightide broker drain`"
+        )
 
     async def ReportFailedReplicas(self, request: Any, context: Any) -> NoReturn:
         """Refused: a broker leaves its ISRs itself."""
-        raise no_controller("ReportFailedReplicas")
+        raise no_controller("ReportFailedReplicas", "start the brokers with one --coordination")
 
     # --- parts -----------------------------------------------------------------------------------
 

@@ -73,7 +73,7 @@ def waits_for_another(nodes: PartitionNodes, me: int, lives: Lives) -> bool:
     The text waits for the first of AR, also where that one is dead or may not lead.
     """
     for broker_id in nodes.assigned:
-        if may_lead(nodes, broker_id) and (broker_id == me or broker_id in lives.live):
+        if broker_id in (lives.live | {me}) - lives.drained and may_lead(nodes, broker_id):
             return broker_id != me
     return False
 

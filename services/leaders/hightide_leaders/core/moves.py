@@ -64,16 +64,18 @@ def lead_on(state: LeadersState, hosted: Hosted, lives: Lives, now_ms: int) -> E
 def check_load_balancing(state: LeadersState, hosted: Hosted, lives: Lives, now_ms: int) -> Effects:
     """Give way to the preferred replica if it is in sync, and alive: a dead one would leave the partition
     without a leader for PreferredReplicaTime, again and again. One that gave the partition back may do so
-    again, so it is asked now and then only."""
+    again, so it is asked now and then only. A broker that is drained gives way to any other, and nobody
+    gives way to it."""
     nodes = hosted.nodes
     assert nodes.isr is not None
-    preferred = nodes.replicas[0] if nodes.replicas else state.me
-    is_ready = preferred in nodes.isr.isr and preferred not in nodes.isr.doubted
-    if preferred == state.me or not is_ready:
-        return ()
-    if preferred not in lives.live:
-        # It may be between two sessions.
-        state.look_at(hosted, now_ms + state.settings.leader_election_wait_time_ms)
+    is_drained = state.me in lives.drained
+    heirs = set(nodes.isr.isr) - nodes.isr.doubted - lives.drained - {state.me}
+    if not is_drained:
+        heirs &= set(nodes.replicas[:1])
+    if not heirs & lives.live:
+        if heirs or is_drained:
+            # It may be between two sessions, or come in sync.
+            state.look_at(hosted, now_ms + state.settings.leader_election_wait_time_ms)
         return ()
     gave_way_in, until_ms = hosted.gave_way
     if 0 <= gave_way_in < hosted.epoch and now_ms < until_ms:

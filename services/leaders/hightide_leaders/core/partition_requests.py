@@ -122,7 +122,7 @@ def _elect_preferred(
     preferred = nodes.replicas[0]
     if nodes.leader is not None and nodes.leader.broker_id == preferred:
         return Outcome.DONE
-    if preferred not in lives.live or not may_lead(nodes, preferred):
+    if preferred not in lives.live - lives.drained or not may_lead(nodes, preferred):
         return Outcome.ELIGIBLE_LEADERS_NOT_AVAILABLE
     if nodes.leader is None:
         return Outcome.DONE

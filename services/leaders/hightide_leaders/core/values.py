@@ -213,6 +213,8 @@ class Lives(NamedTuple):
     """The brokers that are registered: id and incarnation of each."""
 
     of: tuple[tuple[int, int], ...]
+    drained: frozenset[int] = frozenset()
+    """Those that an operator wants to lead nothing in this life, where others can."""
 
     @property
     def live(self) -> frozenset[int]:

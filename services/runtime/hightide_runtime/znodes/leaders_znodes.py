@@ -26,6 +26,7 @@ from hightide_runtime.znodes.topic_names import is_legal_topic_name
 __all__ = [
     "PARTITIONS_REASSIGNED",
     "STATE",
+    "DrainedZnode",
     "IsrZnode",
     "LeaderZnode",
     "LedTopicZnode",
@@ -39,6 +40,7 @@ __all__ = [
 
 PARTITIONS_REASSIGNED = "/brokers/partitions_reassigned"
 STATE = "/brokers/state"
+_DRAINED = "/brokers/drained"
 _CHANGE = "change-"
 _KINDS = frozenset({"start-replica", "close-replica", "read-assignments"})
 _QUEUED = re.compile(r"change-\d{10}")
@@ -313,6 +315,29 @@ class StateChangeZnode:
             raise fields.garbage(f"no topic can be called {topic[:260]!r}")
         epoch = fields.integer("leader_epoch", minimum=-1, maximum=EPOCH_MAX)
         return cls(kind, topic, fields.integer("partition"), topic_id_in(fields), epoch, traceparent)
+
+
+@dataclass(frozen=True, slots=True)
+class DrainedZnode:
+    """/brokers/drained/[broker_id]: an operator wants the broker to lead nothing in this life, where others
+    can. It means nothing when the broker has begun another one."""
+
+    incarnation: int
+
+    @staticmethod
+    def path(broker_id: int) -> str:
+        """/brokers/drained/[broker_id]."""
+        assert broker_id >= 0
+        return f"{_DRAINED}/{broker_id}"
+
+    def encode(self) -> bytes:
+        """The content as JSON."""
+        return dump({"incarnation": self.incarnation})
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """Read the content; raises ZnodeGarbage."""
+        return cls(Fields("/brokers/drained/…", data).integer("incarnation"))
 
 
 def is_led(data: bytes) -> bool:

@@ -44,9 +44,10 @@ def test_every_rpc_of_a_controller_is_answered_or_refused_by_name(rpc: str) -> N
 
 
 def test_what_only_a_controller_can_do_names_the_request_and_the_reason() -> None:
-    error = no_controller("ResignController")
+    error = no_controller("ResignController", "drain a broker")
     assert reason_of(error.code) == "NO_CONTROLLER"
     assert error.message.startswith("ResignController is done by a controller, and this cluster has none")
+    assert error.message.endswith("; drain a broker")
 
 
 def test_partitions_that_an_admin_is_still_creating_are_not_shown() -> None:
