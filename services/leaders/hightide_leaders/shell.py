@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Protocol, assert_never
 
@@ -19,7 +19,6 @@ from hightide_runtime.znodes.cluster_znodes import (
     TOPIC_IDS,
     TOPICS,
     BrokerIncarnationZnode,
-    BrokerZnode,
 )
 from hightide_runtime.znodes.content import ZnodeGarbage
 from hightide_runtime.znodes.leaders_znodes import (
@@ -36,6 +35,7 @@ from hightide_runtime.znodes.leaders_znodes import (
 )
 from hightide_runtime.znodes.topic_names import is_legal_topic_name
 from hightide_runtime.zookeeper.errors import BadVersion, NodeExists, NoNode, NotEmpty, ZooKeeperError
+from hightide_runtime.zookeeper.registrations import read_registrations
 from hightide_runtime.zookeeper.session import (
     SessionState,
     SessionStateChanged,
@@ -72,6 +72,10 @@ from hightide_leaders.znode_operations import (
 
 _log = logging.getLogger(__name__)
 REFUSALS = (BadVersion, NodeExists, NoNode, NotEmpty)
+
+
+def _complain(subject: str, reason: str) -> None:
+    _log.error("%s: %s", subject, reason)
 
 
 class HostedReplicas(Protocol):
@@ -121,10 +125,21 @@ class LeadersShell:
         self._names: dict[str, TopicPartition] = {}
         """By the path of a watch."""
         self._reads: list[fx.Read] = []
+        self._topics: list[fx.ReadTopic] = []
         self._watching: dict[int, fx.ReadQueues] = {}
         """By request: whose queues it waits for."""
         self._connected = asyncio.Event()
-        self._watched = RepeatedReader("queues", self._read_watched, self._connected)
+        self._readers: dict[type[fx.Effect], RepeatedReader] = {
+            effect: RepeatedReader(effect.__name__, read, self._connected)
+            for effect, read in (
+                (fx.Register, replicas.register),
+                (fx.ReadQueue, self._read_queue),
+                (fx.ReadAssignments, self._read_assignments),
+                (fx.Read, self._read_partitions),
+                (fx.ReadTopic, self._read_topics),
+                (fx.ReadQueues, self._read_queues),
+            )
+        }
         self._spans = StateChangeSpans(telemetry or Telemetry.off())
         self.queue_lengths: dict[int, int] = {}
         """By broker: the length of its queue, as far as this one follows it; for metrics."""
@@ -133,12 +148,8 @@ class LeadersShell:
         self._waiting: dict[int, asyncio.Future[fx.Outcome]] = {}
         self._handed_over = asyncio.Event()
         self._asked = 0
-        self._again: list[Callable[[], None]] = []
-        """Reads that failed: they are sent again when there is a connection."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
-        self.reads = self.writes = 0
-        """The reads and the multis that were sent; for metrics."""
 
     @property
     def now_ms(self) -> int:
@@ -170,7 +181,8 @@ class LeadersShell:
             await self._session.ensure_path(path)
         self._session.followers.add(self._zookeeper_says)
         self._connected.set()
-        self._watched.start()
+        for reader in self._readers.values():
+            reader.start()
         self.hear(ev.Started(incarnation, self._session.session_id))
         try:
             while True:
@@ -180,7 +192,8 @@ class LeadersShell:
                 self._arm()
         finally:
             self._session.followers.discard(self._zookeeper_says)
-            await self._watched.close()
+            for reader in self._readers.values():
+                await reader.close()
             for task in self._tasks:
                 task.cancel()
             if self._timer is not None:
@@ -195,30 +208,27 @@ class LeadersShell:
         self._timer = None if delay_s is None else self._loop.call_later(delay_s, self.hear, ev.Ticked())
 
     async def _perform(self, effect: fx.Effect) -> None:
+        if type(effect) in self._readers:
+            self._readers[type(effect)].mark()
         match effect:
+            case fx.Register() | fx.ReadQueue() | fx.ReadAssignments():
+                pass
             case fx.Read():
-                if not self._reads:
-                    self._loop.call_soon(self._send_reads)
                 self._reads.append(effect)
+            case fx.ReadTopic():
+                self._topics.append(effect)
+            case fx.ReadQueues(request_id):
+                self._watching[request_id] = effect
             case fx.Write():
-                self._start(self._write(effect))
+                task = asyncio.ensure_future(self._write(effect))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
             case fx.Decide(name, decision):
                 self._replicas.decide(name, decision)
             case fx.OpenReplica(name, topic_id, is_first):
                 await self._replicas.open_replica(name, topic_id, is_first)
             case fx.CloseReplica(name, topic_id):
                 await self._replicas.close_replica(name, topic_id)
-            case fx.Register():
-                self._start_read(self._replicas.register)
-            case fx.ReadQueue():
-                self._start_read(self._read_queue)
-            case fx.ReadAssignments():
-                self._start_read(self._read_assignments)
-            case fx.ReadTopic(request_id, topic, partition):
-                self._start_read(lambda: self._read_topic(request_id, topic, partition))
-            case fx.ReadQueues(request_id):
-                self._watching[request_id] = effect
-                self._watched.mark()
             case fx.Answer(request_id, outcome):
                 self._watching.pop(request_id, None)
                 waiting = self._waiting.pop(request_id)
@@ -235,30 +245,6 @@ class LeadersShell:
 
     # --- ZooKeeper -------------------------------------------------------------------------------
 
-    def _start(self, work: Awaitable[None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    def _start_read(self, read: Callable[[], Awaitable[None]]) -> None:
-        """Read, and where the connection breaks, again when there is one."""
-
-        async def reading() -> None:
-            try:
-                await read()
-            except ZooKeeperError as error:
-                _log.info("ZooKeeper did not answer a read; it is asked again: %s", error)
-                self._again.append(lambda: self._start_read(read))
-                if self._session.state is SessionState.CONNECTED:
-                    self._loop.call_later(0.1, self._send_again)
-
-        self._start(reading())
-
-    def _send_again(self) -> None:
-        again, self._again = self._again, []
-        for send in again:
-            send()
-
     def _zookeeper_says(self, event: object) -> None:
         if isinstance(event, WatchFired):
             if event.path in self._names:
@@ -266,17 +252,15 @@ class LeadersShell:
             elif event.path.startswith(f"{STATE}/"):
                 if event.path == StateQueueZnode.path(self.state.me):
                     self.hear(ev.QueueTouched())
-                self._watched.mark()
+                self._readers[fx.ReadQueues].mark()
         elif isinstance(event, SessionStateChanged) and event.state is not SessionState.CONNECTED:
             self._connected.clear()
         elif isinstance(event, SessionStateChanged):
             self._connected.set()
-            self._watched.mark()
+            self._readers[fx.ReadQueues].mark()
             self.hear(ev.Connected(event.session_id))
-            self._send_again()
 
     async def _write(self, effect: fx.Write) -> None:
-        self.writes += 1
         effect, requested = self._spans.requested(effect)
         try:
             with requested:
@@ -294,19 +278,17 @@ class LeadersShell:
             ending = ev.Ending.UNKNOWN
         self.hear(ev.WriteEnded(effect.write_id, ending))
 
-    def _send_reads(self) -> None:
-        """All that this turn of the loop wants to know, in one multiRead, after its watches."""
-        reads, self._reads = self._reads, []
-        self._start_read(lambda: self._read(reads))
-
-    async def _read(self, reads: list[fx.Read]) -> None:
+    async def _read_partitions(self) -> None:
+        """All that the core wants to know of partitions, in one multiRead, after its watches."""
+        if not (reads := list(self._reads)):
+            return  # What is asked for while it is read is marked again.
         names = dict.fromkeys(name for read in reads for name in read.names)
         watched = {name for read in reads if read.as_leader for name in read.names}
         watches = [path for name in names for path in self._paths_watched(name, name in watched)]
-        self.reads += len(watches) + 1
         # Pipelined on one connection, in this order: what changes after the read fires its watch.
         watching = asyncio.gather(*(self._session.exists(path, watch=True) for path in watches))
         _, partitions, lives = await asyncio.gather(watching, self._partitions(names), self._lives())
+        del self._reads[: len(reads)]
         for read in reads:
             of_read = {name: partitions[name] for name in read.names}
             self.hear(ev.PartitionsRead(read.read_id, of_read, lives))
@@ -324,19 +306,15 @@ class LeadersShell:
 
     async def _lives(self) -> Lives:
         """The registered brokers, with the incarnations that they say they have, and who is drained."""
-        ids = [BrokerZnode.broker_id_of(name) for name in await self._session.children(BROKER_IDS)]
-        found = await self._session.multi_read(
-            path for each in ids for path in (BrokerZnode.path(each), DrainedZnode.path(each))
+        registrations, found = await asyncio.gather(
+            read_registrations(self._session, _complain, lambda path: None, watch=False),
+            self._session.multi_read([DrainedZnode.path()]),
         )
-        lives, drained = [], set()
-        for broker_id in ids:
-            with suppress(KeyError, ZnodeGarbage):
-                registered = BrokerZnode.decode(found[BrokerZnode.path(broker_id)].data)
-                lives.append((broker_id, registered.incarnation))
-                told = DrainedZnode.decode(found[DrainedZnode.path(broker_id)].data)
-                if told.incarnation == registered.incarnation:
-                    drained.add(broker_id)
-        return Lives(tuple(lives), frozenset(drained))
+        lives = tuple((each.broker_id, each.znode.incarnation) for each in registrations)
+        drained: frozenset[tuple[int, int]] = frozenset()
+        with suppress(KeyError, ZnodeGarbage):
+            drained = frozenset(DrainedZnode.decode(found[DrainedZnode.path()].data).lives)
+        return Lives(lives, frozenset(broker_id for broker_id, _ in drained & set(lives)))
 
     async def _with_place(self, effect: fx.Write) -> fx.Write:
         """The write, and with it those by which queues shrink that have no place for it."""
@@ -353,7 +331,6 @@ class LeadersShell:
 
     async def _queued(self, broker_id: int, *, watch: bool = False) -> list[str]:
         """The znodes in a queue."""
-        self.reads += 1
         try:
             names = await self._session.children(StateQueueZnode.path(broker_id), watch=watch)
         except NoNode:
@@ -368,7 +345,6 @@ class LeadersShell:
         known = self._known_changes.get(broker_id, {})
         new = {StateChangeZnode.path(broker_id, name): name for name in names if name not in known}
         found = await self._session.multi_read(new) if new else {}
-        self.reads += len(new)
         known |= {name: change_of(found.get(path)) for path, name in new.items()}
         self._known_changes[broker_id] = {name: known[name] for name in names}
         return tuple(QueuedChange(name, known[name]) for name in names)
@@ -383,7 +359,6 @@ class LeadersShell:
             for topic in topics
             for number in numbers_in(children.get(LedTopicZnode.path(topic), ()))
         ]
-        self.reads += 3
         partitions = await self._partitions(names)
         mine = (name for name, nodes in partitions.items() if nodes and self.state.me in nodes.assigned)
         self.hear(ev.AssignmentsRead(tuple(mine)))
@@ -399,7 +374,6 @@ class LeadersShell:
 
     async def _topic(self, topic: str, only: int | None) -> TopicNodes | None:
         """A topic with all its partitions, or with one; its id is empty if its znode cannot be read."""
-        self.reads += 3
         path = LedTopicZnode.path(topic)
         try:
             znode, children = await asyncio.gather(self._session.get(path), self._session.children(path))
@@ -415,11 +389,16 @@ class LeadersShell:
         known = {name.partition: found or PartitionNodes(node.topic_id) for name, found in nodes.items()}
         return TopicNodes(node, znode.version, known)
 
-    async def _read_topic(self, request_id: int, topic: str, partition: int | None) -> None:
-        found, lives = await asyncio.gather(self._topic(topic, partition), self._lives())
-        self.hear(ev.TopicRead(request_id, found, lives))
+    async def _read_topics(self) -> None:
+        if not (asked := list(self._topics)):
+            return
+        topics = asyncio.gather(*(self._topic(each.topic, each.partition) for each in asked))
+        found, lives = await asyncio.gather(topics, self._lives())
+        del self._topics[: len(asked)]
+        for each, topic in zip(asked, found, strict=True):
+            self.hear(ev.TopicRead(each.request_id, topic, lives))
 
-    async def _read_watched(self) -> None:
+    async def _read_queues(self) -> None:
         """The queues that requests wait for, once for all of them, and the lengths of those to which this
         broker has added something, until they are empty."""
         waiting = list(self._watching.values())

@@ -34,17 +34,15 @@ from hightide_runtime.serving.interceptors.interceptor import Plane
 from hightide_runtime.serving.server import Service
 from hightide_runtime.topics.topic_configs import configs_of_new_topic
 from hightide_runtime.znodes.admin_znodes import ReassignmentThrottleZnode
-from hightide_runtime.znodes.cluster_znodes import BROKER_IDS, TOPICS, BrokerZnode, TopicIdZnode
-from hightide_runtime.znodes.content import ZnodeGarbage
+from hightide_runtime.znodes.cluster_znodes import BROKER_IDS, TOPICS, TopicIdZnode
 from hightide_runtime.znodes.leaders_znodes import DrainedZnode, LeaderZnode, LedTopicZnode
 from hightide_runtime.znodes.topic_names import is_legal_topic_name
+from hightide_runtime.zookeeper.registrations import read_registrations
 from hightide_runtime.zookeeper.session import (
     Check,
     NodeExists,
-    NoNode,
     SessionState,
     SessionStateChanged,
-    SetData,
     WatchFired,
     ZooKeeperError,
     ZooKeeperSession,
@@ -53,7 +51,7 @@ from hightide_runtime.zookeeper.session import (
 from hightide_broker.cluster.metadata import EndpointView
 from hightide_broker.coordination import led_descriptions as descriptions
 from hightide_broker.coordination import led_topic_checks as checks
-from hightide_broker.coordination.led_cluster import LedCluster
+from hightide_broker.coordination.led_cluster import LedCluster, log_garbage
 from hightide_broker.coordination.led_outcomes import check, fault_of, no_controller
 
 CONTROLLER_SERVICE: Final = "hightide.v1.ControllerService"
@@ -102,6 +100,10 @@ class LeadersControllerServicer(controller_grpc.ControllerServiceServicer):
     ) -> None:
         self._acls = acls
         self._quotas = QuotaRequests(session, ANY_BROKER)
+        self._drained = ClusterSetting(
+            session, DrainedZnode.path(), DrainedZnode.decode, DrainedZnode.encode, DrainedZnode(),
+            ANY_BROKER, "drained brokers", "correct or delete the znode",
+        )  # fmt: skip
         self._shell = shell
         self._session = session
         self._cluster = cluster
@@ -343,11 +345,8 @@ class LeadersControllerServicer(controller_grpc.ControllerServiceServicer):
         """Drain a broker, at the request of an operator: it leads nothing in this life that others can lead.
         One that stops gives up its leader znodes itself."""
         broker_id = request.broker_id
-        found, drained = None, DrainedZnode(0)
-        if broker_id >= 0:
-            with contextlib.suppress(NoNode, ZnodeGarbage):
-                found = await self._session.get(BrokerZnode.path(broker_id))
-                drained = DrainedZnode(max(0, BrokerZnode.decode(found.data).incarnation))
+        registrations = await read_registrations(self._session, log_garbage, lambda path: None, watch=False)
+        found = next((each for each in registrations if each.broker_id == broker_id), None)
         if found is None:
             raise ServiceError(
                 ErrorCode.ERROR_CODE_UNKNOWN_BROKER,
@@ -359,14 +358,18 @@ class LeadersControllerServicer(controller_grpc.ControllerServiceServicer):
                 f"broker {broker_id} has broker epoch {found.czxid}, not {request.broker_epoch}; it has "
                 "registered anew",
             )
-        await self._session.ensure_path(DrainedZnode.path(broker_id))
-        if (await self._session.get(DrainedZnode.path(broker_id))).data != drained.encode():
-            # It looks at all that it has when it finds that in its queue.
-            told = operations_of(send((broker_id, change) for change in instead_of_starts()))
-            await self._session.multi([SetData(DrainedZnode.path(broker_id), drained.encode(), -1), *told])
+        life = {broker_id: max(0, found.znode.incarnation)}
+        await self._drained.alter(
+            lambda before: DrainedZnode(tuple(sorted({**dict(before.lives), **life}.items()))),
+            validate_only=False,
+        )
         topics = await self._cluster.read_topics(await self._session.children(TOPICS))
-        led = [each for _, nodes in topics.values() for each in nodes.values() if each.leader is not None]
-        remaining = sum(each.leader is not None and each.leader.broker_id == broker_id for each in led)
+        led = [each.leader for _, nodes in topics.values() for each in nodes.values() if each.leader]
+        remaining = sum(leader.broker_id == broker_id for leader in led)
+        if remaining:
+            # It looks at all that it has when it finds this in its queue.
+            told = send((broker_id, change) for change in instead_of_starts())
+            await self._session.multi(operations_of(told))
         return controller_pb2.ControlledShutdownResponse(remaining_leader_count=remaining)
 
     # --- settings of the cluster -----------------------------------------------------------------

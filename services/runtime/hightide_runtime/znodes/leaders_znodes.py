@@ -40,7 +40,6 @@ __all__ = [
 
 PARTITIONS_REASSIGNED = "/brokers/partitions_reassigned"
 STATE = "/brokers/state"
-_DRAINED = "/brokers/drained"
 _CHANGE = "change-"
 _KINDS = frozenset({"start-replica", "close-replica", "read-assignments"})
 _QUEUED = re.compile(r"change-\d{10}")
@@ -319,25 +318,29 @@ class StateChangeZnode:
 
 @dataclass(frozen=True, slots=True)
 class DrainedZnode:
-    """/brokers/drained/[broker_id]: an operator wants the broker to lead nothing in this life, where others
-    can. It means nothing when the broker has begun another one."""
+    """/brokers/drained: the lives of brokers, by id and incarnation, that an operator wants to lead nothing
+    that others can lead. It means nothing for a broker that has begun another life."""
 
-    incarnation: int
+    lives: tuple[tuple[int, int], ...] = ()
 
     @staticmethod
-    def path(broker_id: int) -> str:
-        """/brokers/drained/[broker_id]."""
-        assert broker_id >= 0
-        return f"{_DRAINED}/{broker_id}"
+    def path() -> str:
+        """/brokers/drained."""
+        return "/brokers/drained"
 
     def encode(self) -> bytes:
         """The content as JSON."""
-        return dump({"incarnation": self.incarnation})
+        return dump({"incarnations": {str(broker_id): life for broker_id, life in sorted(self.lives)}})
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
         """Read the content; raises ZnodeGarbage."""
-        return cls(Fields("/brokers/drained/…", data).integer("incarnation"))
+        fields = Fields("/brokers/drained", data)
+        lives = []
+        for name, value in fields.mapping("incarnations").items():
+            broker_id = number_from_name("/brokers/drained", name)
+            lives.append((broker_id, fields.checked_integer(value, "an incarnation")))
+        return cls(tuple(sorted(lives)))
 
 
 def is_led(data: bytes) -> bool:

@@ -33,8 +33,8 @@ EXAMPLES: list[Any] = [
     IsrZnode(7, (1, 2)),
     IsrZnode(7, (1,), (2, 3), (RecoveredLog(2, -1, 0), RecoveredLog(12, 3, 2**63 - 1)), 4),
     ReassignedZnode(()),
-    DrainedZnode(0),
-    DrainedZnode(7),
+    DrainedZnode(),
+    DrainedZnode(((2, 7), (11, 0))),
     ReassignedZnode((4, 5)),
     StateChangeZnode("start-replica", "flights", 3, ID, 0),
     StateChangeZnode("close-replica", "flights", 3, ID, -1),
@@ -56,7 +56,7 @@ def test_the_paths_are_those_of_the_text() -> None:
     assert LeaderZnode.path("flights", 3) == "/brokers/topics/flights/3/leader"
     assert IsrZnode.path("flights", 3) == "/brokers/topics/flights/3/ISR"
     assert ReassignedZnode.path("flights", 3) == "/brokers/partitions_reassigned/flights/3"
-    assert DrainedZnode.path(2) == "/brokers/drained/2"
+    assert DrainedZnode.path() == "/brokers/drained"
     assert StateQueueZnode.path(2) == "/brokers/state/2"
     assert StateChangeZnode.path(2, "change-0000000012") == "/brokers/state/2/change-0000000012"
     assert StateChangeZnode.prefix(2) == "/brokers/state/2/change-"
