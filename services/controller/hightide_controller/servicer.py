@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from hightide.v1 import controller_service_pb2 as controller_pb2
-from hightide.v1 import controller_service_pb2_grpc as controller_grpc
-from hightide.v1 import quotas_pb2
 from hightide_runtime.access.call_access import current_access
 from hightide_runtime.cluster_settings.acl_requests import AclRequests
 from hightide_runtime.cluster_settings.quota_requests import QuotaRequests
+from hightide_runtime.cluster_settings.servicer import ClusterSettingsServicer
 from hightide_runtime.zookeeper.session import ZooKeeperError
 
 from hightide_controller.contract import convert, convert_requests
@@ -21,15 +20,14 @@ from hightide_controller.shell import ControllerShell
 __all__ = ["ControllerServicer"]
 
 
-class ControllerServicer(controller_grpc.ControllerServiceServicer):
+class ControllerServicer(ClusterSettingsServicer):
     """Served by every controller. Only the active one carries out requests; the others name it."""
 
     def __init__(
         self, shell: ControllerShell, acls: AclRequests, quotas: QuotaRequests, mutations: MutationQuota
     ) -> None:
+        super().__init__(acls, quotas)
         self._shell = shell
-        self._acls = acls
-        self._quotas = quotas
         self._mutations = mutations
 
     async def CreateTopic(
@@ -166,18 +164,6 @@ class ControllerServicer(controller_grpc.ControllerServiceServicer):
         await self._shell.ask(event, AnswerDone)
         return controller_pb2.AlterReassignmentThrottleResponse()
 
-    async def AlterQuotas(
-        self, request: quotas_pb2.AlterQuotasRequest, context: Any
-    ) -> quotas_pb2.AlterQuotasResponse:
-        """Change quotas."""
-        return await self._quotas.alter(request)
-
-    async def DescribeQuotas(
-        self, request: quotas_pb2.DescribeQuotasRequest, context: Any
-    ) -> quotas_pb2.DescribeQuotasResponse:
-        """Read all quotas."""
-        return await self._quotas.describe()
-
     async def ElectLeaders(
         self, request: controller_pb2.ElectLeadersRequest, context: Any
     ) -> controller_pb2.ElectLeadersResponse:
@@ -197,21 +183,3 @@ class ControllerServicer(controller_grpc.ControllerServiceServicer):
         for event in convert_requests.failed_replicas_in(request):
             self._shell.replicas_failed(event)
         return controller_pb2.ReportFailedReplicasResponse()
-
-    async def AlterAcls(
-        self, request: controller_pb2.AlterAclsRequest, context: Any
-    ) -> controller_pb2.AlterAclsResponse:
-        """Change the ACLs of the cluster."""
-        return await self._acls.alter(request)
-
-    async def DescribeAcls(
-        self, request: controller_pb2.DescribeAclsRequest, context: Any
-    ) -> controller_pb2.DescribeAclsResponse:
-        """Read the ACLs of the cluster from ZooKeeper."""
-        return await self._acls.describe()
-
-    async def CheckAccess(
-        self, request: controller_pb2.CheckAccessRequest, context: Any
-    ) -> controller_pb2.CheckAccessResponse:
-        """Say what the ACLs in ZooKeeper decide, and by which rule."""
-        return await self._acls.check(request)

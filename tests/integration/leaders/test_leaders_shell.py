@@ -79,7 +79,7 @@ class ObedientReplicas:
     def decide(self, name: TopicPartition, decision: Decision) -> None:
         self.decided[name] = decision
         if decision.leader == self.broker_id:
-            told = (decision.leader_epoch, decision.isr, decision.partition_epoch)
+            told = (decision.leader_epoch, decision.isr.isr, decision.isr.version)
             if told[2] > self.isrs.get(name, (0, (), -1))[2]:
                 self.isrs[name] = told
             self.take_in(name)

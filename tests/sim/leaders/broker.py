@@ -296,17 +296,11 @@ class LeadersBroker(SimBroker):
         self.world.log_changed()
 
     def _decide(self, decided: Decided) -> None:
+        isr = decided.isr
         decision = Decision(
-            0,
-            decided.leader,
-            decided.leader_epoch,
-            decided.isr,
-            decided.replicas,
-            decided.partition_epoch,
-            decided.eligible,
-            decided.recovered,
-            decided.unclean_epoch,
-        )
+            0, decided.leader, decided.leader_epoch, isr.isr, decided.replicas, isr.version, isr.eligible,
+            isr.recovered, isr.unclean_epoch,
+        )  # fmt: skip
         self.feed(bv.LeaderAndIsrDecided(decision, self.world.now_ms))
         leads = self.state.is_leader and self.state.leader_epoch >= decided.leader_epoch
         if decided.leader == self.broker_id and not leads:

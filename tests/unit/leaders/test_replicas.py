@@ -81,7 +81,7 @@ def test_before_it_leads_a_replica_is_told_that_the_epoch_of_before_is_over() ->
     """So that its core never leads in an epoch in which an earlier life may have led."""
     broker = OneBroker()
     decided = the(fx.Decide, broker.serve(partition(isr=ISR))).decision
-    assert (decided.leader, decided.leader_epoch, decided.partition_epoch) == (-1, 4, 9)
+    assert (decided.leader, decided.leader_epoch, decided.isr.version) == (-1, 4, 9)
 
 
 def test_another_replica_leaves_the_race_to_the_preferred_one_for_a_while() -> None:
@@ -147,7 +147,7 @@ def test_the_winner_leads_and_watches_what_admins_ask() -> None:
     assert the(fx.Read, broker.end(effects)).as_leader
     effects = broker.see(led_by_me(before))
     decided = the(fx.Decide, effects).decision
-    assert (decided.leader, decided.leader_epoch, decided.partition_epoch) == (1, 5, 10)
+    assert (decided.leader, decided.leader_epoch, decided.isr.version) == (1, 5, 10)
     assert broker.replica.role is Role.LEADING
 
 

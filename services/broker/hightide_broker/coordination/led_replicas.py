@@ -265,7 +265,8 @@ class LedReplicas:
 
 
 def _decision(led: Led) -> Decision:
+    isr = led.isr
     return Decision(
-        EPOCH, led.leader, led.leader_epoch, led.isr, led.replicas, led.partition_epoch, led.eligible,
-        led.recovered, led.unclean_epoch,
+        EPOCH, led.leader, led.leader_epoch, isr.isr, led.replicas, isr.version, isr.eligible, isr.recovered,
+        isr.unclean_epoch,
     )  # fmt: skip

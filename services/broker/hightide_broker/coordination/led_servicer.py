@@ -17,7 +17,6 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1 import controller_service_pb2_grpc as controller_grpc
-from hightide.v1 import quotas_pb2
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_leaders.core import events as ev
 from hightide_leaders.core.effects import Outcome
@@ -29,6 +28,7 @@ from hightide_runtime.access.call_access import current_access
 from hightide_runtime.cluster_settings.acl_requests import AclRequests
 from hightide_runtime.cluster_settings.cluster_setting import ANY_BROKER, Authority, ClusterSetting
 from hightide_runtime.cluster_settings.quota_requests import QuotaRequests
+from hightide_runtime.cluster_settings.servicer import ClusterSettingsServicer
 from hightide_runtime.errors import ServiceError
 from hightide_runtime.serving.interceptors.interceptor import Plane
 from hightide_runtime.serving.server import Service
@@ -86,7 +86,7 @@ def _answers(rpc: Callable[..., Awaitable[AnswerT]]) -> Callable[..., Awaitable[
     return answering
 
 
-class LeadersControllerServicer(controller_grpc.ControllerServiceServicer):
+class LeadersControllerServicer(ClusterSettingsServicer):
     """Served by every broker of a cluster without a controller."""
 
     def __init__(
@@ -98,8 +98,7 @@ class LeadersControllerServicer(controller_grpc.ControllerServiceServicer):
         me: EndpointView,
         acls: AclRequests,
     ) -> None:
-        self._acls = acls
-        self._quotas = QuotaRequests(session, ANY_BROKER)
+        super().__init__(acls, QuotaRequests(session, ANY_BROKER))
         self._drained = ClusterSetting(
             session, DrainedZnode.path(), DrainedZnode.decode, DrainedZnode.encode, DrainedZnode(),
             ANY_BROKER, "drained brokers", "correct or delete the znode",
@@ -371,38 +370,6 @@ class LeadersControllerServicer(controller_grpc.ControllerServiceServicer):
             told = send((broker_id, change) for change in instead_of_starts())
             await self._session.multi(operations_of(told))
         return controller_pb2.ControlledShutdownResponse(remaining_leader_count=remaining)
-
-    # --- settings of the cluster -----------------------------------------------------------------
-
-    async def AlterQuotas(
-        self, request: quotas_pb2.AlterQuotasRequest, context: Any
-    ) -> quotas_pb2.AlterQuotasResponse:
-        """Change quotas."""
-        return await self._quotas.alter(request)
-
-    async def DescribeQuotas(
-        self, request: quotas_pb2.DescribeQuotasRequest, context: Any
-    ) -> quotas_pb2.DescribeQuotasResponse:
-        """Read all quotas."""
-        return await self._quotas.describe()
-
-    async def AlterAcls(
-        self, request: controller_pb2.AlterAclsRequest, context: Any
-    ) -> controller_pb2.AlterAclsResponse:
-        """Change the ACLs of the cluster."""
-        return await self._acls.alter(request)
-
-    async def DescribeAcls(
-        self, request: controller_pb2.DescribeAclsRequest, context: Any
-    ) -> controller_pb2.DescribeAclsResponse:
-        """Read the ACLs of the cluster from ZooKeeper."""
-        return await self._acls.describe()
-
-    async def CheckAccess(
-        self, request: controller_pb2.CheckAccessRequest, context: Any
-    ) -> controller_pb2.CheckAccessResponse:
-        """Say what the ACLs in ZooKeeper decide, and by which rule."""
-        return await self._acls.check(request)
 
     # --- what only a controller can do -----------------------------------------------------------
 

@@ -94,7 +94,8 @@ def end_move(state: LeadersState, hosted: Hosted, rar: tuple[int, ...], isr: Isr
     nodes = hosted.nodes
     closes = changes_to(hosted, ChangeKind.CLOSE_REPLICA, nodes.replicas, rar)
     moved = narrowed(isr, rar)
-    if stays_leader(state, rar) and ends_epoch(closes):
+    stays_leader = state.me in rar
+    if stays_leader and ends_epoch(closes):
         moved = replace(moved, epoch=isr.epoch + 1)
     operations: list[wr.Operation] = [
         *of_life(state.me, state.incarnation, nodes),
@@ -102,16 +103,11 @@ def end_move(state: LeadersState, hosted: Hosted, rar: tuple[int, ...], isr: Isr
         wr.Put(wr.replicas(hosted.name), rar),
         wr.Delete(wr.reassigned(hosted.name)),
     ]
-    if moved.epoch != isr.epoch or not stays_leader(state, rar):
+    if moved.epoch != isr.epoch or not stays_leader:
         operations.append(wr.Delete(wr.leader(hosted.name)))
     if moved.epoch != isr.epoch:
         operations.append(wr.Create(wr.leader(hosted.name), LeaderNode(state.me, moved.epoch)))
     return (state.write(hosted.name, (*operations, *closes)),)
-
-
-def stays_leader(state: LeadersState, rar: tuple[int, ...]) -> bool:
-    """Whether this leader has a replica when the move is done."""
-    return state.me in rar
 
 
 def ends_epoch(closes: wr.Operations) -> bool:

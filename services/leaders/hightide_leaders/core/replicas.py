@@ -143,18 +143,8 @@ def become_follower(hosted: Hosted, leader: LeaderNode) -> Effects:
 
 def decide(hosted: Hosted, leader: int, epoch: int) -> Effects:
     """Hand a decision to the replica's core, unless it has it."""
-    nodes, isr = hosted.nodes, hosted.nodes.isr
-    decision = Decision(
-        leader,
-        epoch,
-        isr.isr if isr is not None else (),
-        nodes.assigned,
-        nodes.version,
-        isr.eligible if isr is not None else (),
-        isr.recovered if isr is not None else (),
-        isr.unclean_epoch if isr is not None else 0,
-        nodes.adding,
-    )
+    nodes = hosted.nodes
+    decision = Decision(leader, epoch, nodes.known_isr, nodes.assigned, nodes.adding)
     if decision == hosted.decided:
         return ()
     hosted.decided, hosted.epoch = decision, epoch

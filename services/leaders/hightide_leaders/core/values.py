@@ -137,14 +137,19 @@ class PartitionNodes:
         return self.reassigned == ()
 
     @property
+    def known_isr(self) -> IsrNode:
+        """The ISR; nobody is in it before the first election."""
+        return self.isr if self.isr is not None else IsrNode(FIRST_EPOCH - 1, ())
+
+    @property
     def epoch(self) -> int:
         """The newest leader epoch."""
-        return self.isr.epoch if self.isr is not None else FIRST_EPOCH - 1
+        return self.known_isr.epoch
 
     @property
     def version(self) -> int:
         """The partition epoch."""
-        return self.isr.version if self.isr is not None else NO_VERSION
+        return self.known_isr.version
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +158,8 @@ class Decision:
 
     leader: int
     leader_epoch: int
-    isr: tuple[int, ...]
+    isr: IsrNode
     replicas: tuple[int, ...]
-    partition_epoch: int
-    eligible: tuple[int, ...] = ()
-    recovered: tuple[RecoveredLog, ...] = ()
-    unclean_epoch: int = 0
     adding: tuple[int, ...] = ()
 
 
