@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hightide_leaders.core import effects as fx
 from hightide_leaders.core import events as ev
 from hightide_leaders.core import writes as wr
@@ -85,6 +87,26 @@ def test_a_move_is_not_taken_back_if_only_its_new_replicas_have_everything() -> 
     broker.hear(CANCEL)
     alone = partition(replicas=(2, 3), leader=LED_BY_2, isr=IsrNode(4, (1,), 9), reassigned=(1, 2))
     assert read(broker, -1, topic(alone)) == (fx.Answer(-1, Outcome.ELIGIBLE_LEADERS_NOT_AVAILABLE),)
+
+
+def test_a_move_is_not_taken_back_if_too_few_keep_what_is_committed() -> None:
+    """Records are on min.insync.replicas disks, and would be on fewer."""
+    nodes = partition(
+        replicas=(2, 3), leader=LED_BY_2, isr=IsrNode(4, (1, 2), 9), reassigned=(1, 2), minimum=2
+    )
+    broker = admin()
+    broker.hear(CANCEL)
+    assert read(broker, -1, topic(nodes)) == (fx.Answer(-1, Outcome.ELIGIBLE_LEADERS_NOT_AVAILABLE),)
+    with_another = replace(nodes, isr=IsrNode(4, (1, 2, 3), 9))
+    broker.hear(CANCEL)
+    assert kinds(read(broker, -1, topic(with_another))) == [fx.Write]
+
+
+def test_what_is_not_in_sync_may_go_however_few_are() -> None:
+    nodes = partition(replicas=(2, 3), leader=LED_BY_2, isr=IsrNode(4, (2,), 9), reassigned=(1, 2), minimum=2)
+    broker = admin()
+    broker.hear(CANCEL)
+    assert kinds(read(broker, -1, topic(nodes))) == [fx.Write]
 
 
 def test_nor_if_that_has_become_so_before_it_is_written() -> None:

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from hightide_leaders.core import writes as wr
 from hightide_leaders.core.effects import Effects, Outcome
-from hightide_leaders.core.elections import end_of_term, fenced_by, may_lead, narrowed, resignation
+from hightide_leaders.core.elections import end_of_term, fenced_by, may_lead, narrowed, resignation, trusted
 from hightide_leaders.core.events import ElectionRequested, ReassignmentRequested
 from hightide_leaders.core.queues import send
 from hightide_leaders.core.state import LeadersState, Request, Step
@@ -82,10 +82,14 @@ def _leaving(nodes: PartitionNodes, target: tuple[int, ...] | None) -> tuple[int
 
 
 def may_leave(nodes: PartitionNodes, leaving: tuple[int, ...]) -> bool:
-    """Whether somebody in sync stays where these go: else what is committed would go with them."""
-    if not leaving or nodes.isr is None:
+    """Whether these may go: somebody in sync stays, and as many have what is committed as
+    min.insync.replicas promises, or all that are left."""
+    if nodes.isr is None or not set(leaving).intersection((*nodes.isr.isr, *nodes.isr.eligible)):
         return True
-    return bool(set(nodes.isr.isr) - set(leaving) - nodes.isr.doubted)
+    before = trusted(nodes)
+    rest = before.difference(leaving)
+    enough = min(nodes.min_insync_replicas, len(nodes.assigned) - len(leaving), len(before))
+    return bool(rest.intersection(nodes.isr.isr)) and len(rest) >= enough
 
 
 def _retargeted(
