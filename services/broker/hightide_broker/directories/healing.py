@@ -158,10 +158,6 @@ class ReplicaHealing:
                 self.healed += 1
                 replica.log.at_rest.note_damage(is_damaged=False)
                 log.warning("%s is whole again", replica)
-        except Exception:
-            # The top of a task: the replica fetches again, and the next reader that finds the damage starts
-            # the repair again.
-            log.exception("mending %s ended", replica)
         finally:
             del self._patients[key]
             replica.is_damaged = False
@@ -186,6 +182,11 @@ class ReplicaHealing:
                 if str(error) != patient.reason:
                     patient.reason = str(error)
                     log.error("%s is not whole yet, tried again: %s", patient.replica, error)
+            except Exception as error:
+                # A bug. A replica that fetched on would be in sync with its damage.
+                if repr(error) != patient.reason:
+                    patient.reason = repr(error)
+                    log.exception("%s is not whole yet, tried again", patient.replica)
             else:
                 if not patient.segments:
                     return True

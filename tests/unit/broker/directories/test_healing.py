@@ -331,6 +331,29 @@ def test_what_is_found_when_the_rest_is_mended_is_mended_before_the_replica_is_w
     run(tmp_path, scenario)
 
 
+def test_a_bug_that_ends_an_attempt_does_not_let_a_damaged_replica_fetch(tmp_path: Path) -> None:
+    """Its leader would let it into the ISR with the damage."""
+
+    async def scenario(ward: Ward) -> None:
+        before = ward.segment(4).read_bytes()
+        bugs = [RuntimeError("a bug"), RuntimeError("another")]
+
+        def connect(address: HostPort, *, ping_ms: int | None = None) -> grpc.aio.Channel:
+            if bugs:
+                raise bugs.pop()
+            return open_channel(address, ping_ms=ping_ms)
+
+        ward.healing._open_channel = connect
+        DAMAGES["a flipped bit in a body"](ward.segment(4))
+        ward.read(5)
+        await ward.until_whole()
+        assert bugs == []
+        assert ward.segment(4).read_bytes() == before
+        assert ward.healing.found == 1
+
+    run(tmp_path, scenario)
+
+
 def test_a_replica_that_is_stopped_meanwhile_is_mended_no_more(tmp_path: Path) -> None:
     async def scenario(ward: Ward) -> None:
         ward.peer.has_it = False
