@@ -15,7 +15,7 @@ from hightide_broker.storage import DamagedLog, DiskFull, LogSettings, StorageFa
 from hightide_broker.storage.files.disk_health import DiskHealth
 from hightide_broker.storage.files.files import OsFiles
 from log_rig import LogRig, offsets
-from stored_batches import PARTITION, TOPIC_ID, make_batch
+from stored_batches import PARTITION, TOPIC_ID, as_sent_by_leader, make_batch
 
 SIZE = len(make_batch(1))
 
@@ -57,6 +57,24 @@ def test_a_disk_that_is_full_at_a_roll_leaves_the_segment_active(rig: LogRig, wh
     assert rig.fill(2) == 6
     assert rig.names(".log") == ["0", "4"]
     assert offsets(rig.crash()) == list(range(6))
+
+
+def test_an_append_that_found_no_room_leaves_no_epoch_behind(rig: LogRig) -> None:
+    """A follower got records of two epochs at once. Then it gets those of the older one: a log that knew the
+    newer would take none of them."""
+    rig.log.assign_epoch(3, 3)
+    older = [as_sent_by_leader(make_batch(1), at, 4) for at in (3, 4)]
+    newer = as_sent_by_leader(make_batch(1), 5, 6)
+    before = rig.log.epochs.entries
+    for where in (".log", "leader_epochs"):
+        rig.files.faults.append(Fault("write_at", errno.ENOSPC, where, partial_bytes=16))
+        with pytest.raises(DiskFull):
+            rig.log.append_as_follower(b"".join((*older, newer)))
+        assert rig.log.epochs.entries == before
+    rig.crash()
+    rig.log.append_as_follower(older[0])
+    rig.log.append_as_follower(older[1] + newer)
+    assert list(rig.crash().epochs.entries) == [(1, 0), (4, 3), (6, 5)]
 
 
 def test_a_disk_that_is_full_for_the_epoch_appends_nothing_under_it(rig: LogRig) -> None:

@@ -184,6 +184,13 @@ class LeaderEpochs:
                 self._change_end(kept, rebuilt[kept:])
                 self._entries, self._written = rebuilt, len(rebuilt)
 
+    def undo(self, before: tuple[EpochStart, ...]) -> None:
+        """Know what was known before: the batches that began other epochs found no room. In the file these
+        are as those of leaders that had none."""
+        pairs = zip(self._entries, before, strict=False)
+        self._written = min(self._written, sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs)))
+        self._entries = before
+
     def load(self) -> None:
         """Read the file. Raises CorruptFile if it is missing or damaged: recovery then reads the log."""
         self._damaged = True

@@ -219,9 +219,14 @@ class Log:
             rolled = self._make_ready(size_bytes, headers[-1].next_offset)
             states = self._producers if self._producers is not None else self._restore_producers()
             self._producers = states
-            self.epochs.begin(EpochStart(each.leader_epoch, each.base_offset) for each in headers)
             position = self._row.active.size_bytes
-            segment = self._row.write(to_disk, size_bytes)
+            epochs = self.epochs.entries
+            self.epochs.begin(EpochStart(each.leader_epoch, each.base_offset) for each in headers)
+            try:
+                segment = self._row.write(to_disk, size_bytes)
+            except OSError:
+                self.epochs.undo(epochs)
+                raise
             for header in headers:
                 segment.note(position, header, self.settings.index_interval_bytes)
                 position += header.size_bytes
