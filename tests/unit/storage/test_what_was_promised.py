@@ -11,6 +11,7 @@ from random import Random
 
 import pytest
 from faulty_files import Fault, FaultyFiles, SimulatedCrash
+from hightide.batch.header import check_from_producer
 from hightide_broker.storage import DamagedLog, DataDirectory, Flush, LogSettings
 from log_rig import KEY, LogRig, apply_retention
 from stored_batches import TOPIC_ID, make_batch
@@ -255,6 +256,33 @@ def test_a_log_that_took_the_name_of_one_that_was_put_aside_is_not_held_to_what_
     rig.open()
     assert rig.log.lost_data, "nothing of it was ever synced, so all of it is read"
     rig.close()
+
+
+def test_a_start_without_room_for_marks_does_not_leave_those_of_the_life_before(tmp_path: Path) -> None:
+    """The machine has not gone down, so they would be believed after a kill, each with two places."""
+    rig = LogRig(tmp_path, SETTINGS)
+    rig.directory.log(TOPIC_ID, 99, True, "flights", SETTINGS)
+    rig.close(clean=False)
+    rig.open_directory()
+    other = rig.directory.log(TOPIC_ID, 99, True, "flights", SETTINGS)
+    batch = make_batch(1, partition=99)
+    other.append_as_leader(batch, check_from_producer(batch, TOPIC_ID, 99, 1 << 20), 1)
+    rig.log = rig.directory.log(*KEY, True, "flights", SETTINGS)
+    rig.append(1)
+    rig.directory.quarantine(TOPIC_ID, 99, now_us=1)
+    rig.close()
+    files = FaultyFiles(rig.files)
+    files.faults.append(Fault("write_at", errno.ENOSPC, "marks.tmp", lasting=True))
+    rig.directory = DataDirectory.open(rig.path, "cluster", 1, files=files)
+    rig.log = rig.directory.log(*KEY, False, "flights", SETTINGS)
+    rig.append(1)
+    rig.append(1)
+    rig.close(clean=False)
+    cut(last(rig), SIZE)
+    rig.settles = False
+    rig.open()
+    assert is_noticed(rig)
+    rig.close(clean=False)
 
 
 def test_a_power_cut_makes_nobody_believe_marks_that_were_never_synced(tmp_path: Path) -> None:

@@ -150,7 +150,9 @@ class LogMarks:
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            # What is there is not of this boot, and says nothing. A kill then costs the ISRs.
+            # Those of the life before have other places, and may be of this boot. Without any a kill costs
+            # the ISRs.
+            _empty(files, f"{root}/{_NAME}")
             log.warning("how long the logs are is not written down, since there is no room: %s", error)
         return cls(files, root, boot, of, len(of), are_current=False), False
 
@@ -199,6 +201,16 @@ class LogMarks:
     def _write_at(self, place: int, record: bytes) -> None:
         if self._files.write_at(self._fd, [record], place * _SIZE_BYTES) != len(record):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
+
+
+def _empty(files: Files, path: str) -> None:
+    """Cut the file to nothing, which needs no room."""
+    if files.exists(path):
+        fd = files.open(path, create=False)
+        try:
+            files.truncate(fd, 0)
+        finally:
+            files.close(fd)
 
 
 def _load(files: Files, root: str, boot: str) -> tuple[dict[PartitionKey, tuple[int, LogMark]], int] | None:
