@@ -261,10 +261,19 @@ class LeadersBroker(SimBroker):
             except queues.FollowerStateChangeQueueFull:
                 ended(ev.Ending.QUEUE_FULL)
                 return
-            operations = (*placed.operations, *placed.rest)
-            self._write(
-                operations, lambda refused: ended(self._ending(refused)), lambda: ended(ev.Ending.UNKNOWN)
-            )
+            multis = [placed.operations, *([(*placed.fence, *placed.rest)] if placed.rest else ())]
+            write_on(multis)
+
+        def write_on(multis: list[Operations]) -> None:
+            """As if the rest were too much for the first multi: the process may die between the two."""
+
+            def written(refused: object) -> None:
+                if refused is None and multis[1:]:
+                    write_on(multis[1:])
+                else:
+                    ended(self._ending(refused))
+
+            self._write(multis[0], written, lambda: ended(ev.Ending.UNKNOWN))
 
         if not added:
             write({})

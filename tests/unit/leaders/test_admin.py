@@ -136,6 +136,15 @@ def test_the_attempt_of_a_dead_admin_is_cleaned_up_before_a_new_one() -> None:
     assert wr.Enqueue(2, START) in written(read(broker, -1, None))
 
 
+def test_an_attempt_that_came_to_no_partition_is_cleaned_up_before_a_new_one() -> None:
+    broker = admin()
+    broker.hear(CREATE)
+    cleaning = read(broker, -1, topic(attempt=(4, 7), topic_id=LATER_ID))
+    assert written(cleaning)[-3:] == wr.delete_topic("tide", 0, LATER_ID)
+    broker.end(cleaning)
+    assert wr.Enqueue(2, START) in written(read(broker, -1, None))
+
+
 def test_the_attempt_of_an_admin_that_lives_is_left_alone() -> None:
     broker = admin()
     broker.hear(CREATE)

@@ -249,7 +249,7 @@ def _delete(
     if not found.is_deleted or request.step is Step.WRITING:
         return _mark(state, request, found)
     if request.step is Step.FINISHING:
-        return _remove(state, request, found, 0)
+        return _remove(state, request, found, Step.FINISHING, 0)
     return _wait(state, request, now_ms)
 
 
@@ -285,7 +285,12 @@ def _mark(state: LeadersState, request: Request, found: TopicNodes) -> Effects:
 
 
 def _remove(
-    state: LeadersState, request: Request, found: TopicNodes, first: int, also: wr.Operations = ()
+    state: LeadersState,
+    request: Request,
+    found: TopicNodes,
+    step: Step,
+    first: int,
+    also: wr.Operations = (),
 ) -> Effects:
     """All znodes of the partitions from `first` on; of the topic too, if nothing is left."""
     topic = request.topic
@@ -297,7 +302,6 @@ def _remove(
     last = wr.delete_topic(topic, found.version, found.topic_id)
     if first > 0:
         last = (wr.Put(wr.topic(topic), replace(found.node, attempt=None), found.version),)
-    step = Step.CLEANING if also else Step.FINISHING
     return _write(state, request, step, check, (*also, *gone, *last), check)
 
 
@@ -340,7 +344,7 @@ def _clean_up(state: LeadersState, request: Request, found: TopicNodes) -> Effec
     """A failed attempt: close what its brokers may have started, and remove its znodes."""
     first = found.unfinished_from
     request.sent = _closes(request.topic, found, first, FAILED_ATTEMPT)
-    return _remove(state, request, found, first, send(request.sent))
+    return _remove(state, request, found, Step.CLEANING, first, send(request.sent))
 
 
 def awaited(sent: Sequence[tuple[int, StateChange]], lives: Lives) -> tuple[tuple[int, StateChange], ...]:
