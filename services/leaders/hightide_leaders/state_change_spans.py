@@ -32,7 +32,7 @@ class StateChangeSpans:
     def requested(self, write: Write) -> tuple[Write, Span]:
         """A write that names its trace in what it puts into queues; the caller ends the span with the
         write."""
-        sent = [each for each in (*write.operations, *write.rest) if isinstance(each, Enqueue)]
+        sent = [each for each in write.everything if isinstance(each, Enqueue)]
         if not sent or not self._telemetry.enabled:
             return write, Span(None)
         told = ", ".join(map(str, sorted({each.broker_id for each in sent})))
@@ -47,7 +47,7 @@ class StateChangeSpans:
                 for each in operations
             )
 
-        return replace(write, operations=named(write.operations), rest=named(write.rest)), span
+        return write.edited(named), span
 
     def received(self, queue: Iterable[QueuedChange]) -> None:
         """The own queue was read."""

@@ -42,9 +42,10 @@ def operations_of(operations: wr.Operations) -> list[Operation]:
 
 def multis_for(effect: Write) -> list[list[Operation]]:
     """The multis that a write is, one after the other: one, if it is not too large."""
-    first, rest = operations_of(effect.operations), operations_of(effect.rest)
-    multis = multis_of(([each] for each in rest), operations_of(effect.fence))
-    return [[*first, *rest]] if len(multis) <= 1 else [first, *multis]
+    multis = multis_of(map(operations_of, effect.rest), operations_of(effect.fence))
+    if len(multis) <= 1:
+        return [operations_of(effect.everything)]
+    return [operations_of(effect.operations), *multis]
 
 
 def _of(operation: wr.Operation) -> Operation:

@@ -261,11 +261,10 @@ class LeadersBroker(SimBroker):
             except queues.FollowerStateChangeQueueFull:
                 ended(ev.Ending.QUEUE_FULL)
                 return
-            multis = [placed.operations, *([(*placed.fence, *placed.rest)] if placed.rest else ())]
-            write_on(multis)
+            write_on([placed.operations, *((*placed.fence, *group) for group in placed.rest if group)])
 
         def write_on(multis: list[Operations]) -> None:
-            """As if the rest were too much for the first multi: the process may die between the two."""
+            """As if each group were too much for the multi before it: the process may die between two."""
 
             def written(refused: object) -> None:
                 if refused is None and multis[1:]:

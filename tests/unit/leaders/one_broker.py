@@ -102,8 +102,7 @@ def the(kind: type[E], effects: Effects) -> E:
 
 def written(effects: Effects) -> Operations:
     """All operations of the only write."""
-    write = the(fx.Write, effects)
-    return (*write.operations, *write.rest)
+    return the(fx.Write, effects).everything
 
 
 def kinds(effects: Effects) -> list[type]:

@@ -17,14 +17,14 @@ CHECK = wr.check_topic("tide", 0, ID)
 def creation(partitions: int) -> Write:
     """The first write of a creation."""
     names = [TopicPartition("tide", number) for number in range(partitions)]
-    made = (wr.Create(wr.reassigned(name), (2,)) for name in names)
+    made = ((wr.Create(wr.reassigned(name), (2,)),) for name in names)
     starts = send((2, change(ChangeKind.START_REPLICA, name=name)) for name in names)
-    return Write(1, CREATE, (*made, *starts), CHECK)
+    return Write(1, CREATE, (*made, *((start,) for start in starts)), CHECK)
 
 
 def test_a_write_is_one_multi_if_it_fits() -> None:
     write = creation(100)
-    assert multis_for(write) == [operations_of((*write.operations, *write.rest))]
+    assert multis_for(write) == [operations_of(write.everything)]
 
 
 def test_of_a_write_that_is_too_large_each_part_but_the_first_is_fenced() -> None:
@@ -35,8 +35,19 @@ def test_of_a_write_that_is_too_large_each_part_but_the_first_is_fenced() -> Non
     assert len(others) > 1
     assert all(multi[: len(fence)] == fence for multi in others)
     assert all(len(multi) <= MAX_MULTI_OPERATIONS for multi in others)
-    assert [each for multi in others for each in multi[len(fence) :]] == operations_of(write.rest)
+    assert [each for multi in others for each in multi[len(fence) :]] == operations_of(
+        write.everything[len(CREATE) :]
+    )
 
 
 def test_a_write_without_a_rest_is_one_multi() -> None:
     assert multis_for(Write(1, CREATE)) == [operations_of(CREATE)]
+
+
+def test_a_group_of_the_rest_is_in_one_multi() -> None:
+    """The marker of a topic's id, which all other multis check, goes with the topic."""
+    gone = wr.delete_topic("tide", 0, ID)
+    removed = ((wr.Delete(wr.partition(TopicPartition("tide", number))),) for number in range(2_500))
+    *others, last = multis_for(Write(1, CHECK, (*removed, gone), CHECK))
+    assert operations_of(gone) == last[-len(gone) :]
+    assert not any(operations_of(gone)[0] in multi for multi in others)

@@ -45,7 +45,7 @@ def test_a_change_goes_to_the_end_of_a_queue_that_has_place() -> None:
 
 def test_a_write_says_how_much_it_adds_to_each_queue() -> None:
     added = send([(2, change(CLOSE)), (2, change(START)), (3, MARK)])
-    assert added_by(fx.Write(1, added[:1], added[1:])) == {2: 2, 3: 1}
+    assert added_by(fx.Write(1, added[:1], (added[1:],))) == {2: 2, 3: 1}
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ CHECK = wr.Check(wr.topic_id(ID))
 
 def test_dropped_starts_are_made_good_by_a_look_at_all_assignments() -> None:
     queue = queued(change(START), change(START, epoch=4))
-    write = fx.Write(1, (CHECK,), (wr.Enqueue(2, change(CLOSE)),))
+    write = fx.Write(1, (CHECK,), ((wr.Enqueue(2, change(CLOSE)),),))
     assert make_place(write, {2: queue}, limit=2) == fx.Write(
         1,
         (
@@ -84,15 +84,15 @@ def test_dropped_starts_are_made_good_by_a_look_at_all_assignments() -> None:
             wr.Dequeue(2, "change-0000000001"),
             wr.Enqueue(2, MARK),
         ),
-        (wr.Enqueue(2, change(CLOSE)),),
+        ((wr.Enqueue(2, change(CLOSE)),),),
     )
 
 
 def test_more_starts_than_a_queue_has_place_for_are_one_look_at_all_assignments() -> None:
     starts = [change(START, name=TopicPartition("tide", number)) for number in range(3)]
     other = wr.Enqueue(3, starts[0])
-    write = fx.Write(1, (CHECK,), (*send((2, each) for each in starts), other))
-    assert make_place(write, {2: ()}, limit=2) == fx.Write(1, (CHECK, wr.Enqueue(2, MARK)), (other,))
+    write = fx.Write(1, (CHECK,), (send((2, each) for each in starts), (other,)))
+    assert make_place(write, {2: ()}, limit=2) == fx.Write(1, (CHECK, wr.Enqueue(2, MARK)), ((), (other,)))
 
 
 def test_a_queue_that_cannot_shrink_is_full() -> None:

@@ -33,9 +33,9 @@ class Traced:
     def sent(self, *changes: StateChange) -> tuple[QueuedChange, ...]:
         """What stands in the queue of the follower after the leader has written."""
         sent = send((2, each) for each in changes)
-        write, span = self.leader.requested(fx.Write(1, (wr.Check(wr.topic_id(ID)), sent[0]), sent[1:]))
+        write, span = self.leader.requested(fx.Write(1, (wr.Check(wr.topic_id(ID)), sent[0]), (sent[1:],)))
         span.end()
-        queued = [each.change for each in (*write.operations, *write.rest) if isinstance(each, wr.Enqueue)]
+        queued = [each.change for each in write.everything if isinstance(each, wr.Enqueue)]
         return tuple(QueuedChange(f"change-{number:010}", each) for number, each in enumerate(queued))
 
     def spans(self) -> dict[str, list[SpanRecord]]:

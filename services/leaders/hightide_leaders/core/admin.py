@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 
 from hightide_leaders.core import events as ev
 from hightide_leaders.core import partition_requests
@@ -27,7 +28,6 @@ from hightide_leaders.core.values import (
     Attempt,
     ChangeKind,
     Lives,
-    PartitionNodes,
     StateChange,
     TopicNode,
     TopicNodes,
@@ -140,11 +140,7 @@ def _grow(
     if found.is_deleted:
         return end(state, request, Outcome.TOPIC_BEING_DELETED)
     if attempt is None:
-        if (
-            request.step is Step.FINISHING
-            and request.node is not None
-            and count >= request.node.partition_count
-        ):
+        if request.step is Step.FINISHING and count >= asked.first + len(asked.assignment):
             return end(state, request, Outcome.DONE)
         if request.answers is not None or request.step in (Step.WAITING, Step.FINISHING):
             return end(state, request, request.answers or Outcome.TIMED_OUT)
@@ -160,8 +156,8 @@ def _grow(
 
 
 def _start(state: LeadersState, request: Request, found: TopicNodes | None, lives: Lives) -> Effects:
-    """Write RAR of what is to be created and is not there, and tell those that are to have it; again, if it
-    is not known what of that has happened."""
+    """Write RAR of each partition that is to be created and is not there, and tell those that are to have
+    it."""
     assigned = tuple(_assigned(request))
     for _, replicas in assigned:
         if not replicas or len(set(replicas)) != len(replicas):
@@ -170,11 +166,6 @@ def _start(state: LeadersState, request: Request, found: TopicNodes | None, live
             return end(state, request, Outcome.REPLICA_NOT_ONLINE)
     if not assigned:
         return end(state, request, Outcome.INVALID_ASSIGNMENT)
-    request.sent = tuple(
-        (broker_id, StateChange(ChangeKind.START_REPLICA, name, request.topic_id, 0))
-        for name, replicas in assigned
-        for broker_id in replicas
-    )
     attempt = Attempt(state.me, state.incarnation)
     if found is None:
         assert isinstance(request.asked, ev.CreateTopicRequested)
@@ -186,15 +177,16 @@ def _start(state: LeadersState, request: Request, found: TopicNodes | None, live
         first, version = (wr.Check(wr.topic_id(request.topic_id)), put), found.version + 1
     else:
         first, version = (), found.version
-    made: list[wr.Operation] = []
+    request.sent, groups = (), []
     for name, replicas in assigned:
-        nodes = None if found is None else found.partitions.get(name.partition)
-        if nodes is None:
-            made.append(wr.Create(wr.partition(name)))
-        if nodes is None or nodes.reassigned is None:
-            made.append(wr.Create(wr.reassigned(name), replicas))
+        start = StateChange(ChangeKind.START_REPLICA, name, request.topic_id, 0)
+        starts = tuple((broker_id, start) for broker_id in replicas)
+        request.sent += starts
+        if found is None or name.partition not in found.partitions:
+            made = wr.Create(wr.partition(name)), wr.Create(wr.reassigned(name), replicas)
+            groups.append((*made, *send(starts)))
     check = wr.check_topic(request.topic, version, request.topic_id)
-    return _write(state, request, Step.WRITING, first or check, (*made, *send(request.sent)), check)
+    return _write(state, request, Step.WRITING, first or check, groups, check)
 
 
 def _assigned(request: Request) -> Iterator[tuple[TopicPartition, tuple[int, ...]]]:
@@ -212,23 +204,25 @@ def is_under_way(attempt: Attempt, lives: Lives) -> bool:
 
 def _go_on(state: LeadersState, request: Request, found: TopicNodes, lives: Lives, now_ms: int) -> Effects:
     """The attempt is this request's: wait for its starts, if all of them are written."""
-    if request.step is Step.WRITING:
+    if any(name.partition not in found.partitions for name, _ in _assigned(request)):
         return _start(state, request, found, lives)
-    count = found.node.partition_count + len(tuple(_assigned(request)))
-    request.version = found.version
-    request.node = replace(found.node, attempt=None, partition_count=count)
+    request.found = found
     return _wait(state, request, now_ms)
 
 
 def _complete(state: LeadersState, request: Request) -> Effects:
     """AR of each partition, and the end of the attempt."""
-    assert request.node is not None
-    check = wr.check_topic(request.topic, request.version, request.topic_id)
-    operations: list[wr.Operation] = []
-    for name, replicas in _assigned(request):
-        operations += [wr.Create(wr.replicas(name), replicas), wr.Delete(wr.reassigned(name))]
-    operations.append(wr.Put(wr.topic(request.topic), request.node, request.version))
-    return _write(state, request, Step.FINISHING, check, operations, check)
+    found, assigned = request.found, tuple(_assigned(request))
+    assert found is not None
+    check = wr.check_topic(request.topic, found.version, found.topic_id)
+    groups: list[wr.Operations] = [
+        (wr.Create(wr.replicas(name), replicas), wr.Delete(wr.reassigned(name)))
+        for name, replicas in assigned
+        if not found.partitions[name.partition].replicas
+    ]
+    node = replace(found.node, attempt=None, partition_count=found.node.partition_count + len(assigned))
+    groups.append((wr.Put(wr.topic(request.topic), node, found.version),))
+    return _write(state, request, Step.FINISHING, check, groups, check)
 
 
 # --- delete --------------------------------------------------------------------------------------
@@ -245,76 +239,44 @@ def _delete(
     request.topic_id = found.topic_id
     if found.node.attempt is not None and is_under_way(found.node.attempt, lives):
         return end(state, request, Outcome.TOPIC_BEING_CREATED)
-    request.sent = _closes(request.topic, found)
-    if not found.is_deleted or request.step is Step.WRITING:
-        return _mark(state, request, found)
+    closes = {number: _closes(request.topic, found, number) for number in sorted(found.partitions)}
+    request.sent = tuple(chain.from_iterable(closes.values()))
+    check = wr.check_topic(request.topic, found.version, found.topic_id)
+    if not found.is_deleted:
+        # An empty RAR for each partition, and its state changes.
+        marks = [
+            (wr.reassign(TopicPartition(request.topic, number), (), nodes), *send(closes[number]))
+            for number, nodes in sorted(found.partitions.items())
+            if not nodes.is_being_deleted
+        ]
+        return _write(state, request, Step.WRITING, check, marks, check)
     if request.step is Step.FINISHING:
-        return _remove(state, request, found, Step.FINISHING, 0)
+        gone = [_deletion(request.topic, number, found) for number in closes]
+        last = wr.delete_topic(request.topic, found.version, found.topic_id)
+        return _write(state, request, Step.FINISHING, check, [*gone, last], check)
     return _wait(state, request, now_ms)
 
 
 def _closes(
-    topic: str, found: TopicNodes, first: int = 0, epoch: int | None = None
+    topic: str, found: TopicNodes, number: int, epoch: int | None = None
 ) -> tuple[tuple[int, StateChange], ...]:
-    """A close-replica for each replica of the partitions from `first` on."""
-    return tuple(
-        (
-            broker_id,
-            StateChange(
-                ChangeKind.CLOSE_REPLICA,
-                TopicPartition(topic, number),
-                found.topic_id,
-                nodes.epoch if epoch is None else epoch,
-            ),
-        )
-        for number, nodes in sorted(found.partitions.items())
-        for broker_id in nodes.assigned
-        if number >= first
+    """A close-replica for each replica of a partition."""
+    nodes = found.partitions[number]
+    at = nodes.epoch if epoch is None else epoch
+    close = StateChange(ChangeKind.CLOSE_REPLICA, TopicPartition(topic, number), found.topic_id, at)
+    return tuple((broker_id, close) for broker_id in nodes.assigned)
+
+
+def _deletion(topic: str, number: int, found: TopicNodes) -> wr.Operations:
+    """The znodes of a partition."""
+    name, nodes = TopicPartition(topic, number), found.partitions[number]
+    there = (
+        (nodes.leader, wr.Delete(wr.leader(name))),
+        (nodes.isr, wr.Delete(wr.isr(name), nodes.version)),
+        (nodes.replicas or None, wr.Delete(wr.replicas(name))),
+        (nodes.reassigned, wr.Delete(wr.reassigned(name))),
     )
-
-
-def _mark(state: LeadersState, request: Request, found: TopicNodes) -> Effects:
-    """An empty RAR for each partition, and the state changes."""
-    check = wr.check_topic(request.topic, found.version, found.topic_id)
-    marks = (
-        wr.reassign(TopicPartition(request.topic, number), (), nodes)
-        for number, nodes in sorted(found.partitions.items())
-        if not nodes.is_being_deleted
-    )
-    return _write(state, request, Step.WRITING, check, (*marks, *send(request.sent)), check)
-
-
-def _remove(
-    state: LeadersState,
-    request: Request,
-    found: TopicNodes,
-    step: Step,
-    first: int,
-    also: wr.Operations = (),
-) -> Effects:
-    """All znodes of the partitions from `first` on; of the topic too, if nothing is left."""
-    topic = request.topic
-    check = wr.check_topic(topic, found.version, found.topic_id)
-    gone: list[wr.Operation] = []
-    for number, nodes in sorted(found.partitions.items()):
-        if number >= first:
-            gone += _deletion(TopicPartition(topic, number), nodes)
-    last = wr.delete_topic(topic, found.version, found.topic_id)
-    if first > 0:
-        last = (wr.Put(wr.topic(topic), replace(found.node, attempt=None), found.version),)
-    return _write(state, request, step, check, (*also, *gone, *last), check)
-
-
-def _deletion(name: TopicPartition, nodes: PartitionNodes) -> Iterator[wr.Operation]:
-    if nodes.leader is not None:
-        yield wr.Delete(wr.leader(name))
-    if nodes.isr is not None:
-        yield wr.Delete(wr.isr(name), nodes.isr.version)
-    if nodes.replicas:
-        yield wr.Delete(wr.replicas(name))
-    if nodes.reassigned is not None:
-        yield wr.Delete(wr.reassigned(name))
-    yield wr.Delete(wr.partition(name))
+    return (*(gone for znode, gone in there if znode is not None), wr.Delete(wr.partition(name)))
 
 
 # --- queues, writes, time ------------------------------------------------------------------------
@@ -325,11 +287,12 @@ def _write(
     request: Request,
     step: Step,
     first: wr.Operations,
-    rest: Sequence[wr.Operation],
+    groups: Sequence[wr.Operations],
     check: wr.Operations,
 ) -> Effects:
+    """Write in as many multis as it takes, a group in each or several."""
     request.step = step
-    return (state.write(request.request_id, first, tuple(rest), check),)
+    return (state.write(request.request_id, first, tuple(groups), check),)
 
 
 def _wait(state: LeadersState, request: Request, now_ms: int) -> Effects:
@@ -341,10 +304,19 @@ def _wait(state: LeadersState, request: Request, now_ms: int) -> Effects:
 
 
 def _clean_up(state: LeadersState, request: Request, found: TopicNodes) -> Effects:
-    """A failed attempt: close what its brokers may have started, and remove its znodes."""
-    first = found.unfinished_from
-    request.sent = _closes(request.topic, found, first, FAILED_ATTEMPT)
-    return _remove(state, request, found, Step.CLEANING, first, send(request.sent))
+    """A failed attempt: close what its brokers may have started, and remove its znodes; those of the topic
+    too, if nothing else is left."""
+    first, topic = found.unfinished_from, request.topic
+    groups: list[wr.Operations] = []
+    for number in sorted(number for number in found.partitions if number >= first):
+        closes = _closes(topic, found, number, FAILED_ATTEMPT)
+        request.sent += closes
+        groups.append((*send(closes), *_deletion(topic, number, found)))
+    last = wr.delete_topic(topic, found.version, found.topic_id)
+    if first > 0:
+        last = (wr.Put(wr.topic(topic), replace(found.node, attempt=None), found.version),)
+    check = wr.check_topic(topic, found.version, found.topic_id)
+    return _write(state, request, Step.CLEANING, check, [*groups, last], check)
 
 
 def awaited(sent: Sequence[tuple[int, StateChange]], lives: Lives) -> tuple[tuple[int, StateChange], ...]:
@@ -378,8 +350,6 @@ def write_ended(state: LeadersState, request_id: int, ending: ev.Ending) -> Effe
         return ()
     if ending is ev.Ending.COMMITTED and request.name is not None:
         return end(state, request, Outcome.DONE)
-    if ending is ev.Ending.COMMITTED and request.step is Step.WRITING:
-        request.step = Step.WAITING
     if ending is ev.Ending.QUEUE_FULL:
         full = Outcome.FOLLOWER_STATE_CHANGE_QUEUE_FULL
         is_begun = request.step is Step.WRITING and not isinstance(request.asked, ev.DeleteTopicRequested)

@@ -8,8 +8,10 @@ as events.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from enum import Enum, auto
+from itertools import chain
 from typing import TypeAlias
 
 from hightide_leaders.core.values import Decision, TopicPartition
@@ -59,13 +61,22 @@ class ReadQueues:
 @dataclass(frozen=True, slots=True)
 class Write:
     """Make one multi of the operations and the rest; if a queue has no place for what they add to it, as
-    `queues.make_place` says. If that is too much for one, the rest goes into others, which begin with the
-    fence. Answered by WriteEnded."""
+    `queues.make_place` says. If that is too much for one, groups of the rest go into others, which begin with
+    the fence. Answered by WriteEnded."""
 
     write_id: int
     operations: Operations
-    rest: Operations = ()
+    rest: tuple[Operations, ...] = ()
     fence: Operations = ()
+
+    @property
+    def everything(self) -> Operations:
+        """All of it but for the fence."""
+        return (*self.operations, *chain.from_iterable(self.rest))
+
+    def edited(self, edit: Callable[[Operations], Operations]) -> Write:
+        """The same with other operations."""
+        return replace(self, operations=edit(self.operations), rest=tuple(map(edit, self.rest)))
 
 
 @dataclass(frozen=True, slots=True)

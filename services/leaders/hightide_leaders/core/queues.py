@@ -13,12 +13,13 @@ out: a broker that is slow, and not dead, would never start those replicas.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from hightide_leaders.core.effects import Write
 from hightide_leaders.core.values import ChangeKind, QueuedChange, StateChange, TopicPartition
-from hightide_leaders.core.writes import Dequeue, Enqueue, Operations
+from hightide_leaders.core.writes import Dequeue, Enqueue, Operation, Operations
 
 EVERYTHING = TopicPartition("", 0)
 """The partition that a read-assignments names."""
@@ -35,7 +36,7 @@ def send(sent: Iterable[tuple[int, StateChange]]) -> Operations:
 
 def added_by(write: Write) -> Counter[int]:
     """How many state changes a write adds to the queue of each broker."""
-    return Counter(each.broker_id for each in (*write.operations, *write.rest) if isinstance(each, Enqueue))
+    return Counter(each.broker_id for each in write.everything if isinstance(each, Enqueue))
 
 
 def make_place(write: Write, full: Mapping[int, Sequence[QueuedChange]], limit: int) -> Write:
@@ -45,11 +46,7 @@ def make_place(write: Write, full: Mapping[int, Sequence[QueuedChange]], limit: 
     Raises FollowerStateChangeQueueFull.
     """
     for broker_id, queue in sorted(full.items()):
-        own = [
-            each
-            for each in (*write.operations, *write.rest)
-            if isinstance(each, Enqueue) and each.broker_id == broker_id
-        ]
+        own = [each for each in write.everything if isinstance(each, Enqueue) and each.broker_id == broker_id]
         added = [QueuedChange(str(number), each.change) for number, each in enumerate(own)]
         removed, more = shrink([*queue, *added])
         if len(queue) + len(added) - len(removed) + len(more) > limit:
@@ -57,11 +54,15 @@ def make_place(write: Write, full: Mapping[int, Sequence[QueuedChange]], limit: 
         gone = set(removed)
         dropped = {each for at, each in enumerate(own) if str(at) in gone}
         taken = (Dequeue(broker_id, each.znode) for each in queue if each.znode in gone)
-        shrunk = (*write.operations, *taken, *send((broker_id, change) for change in more))
-        operations = tuple(each for each in shrunk if each not in dropped)
-        rest = tuple(each for each in write.rest if each not in dropped)
-        write = replace(write, operations=operations, rest=rest)
+        write = write.edited(partial(without, dropped))
+        more_operations = (*taken, *send((broker_id, change) for change in more))
+        write = replace(write, operations=(*write.operations, *more_operations))
     return write
+
+
+def without(dropped: Collection[Operation], operations: Operations) -> Operations:
+    """The other operations."""
+    return tuple(each for each in operations if each not in dropped)
 
 
 def shrink(queue: Sequence[QueuedChange]) -> tuple[tuple[str, ...], tuple[StateChange, ...]]:

@@ -19,7 +19,7 @@ from hightide_leaders.core.values import (
     QueuedChange,
     Settings,
     StateChange,
-    TopicNode,
+    TopicNodes,
     TopicPartition,
 )
 from hightide_leaders.core.writes import Operations
@@ -105,10 +105,8 @@ class Request:
     name: TopicPartition | None = None
     """The partition that it is about; None if it is about a topic."""
     topic_id: str = ""
-    node: TopicNode | None = None
-    """What the topic's znode is to be when a creation or a growth is done."""
-    version: int = 0
-    """The version of the topic's znode during a creation or a growth."""
+    found: TopicNodes | None = None
+    """The topic with the attempt whose starts are waited for."""
     sent: tuple[tuple[int, StateChange], ...] = ()
     """What was put, or is to be put, into which broker's queue."""
     deadline_ms: int | None = None
@@ -186,7 +184,7 @@ class LeadersState:
         self,
         about: TopicPartition | int | None,
         operations: Operations,
-        rest: Operations = (),
+        rest: tuple[Operations, ...] = (),
         fence: Operations = (),
     ) -> Write:
         """Write about a partition, a request, or the own queue."""
