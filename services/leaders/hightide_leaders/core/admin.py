@@ -83,10 +83,8 @@ def topic_read(state: LeadersState, event: ev.TopicRead, now_ms: int) -> Effects
         is_new = isinstance(request.asked, ev.CreateTopicRequested)
         return end(state, request, Outcome.TOPIC_ALREADY_EXISTS if is_new else Outcome.UNKNOWN_TOPIC)
     match request.asked:
-        case ev.CreateTopicRequested():
-            return _create(state, request, request.asked, found, lives, now_ms)
-        case ev.GrowTopicRequested():
-            return _grow(state, request, request.asked, found, lives, now_ms)
+        case ev.CreateTopicRequested() | ev.GrowTopicRequested():
+            return _add(state, request, found, lives, now_ms)
         case ev.DeleteTopicRequested():
             return _delete(state, request, found, lives, now_ms)
         case _:
@@ -97,60 +95,51 @@ def topic_read(state: LeadersState, event: ev.TopicRead, now_ms: int) -> Effects
 # --- create and grow -----------------------------------------------------------------------------
 
 
-def _create(
-    state: LeadersState,
-    request: Request,
-    asked: ev.CreateTopicRequested,
-    found: TopicNodes | None,
-    lives: Lives,
-    now_ms: int,
+def _add(
+    state: LeadersState, request: Request, found: TopicNodes | None, lives: Lives, now_ms: int
 ) -> Effects:
-    if found is None:
-        if request.step in (Step.WAITING, Step.FINISHING):
-            # Somebody took this broker for dead, and cleaned up.
-            return end(state, request, Outcome.TIMED_OUT)
-        if request.answers is not None:
-            return end(state, request, request.answers)
-        return _start(state, request, None, lives)
-    attempt = found.node.attempt
-    is_mine = found.topic_id == asked.topic_id
-    if is_mine and attempt is None:
-        return end(state, request, Outcome.DONE)
-    if is_mine and request.answers is None:
+    """Create a topic, or add partitions to it."""
+    assigned = tuple(_assigned(request))
+    creates = isinstance(request.asked, ev.CreateTopicRequested)
+    if found is not None and creates and found.topic_id != request.topic_id:
+        return _meet(state, request, found, lives)
+    if not creates and (found is None or request.topic_id not in ("", found.topic_id)):
+        return end(state, request, Outcome.UNKNOWN_TOPIC)
+    count, attempt = 0, None
+    if found is not None:
+        request.topic_id, count, attempt = found.topic_id, found.node.partition_count, found.node.attempt
+        if found.is_deleted and not creates:
+            return end(state, request, Outcome.TOPIC_BEING_DELETED)
+    if found is None or attempt is None:
+        before = assigned[0][0].partition if assigned else 0
+        if (
+            found is not None
+            and (creates or request.step is Step.FINISHING)
+            and count >= before + len(assigned)
+        ):
+            return end(state, request, Outcome.DONE)
+        if request.answers is not None or request.step in (Step.WAITING, Step.FINISHING):
+            # Without an answer, somebody took this broker for dead, and cleaned up.
+            return end(state, request, request.answers or Outcome.TIMED_OUT)
+        return (
+            _start(state, request, found, lives)
+            if count == before
+            else end(state, request, Outcome.TOPIC_CHANGED)
+        )
+    is_mine = attempt == Attempt(state.me, state.incarnation)
+    if is_mine and request.answers is None and (creates or request.step is not Step.CHECKING):
         return _go_on(state, request, found, lives, now_ms)
-    if not is_mine and (found.node.partition_count if attempt is not None else not found.is_deleted):
-        return end(state, request, Outcome.TOPIC_ALREADY_EXISTS)
-    if not is_mine and attempt is not None and is_under_way(attempt, lives):
+    if not is_mine and is_under_way(attempt, lives):
         return end(state, request, Outcome.TOPIC_BEING_CREATED)
     return _clean_up(state, request, found)
 
 
-def _grow(
-    state: LeadersState,
-    request: Request,
-    asked: ev.GrowTopicRequested,
-    found: TopicNodes | None,
-    lives: Lives,
-    now_ms: int,
-) -> Effects:
-    if found is None or request.topic_id not in ("", found.topic_id):
-        return end(state, request, Outcome.UNKNOWN_TOPIC)
-    request.topic_id = found.topic_id
-    attempt, count = found.node.attempt, found.node.partition_count
-    if found.is_deleted:
-        return end(state, request, Outcome.TOPIC_BEING_DELETED)
-    if attempt is None:
-        if request.step is Step.FINISHING and count >= asked.first + len(asked.assignment):
-            return end(state, request, Outcome.DONE)
-        if request.answers is not None or request.step in (Step.WAITING, Step.FINISHING):
-            return end(state, request, request.answers or Outcome.TIMED_OUT)
-        if count != asked.first:
-            return end(state, request, Outcome.TOPIC_CHANGED)
-        return _start(state, request, found, lives)
-    is_mine = attempt == Attempt(state.me, state.incarnation)
-    if is_mine and request.answers is None and request.step is not Step.CHECKING:
-        return _go_on(state, request, found, lives, now_ms)
-    if not is_mine and is_under_way(attempt, lives):
+def _meet(state: LeadersState, request: Request, found: TopicNodes, lives: Lives) -> Effects:
+    """Another topic has the name: it is there, or what is left of it goes."""
+    attempt = found.node.attempt
+    if found.node.partition_count if attempt is not None else not found.is_deleted:
+        return end(state, request, Outcome.TOPIC_ALREADY_EXISTS)
+    if attempt is not None and is_under_way(attempt, lives):
         return end(state, request, Outcome.TOPIC_BEING_CREATED)
     return _clean_up(state, request, found)
 
