@@ -115,6 +115,8 @@ class PartitionView:
         self.unclean_epoch = state.leader_epoch
         self.kept = tuple(log)
         self.kept_from[state.leader] = found.disk.log_start
+        # What comes behind the new leader's log was deleted by nobody, though other records there were.
+        self.deleted_before = min(self.deleted_before, len(log))
         self.acked = {at: record for at, record in self.acked.items() if log[at : at + 1] == [record]}
 
     def look(self) -> None:
@@ -219,7 +221,7 @@ class Checkers:
         """An operator asks a replica to delete records."""
         replica = host.replica(key)
         view = None if replica is None else self._view_at(key, replica.state.leader_epoch)
-        if replica is not None and view is not None:
+        if replica is not None and view is not None and replica.state.leader_epoch >= view.unclean_epoch:
             # The leader may wait until it knows its high watermark, which may be its end by then.
             before = replica.state.log_end_offset if before_offset < 0 else before_offset
             view.deleted_before = max(view.deleted_before, before)

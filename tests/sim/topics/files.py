@@ -4,7 +4,10 @@ Theory of operation. A disk is a tree of directories and files, and outlives the
 life of a process has `MemoryFiles` of its own over it, which end with it. A write, a truncation and a change
 of a name are there at once for everybody, and on disk once they are synced: of a file what was done to it
 since, of the names all that was done to their directory since, is on disk up to some moment only when the
-power goes; the last write may be torn.
+power goes; the last write may be torn. Some disks write names back late, and in any order: then of each name
+what was done to it since is on disk up to some moment of its own.
+
+A directory may have room for a few bytes only. What is removed or cut gives room, as on a disk.
 """
 
 from __future__ import annotations
@@ -18,6 +21,8 @@ from typing import Final
 from hightide.batch.header import Buffer
 
 _TRUNCATED: Final = -1
+_NAME_BYTES: Final = 64
+"""What a new name takes."""
 
 
 class File:
@@ -84,6 +89,8 @@ class MemoryDisk:
         self.boots = 1
         self.changes = 0
         """It grows with each."""
+        self.room: dict[str, int] = {}
+        """Of the directories that are nearly full, how many bytes find room below them."""
         self._unsynced: list[Change] = []
         self._files: dict[File, None] = {}
         """Those that are not synced."""
@@ -144,10 +151,40 @@ class MemoryDisk:
         for file in self._files:
             file.cut_power(random)
         self._files.clear()
-        for change in reversed(self._unsynced[random.randint(0, len(self._unsynced)) :]):
+        for change in reversed(self._undone(random)):
             for before in change:
                 _set(*before)
         self._unsynced.clear()
+
+    def _undone(self, random: Random) -> list[Change]:
+        """The changes of names that are not on disk: all since some moment; or any, each with all later ones
+        of the same names."""
+        if random.random() < 0.5:
+            return self._unsynced[random.randint(0, len(self._unsynced)) :]
+        odds = random.random()
+        undone: list[Change] = []
+        names: set[tuple[Directory, str]] = set()
+        for change in self._unsynced:
+            touched = {(where, name) for where, name, _ in change}
+            if random.random() < odds or names & touched:
+                undone.append(change)
+                names |= touched
+        return undone
+
+    def take_room(self, path: str, size_bytes: int) -> int:
+        """How many of these bytes find room there, which is taken."""
+        for above, room in self.room.items():
+            if path.startswith(above):
+                taken = min(room, size_bytes)
+                self.room[above] = room - taken
+                return taken
+        return size_bytes
+
+    def give_room(self, path: str, size_bytes: int) -> None:
+        """So many bytes are gone."""
+        for above in self.room:
+            if path.startswith(above):
+                self.room[above] += size_bytes
 
 
 class MemoryFiles:
@@ -173,6 +210,7 @@ class MemoryFiles:
         if file is None:
             if not create:
                 raise _error(errno.ENOENT, path)
+            self._take_name(path)
             file = File(above)
             file.modified_us = self._wall_us()
             self._disk.name((above, name, file))
@@ -189,6 +227,11 @@ class MemoryFiles:
         path, file = self._open[fd]
         self._check(path)
         written = b"".join(buffers)
+        grows_by = max(0, position + len(written) - len(file.data))
+        lacking = grows_by - self._disk.take_room(path, grows_by)
+        if lacking and lacking >= len(written):
+            raise _error(errno.ENOSPC, path)
+        written = written[: len(written) - lacking]
         file.change(position, written)
         file.modified_us = self._wall_us()
         self._disk.touched(file)
@@ -202,6 +245,7 @@ class MemoryFiles:
     def truncate(self, fd: int, size: int) -> None:
         path, file = self._open[fd]
         self._check(path)
+        self._disk.give_room(path, max(0, len(file.data) - size))
         file.change(_TRUNCATED, size)
         file.modified_us = self._wall_us()
         self._disk.touched(file)
@@ -242,6 +286,7 @@ class MemoryFiles:
         for name in path.strip("/").split("/"):
             found = at.entries.get(name)
             if found is None:
+                self._take_name(path)
                 found = Directory()
                 found.modified_us = self._wall_us()
                 self._disk.name((at, name, found))
@@ -257,10 +302,12 @@ class MemoryFiles:
             raise _error(errno.ENOENT, source)
         if isinstance(old, Directory) and old.entries:
             raise _error(errno.ENOTEMPTY, target)
+        if isinstance(old, File):
+            self._disk.give_room(target, len(old.data) + _NAME_BYTES)
         self._disk.name((above, name, None), (new_above, new_name, node))
 
     def remove(self, path: str) -> None:
-        self._file(path)
+        self._disk.give_room(path, len(self._file(path).data) + _NAME_BYTES)
         self._disk.name((*self._above(path), None))
 
     def remove_directory(self, path: str) -> None:
@@ -285,6 +332,10 @@ class MemoryFiles:
         return f"boot-{self._disk.boots}"
 
     # ---------------------------------------------------------------------------------------------
+
+    def _take_name(self, path: str) -> None:
+        if self._disk.take_room(path, _NAME_BYTES) < _NAME_BYTES:
+            raise _error(errno.ENOSPC, path)
 
     def _check(self, path: str) -> None:
         if self.ended or any(path.startswith(each) for each in self.broken):

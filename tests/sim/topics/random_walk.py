@@ -44,6 +44,7 @@ OFTEN: Final = {
     "mend": 4.0,
     "let_in": 2.0,
     "let_threads_go_on": 2.0,
+    "make_room": 1.2,
     "create": 3.0,
 }
 """Always in it."""
@@ -61,6 +62,7 @@ FAULTS: Final = {
     "controller_crash": 0.8,
     "resign": 0.8,
     "fail_disk": 0.4,
+    "fill_disk": 2.5,
     "refuse": 0.6,
     "doubt": 0.5,
     "stop": 0.6,
@@ -298,6 +300,17 @@ class RandomWalk:
         if running:
             host = self.rng.choice(running)
             self.world.break_disk(host.broker_id, self.rng.choice(host.paths))
+
+    def _fill_disk(self) -> None:
+        host = self.world.hosts[self.rng.choice(BROKERS)]
+        self.world.fill_disk(
+            host.broker_id, self.rng.choice(host.paths), self.rng.choice((0, 100, 700, 3_000))
+        )
+
+    def _make_room(self) -> None:
+        full = [host.broker_id for host in self.world.hosts.values() if host.disk.room]
+        if full:
+            self.world.make_room(self.rng.choice(full))
 
     def _produce(self) -> None:
         leaders = [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
+import pytest
 from sim.topics.files import MemoryDisk, MemoryFiles
 
 SEEDS = range(50)
@@ -67,3 +68,51 @@ def test_a_file_in_a_directory_whose_own_name_is_not_synced_may_be_gone() -> Non
         disk.cut_power(Random(seed))
         left.add(read(files_on(disk), "/d/topic-0/log"))
     assert left == {None, b"records"}
+
+
+def test_names_that_are_written_back_late_come_back_and_go_in_any_order() -> None:
+    left = set()
+    for seed in SEEDS:
+        disk = MemoryDisk(["/d"])
+        files = files_on(disk)
+        for name in ("a", "b"):
+            write(files, f"/d/{name}", b"old", synced=True)
+        for name in ("a", "b"):
+            files.remove(f"/d/{name}")
+        disk.cut_power(Random(seed))
+        left.add(tuple(files_on(disk).names("/d")))
+    assert left == {(), ("a",), ("b",), ("a", "b")}
+
+
+def test_of_one_name_nothing_is_on_disk_that_came_after_what_is_not() -> None:
+    for seed in SEEDS:
+        disk = MemoryDisk(["/d"])
+        files = files_on(disk)
+        for name, data in (("a", b"first"), ("b", b"second")):
+            fd = files.open(f"/d/{name}", create=True)
+            files.write_at(fd, [data], 0)
+            files.sync(fd)
+            if name == "a":
+                files.remove("/d/a")
+        files.replace("/d/b", "/d/a")
+        disk.cut_power(Random(seed))
+        if files_on(disk).exists("/d/b"):
+            assert (read(files_on(disk), "/d/a") or b"first")[:1] == b"f"
+
+
+def test_a_full_disk_takes_as_much_as_finds_room_and_what_is_removed_gives_some() -> None:
+    disk = MemoryDisk(["/d"])
+    files = files_on(disk)
+    write(files, "/d/log", b"records", synced=True)
+    fd = files.open("/d/log", create=False)
+    disk.room["/d"] = 3
+    assert files.write_at(fd, [b"more"], 7) == 3
+    assert files.write_at(fd, [b"RECORDS"], 0) == 7
+    with pytest.raises(OSError, match="No space"):
+        files.write_at(fd, [b"more"], 10)
+    with pytest.raises(OSError, match="No space"):
+        files.open("/d/other", create=True)
+    files.truncate(fd, 4)
+    assert files.write_at(fd, [b"more"], 4) == 4
+    files.remove("/d/log")
+    files.open("/d/other", create=True)

@@ -54,6 +54,29 @@ def test_a_stray_that_was_not_certain_to_be_one_goes_once_it_is() -> None:
         world.close()
 
 
+def test_what_finds_no_room_in_quarantine_goes_when_there_is_some() -> None:
+    """Its topic was deleted while the broker was down: nobody names it any more."""
+    world = Cluster(Settings())
+    try:
+        begin(world)
+        grow(world, ((1, 2, 3),))
+        assert world.produce_to(TOPIC, 1) is not None
+        world.settle()
+        world.crash(3)
+        world.expire(3)
+        delete(world)
+        for path in world.hosts[3].paths:
+            world.fill_disk(3, path, 0)
+        world.restart(3)
+        world.converge(4)
+        assert KEY in world.hosts[3].logs.partitions()
+        world.make_room(3)
+        world.until_healed()
+        assert KEY not in world.hosts[3].logs.partitions()
+    finally:
+        world.close()
+
+
 def test_a_late_command_brings_no_replica_back() -> None:
     """Its partition is removed: nobody names it any more, and it stayed until a controller failed over."""
     world = Cluster(Settings())

@@ -382,6 +382,16 @@ class Cluster(Network):
         self.story.append(f"the disk {path} fails")
         self.hosts[broker_id].files.broken.add(path)
 
+    def fill_disk(self, broker_id: int, path: str, room_bytes: int) -> None:
+        """A data directory of a broker has room for so many bytes more."""
+        self.story.append(f"the disk {path} has room for {room_bytes}")
+        self.hosts[broker_id].disk.room[path] = room_bytes
+
+    def make_room(self, broker_id: int) -> None:
+        """The disks of a broker have room again."""
+        self.story.append(f"the disks of {broker_id} have room")
+        self.hosts[broker_id].disk.room.clear()
+
     def advance(self, by_ms: int) -> None:
         """Time passes for everyone who lives and is not paused."""
         self.story.append(f"advance {by_ms}")
@@ -533,6 +543,7 @@ class Cluster(Network):
         self.refusing.clear()
         for host in self.hosts.values():
             host.disk_latency_ms = 0
+            host.disk.room.clear()
             if host.alive:
                 self.let_threads_go_on(host.broker_id)
         self.pending += self.late
