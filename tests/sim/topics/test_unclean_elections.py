@@ -96,7 +96,7 @@ def test_a_power_cut_after_a_log_began_anew_further_down_leaves_no_gap_at_its_fr
 def test_so_does_a_kill_while_it_begins_anew(world: Cluster) -> None:
     files_of = type(world.hosts[3].files)
     replace = files_of.replace
-    killed = []
+    killed: list[str] = []
 
     def kill_at_the_epochs(self: object, source: str, target: str) -> None:
         """The log is emptied already."""
@@ -105,7 +105,7 @@ def test_so_does_a_kill_while_it_begins_anew(world: Cluster) -> None:
             world.hosts[3].files.ended = True
         replace(self, source, target)  # type: ignore[arg-type]
 
-    files_of.replace = kill_at_the_epochs  # type: ignore[method-assign, assignment]
+    files_of.replace = kill_at_the_epochs  # type: ignore[method-assign]
     try:
         world.restart(3)
         world.settle()
