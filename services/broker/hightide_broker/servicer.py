@@ -34,6 +34,7 @@ from hightide_broker.contract.convert_deletions import deletions_in, deletions_o
 from hightide_broker.contract.convert_descriptions import replicas_out
 from hightide_broker.contract.convert_producers import producers_in, producers_out
 from hightide_broker.contract.data_calls import Outcome
+from hightide_broker.contract.topic_answers import TopicAnswers
 from hightide_broker.data import partition_errors
 from hightide_broker.data.delete_records import RecordDeletion
 from hightide_broker.data.describe_producers import ProducerDescriptions
@@ -97,6 +98,7 @@ class ClientRpcs(BrokerServiceServicer):
         self._quotas = quotas
         self._broker_id = broker_id
         self._metadata = metadata
+        self._topic_answers = TopicAnswers(metadata)
         self._replicas = replicas
         self._producing = producing
         self._fetching = fetching
@@ -195,7 +197,7 @@ class ClientRpcs(BrokerServiceServicer):
         names = convert.metadata_names_in(request)
         access = current_access()
         sees = None if access is None else access.sees
-        return convert.metadata_out(self._metadata, names, request.all_topics, sees)
+        return convert.metadata_out(self._topic_answers, names, request.all_topics, sees)
 
     async def InitProducerId(
         self, request: broker_pb2.InitProducerIdRequest, context: Context

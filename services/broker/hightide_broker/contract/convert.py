@@ -24,8 +24,6 @@ from hightide_runtime.serving.listeners import address_told
 from hightide_broker.cluster.metadata import (
     BLANK,
     EndpointView,
-    MetadataCache,
-    TopicView,
 )
 from hightide_broker.cluster.partition_decisions import PartitionKey
 from hightide_broker.contract.data_calls import (
@@ -46,6 +44,7 @@ from hightide_broker.contract.replica_calls import (
     Follower,
     ReplicaFetchCall,
 )
+from hightide_broker.contract.topic_answers import TopicAnswers
 from hightide_broker.core.fetch_session import FollowerPosition, SessionRequest
 from hightide_broker.core.lineage import NO_EPOCH, EpochEnd
 from hightide_broker.core.refusals import Refusal
@@ -90,26 +89,6 @@ def _endpoint_out(endpoint: EndpointView) -> metadata_pb2.Endpoint:
     return metadata_pb2.Endpoint(id=endpoint.id, host=address.host, port=address.port)
 
 
-def _topic_out(topic: TopicView) -> metadata_pb2.TopicMetadata:
-    return metadata_pb2.TopicMetadata(
-        topic=topic.topic,
-        topic_id=topic.topic_id,
-        configs=topic.configs,
-        partitions=[
-            metadata_pb2.PartitionMetadata(
-                partition=each.partition,
-                leader=each.leader,
-                leader_epoch=each.leader_epoch,
-                replicas=each.replicas,
-                isr=each.isr,
-                partition_epoch=each.partition_epoch,
-                traceparent="" if each.change is None else each.change.traceparent,
-            )
-            for each in topic.partitions
-        ],
-    )
-
-
 def metadata_names_in(request: broker_pb2.GetMetadataRequest) -> Sequence[str]:
     """The topics of a GetMetadata request. Raises ServiceError if it names too many, since an answer must
     not be larger than the cluster."""
@@ -126,7 +105,7 @@ def _topic_names(names: Sequence[str]) -> Sequence[str]:
 
 
 def metadata_out(
-    cache: MetadataCache,
+    answers: TopicAnswers,
     names: Iterable[str],
     everything: bool,
     sees: Callable[[str], bool] | None = None,
@@ -134,6 +113,7 @@ def metadata_out(
     """The response of GetMetadata: the requested topics in their order, those that are unknown, or that the
     client may not know of, with an error code. `sees`: what it may know of; None: all. Raises ServiceError if
     this broker has no metadata yet, since clients take a topic that stays unknown for deleted."""
+    cache = answers.cache
     response = broker_pb2.GetMetadataResponse(
         cluster_id=cache.cluster_id,
         brokers=[_endpoint_out(cache.brokers[broker_id]) for broker_id in sorted(cache.brokers)],
@@ -146,12 +126,12 @@ def metadata_out(
         response.controller.CopyFrom(_endpoint_out(cache.controller))
     if everything:
         topics = cache.topics()
-        response.topics.extend(_topic_out(topic) for topic in topics if sees is None or sees(topic.topic))
+        response.topics.extend(answers.of(topic) for topic in topics if sees is None or sees(topic.topic))
         return response
     for name in names:
         known = cache.topic(name)
         if known is not None and (sees is None or sees(name)):
-            response.topics.append(_topic_out(known))
+            response.topics.append(answers.of(known))
         elif cache.is_blank:
             raise ServiceError(ErrorCode.ERROR_CODE_OVERLOADED, f"this broker {BLANK}; ask another one")
         else:

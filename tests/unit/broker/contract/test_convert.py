@@ -17,6 +17,7 @@ from hightide_broker.cluster.metadata import (
 )
 from hightide_broker.contract import convert, convert_control
 from hightide_broker.contract.replica_calls import EpochAnswer, EpochQuestion, Follower, ReplicaFetchCall
+from hightide_broker.contract.topic_answers import TopicAnswers
 from hightide_broker.core.fetch_session import FollowerPosition, SessionRequest
 from hightide_broker.core.lineage import EpochEnd
 from hightide_broker.core.refusals import Refusal
@@ -282,7 +283,7 @@ def test_metadata_comes_out_as_it_went_in_and_unknown_names_are_marked() -> None
     )
     cache = MetadataCache("the-cluster")
     cache.apply(convert_control.metadata_update_in(update))
-    response = convert.metadata_out(cache, ["nope", "flights"], everything=False)
+    response = convert.metadata_out(TopicAnswers(cache), ["nope", "flights"], everything=False)
     assert response.cluster_id == "the-cluster"
     assert response.controller_epoch == 3
     assert list(response.brokers) == list(update.brokers)
@@ -294,9 +295,9 @@ def test_metadata_comes_out_as_it_went_in_and_unknown_names_are_marked() -> None
 def test_a_broker_that_has_heard_of_no_controller_does_not_say_that_a_topic_is_unknown() -> None:
     """Clients would take it for deleted after a few seconds, and fail what they are to write."""
     cache = MetadataCache("the-cluster")
-    assert not convert.metadata_out(cache, [], everything=False).topics
+    assert not convert.metadata_out(TopicAnswers(cache), [], everything=False).topics
     with pytest.raises(ServiceError, match="no controller since it started") as raised:
-        convert.metadata_out(cache, ["flights"], everything=False)
+        convert.metadata_out(TopicAnswers(cache), ["flights"], everything=False)
     assert raised.value.code == ErrorCode.ERROR_CODE_OVERLOADED
     refusal = partition_errors.not_hosted(1, cache, (TOPIC_ID, 0))
     assert (refusal.code, refusal.current_leader) == (ErrorCode.ERROR_CODE_NOT_LEADER, -1)
@@ -304,7 +305,7 @@ def test_a_broker_that_has_heard_of_no_controller_does_not_say_that_a_topic_is_u
         partition_errors.find_by_name(1, cache, HostedReplicas(), "flights", 0)
     # A decision names one topic, and not which there are.
     cache.note_decisions("flights", TOPIC_ID, [PartitionView(0, 1, 2, (1, 2), (1,), 5)])
-    (topic,) = convert.metadata_out(cache, ["flights"], everything=False).topics
+    (topic,) = convert.metadata_out(TopicAnswers(cache), ["flights"], everything=False).topics
     assert topic.partitions[0].leader == 1
 
 
@@ -313,16 +314,16 @@ def test_clients_are_told_the_trace_of_a_leader_change_until_it_is_forgotten() -
     cache = MetadataCache("the-cluster")
     decided = PartitionView(0, 1, 2, (1, 2), (1,), 5)
     cache.note_decisions("flights", TOPIC_ID, [decided], change)
-    (topic,) = convert.metadata_out(cache, ["flights"], everything=False).topics
+    (topic,) = convert.metadata_out(TopicAnswers(cache), ["flights"], everything=False).topics
     assert topic.partitions[0].traceparent == change.traceparent
     change.traceparent = ""
-    (topic,) = convert.metadata_out(cache, ["flights"], everything=False).topics
+    (topic,) = convert.metadata_out(TopicAnswers(cache), ["flights"], everything=False).topics
     assert topic.partitions[0].traceparent == ""
 
 
 def test_metadata_tells_the_coordinator_of_each_shard_in_order_and_a_gap_where_there_is_none() -> None:
     cache = MetadataCache("the-cluster")
-    assert not convert.metadata_out(cache, [], everything=True).coordinators
+    assert not convert.metadata_out(TopicAnswers(cache), [], everything=True).coordinators
     cache.coordinators = (None, EndpointView(2, "h", 3))
-    told = convert.metadata_out(cache, [], everything=True).coordinators
+    told = convert.metadata_out(TopicAnswers(cache), [], everything=True).coordinators
     assert list(told) == [metadata_pb2.Endpoint(), metadata_pb2.Endpoint(id=2, host="h", port=3)]
