@@ -394,6 +394,7 @@ class ControlHandler:
                 self._note_let_go(key)
                 await self._lifecycle.put_aside(key)
         except StorageError as error:
+            self._listeners.suspect((key,))
             return error.code
         finally:
             place.end()

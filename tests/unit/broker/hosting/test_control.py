@@ -154,6 +154,22 @@ def test_a_quarantine_that_fails_is_told_and_the_replica_is_not_served(tmp_path:
     run(tmp_path, scenario)
 
 
+def test_a_quarantine_that_finds_no_room_is_told_and_looked_at_again(tmp_path: Path) -> None:
+    """Nobody need tell it to stop once more: it would hold what is not assigned to it."""
+
+    async def scenario(rig: Rig) -> None:
+        await rig.decide(decision())
+        rig.produce()
+        rig.suspects.clear()
+        rig.files.faults.append(Fault("make_directory", errno.ENOSPC, where="quarantine"))
+        assert await rig.stop(stop()) == [ErrorCode.ERROR_CODE_DISK_FULL]
+        assert not rig.runs()
+        assert rig.suspects == [(TOPIC_ID, 0)]
+        assert rig.control.held((TOPIC_ID, 0)) is not None
+
+    run(tmp_path, scenario)
+
+
 def test_thousands_of_stops_leave_room_for_others(tmp_path: Path) -> None:
     async def scenario(rig: Rig) -> None:
         await rig.decide(*map(decision, range(2_000)))
