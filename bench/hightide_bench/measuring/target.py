@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import click
 from hightide import Admin, HightideError
 from hightide.errors import UnknownTopicError
-from hightide_cli.dev.cluster import bench_directory
 from hightide_cli.printing.progress import waiting
 from hightide_local.cluster import ClusterError, LocalCluster
 from hightide_local.detached import default_directory, find
 from hightide_local.traces.client_traces import export_trace_directory
+
+from hightide_bench.measuring.bench_folder import bench_folder
 
 # Benchmarks write gigabytes, so old segments are deleted while they run.
 RETENTION = {"retention.bytes": str(256 << 20), "segment.bytes": str(64 << 20)}
@@ -106,24 +107,23 @@ def own_cluster(
     coordinators: int = 0,
     coordinator_arguments: Sequence[str] = (),
 ) -> Iterator[LocalCluster]:
-    """Give a new cluster that ends with the block. Its logs and traces stay until the next one starts."""
-    directory = bench_directory()
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-    try:
-        with LocalCluster(
-            directory,
-            brokers=brokers,
-            controllers=controllers,
-            coordinators=coordinators,
-            coordinator_arguments=coordinator_arguments,
-        ) as cluster:
-            export_trace_directory(cluster.trace_directory)
-            yield cluster
-    finally:
-        for entry in directory.iterdir():
-            if entry.name not in {"logs", "traces"} and entry.is_dir():
-                shutil.rmtree(entry, ignore_errors=True)
+    """Give a new cluster that ends with the block. Its logs and traces stay until the next one starts. Raises
+    ClusterError if another benchmark has one."""
+    with bench_folder() as directory:
+        try:
+            with LocalCluster(
+                directory,
+                brokers=brokers,
+                controllers=controllers,
+                coordinators=coordinators,
+                coordinator_arguments=coordinator_arguments,
+            ) as cluster:
+                export_trace_directory(cluster.trace_directory)
+                yield cluster
+        finally:
+            for entry in directory.iterdir():
+                if entry.name not in {"logs", "traces"} and entry.is_dir():
+                    shutil.rmtree(entry, ignore_errors=True)
 
 
 def _running_dev_cluster() -> LocalCluster | None:

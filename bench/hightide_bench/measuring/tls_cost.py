@@ -2,7 +2,6 @@
 it, in turns."""
 
 import os
-import shutil
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -10,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
-from hightide_cli.dev.cluster import bench_directory
 from hightide_local.cluster import LocalCluster
 from hightide_local.cluster_certificates import TLS_VARIABLES
 
+from hightide_bench.measuring.bench_folder import bench_folder
 from hightide_bench.measuring.statistics import medians, percentile
 from hightide_bench.measuring.target import RETENTION, LoadTarget
 from hightide_bench.measuring.throughput import (
@@ -46,9 +45,8 @@ def measure_tls(
 ) -> tuple[dict[str, Figures], dict[str, float | None]]:
     """Measure both clusters. Return the medians by cluster, and of each figure the ratio of TLS to plaintext:
     the median over the rounds."""
-    directory = bench_directory()
-    shutil.rmtree(directory, ignore_errors=True)
     with ExitStack() as clusters:
+        directory = clusters.enter_context(bench_folder())
         measures = {
             name: clusters.enter_context(_cluster(directory / name, name == TLS, plan)).measure
             for name in (PLAINTEXT, TLS)

@@ -1,15 +1,14 @@
 """`bench produce --tracing on,off`: measures the cost of tracing, in turns with and without it."""
 
-import shutil
 from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
-from hightide_cli.dev.cluster import bench_directory
 from hightide_local.cluster import LocalCluster
 from hightide_runtime.telemetry.exporters import TRACE_DIRECTORY_VARIABLE
 
+from hightide_bench.measuring.bench_folder import bench_folder
 from hightide_bench.measuring.statistics import medians
 from hightide_bench.measuring.target import LoadTarget
 from hightide_bench.measuring.throughput import Figures, ProducePlan, ProduceRounds, produce_topic
@@ -22,9 +21,8 @@ _NO_TRACES: Environment = {"OTEL_TRACES_EXPORTER": "none", TRACE_DIRECTORY_VARIA
 def measure_tracing(plan: ProducePlan, modes: Sequence[str]) -> tuple[dict[str, Figures], float | None]:
     """Measure in each of the modes, ON and OFF. Return the figures by mode, and the rate with tracing divided
     by the rate without: the median over the rounds, or None if only one mode was measured."""
-    directory = bench_directory()
-    shutil.rmtree(directory, ignore_errors=True)
     with ExitStack() as clusters:
+        directory = clusters.enter_context(bench_folder())
         measures = {}
         for mode in modes:
             variables = _NO_TRACES if mode == OFF else _traces_of(directory / mode)

@@ -1,6 +1,5 @@
 """The folder in which both clusters keep their data, so that both use the same disk."""
 
-import fcntl
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +8,8 @@ from typing import Final
 
 from hightide_local.detached import default_directory
 from hightide_local.errors import ClusterError
+
+from hightide_bench.measuring.bench_folder import only_user_of
 
 BYTES_PER_GB: Final = 1_000_000_000
 _NAME: Final = "hightide-peers"
@@ -38,14 +39,7 @@ def ground(parent: Path, needed_bytes: int) -> Iterator[Path]:
     Raises ClusterError if another run uses it, or if the disk has too little room.
     """
     directory = parent.resolve() / _NAME
-    parent.mkdir(parents=True, exist_ok=True)
-    with (parent / f"{_NAME}.lock").open("a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise ClusterError(
-                f"another `bench peers` runs in {directory}; choose another --directory"
-            ) from None
+    with only_user_of(directory, f"another `bench peers` runs in {directory}; choose another --directory"):
         shutil.rmtree(directory, ignore_errors=True)
         free_bytes = shutil.disk_usage(parent).free
         if free_bytes < needed_bytes:
