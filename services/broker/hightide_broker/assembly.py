@@ -244,10 +244,12 @@ class Assembly:
             await self._producer_owners.load(self._session)
         cluster, broker_id = self.decider.cluster, self._settings.broker_id
         stored = await cluster.read()
-        broker_trust = await look_at_disks(self._directories, broker_id, stored.decisions)
+        broker_trust = await look_at_disks(
+            self._directories, broker_id, stored.decisions, self.registration.incarnation
+        )
         stored = await leave_doubtful_isrs(self._session, cluster, broker_id, broker_trust, stored)
         await begin_anew(self._directories, broker_id, broker_trust, stored.decisions)
-        await confirm_all(self._directories)
+        await confirm_all(self._directories, self.registration.incarnation)
         self._metadata.apply(stored.metadata)
         await self.decider.begin(stored)
         self._coordinators.start()

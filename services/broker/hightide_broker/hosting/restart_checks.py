@@ -235,38 +235,59 @@ def log_ends(
     return ends
 
 
-def siblings(data: DataDirectory) -> frozenset[str]:
-    """The paths of all data directories of the broker's last life, as far as this directory knows. Does file
-    I/O."""
+@dataclass(frozen=True, slots=True)
+class LastLife:
+    """What a data directory knows of the broker's last life that had it."""
+
+    paths: frozenset[str] = frozenset()
+    """Of all data directories of that life."""
+    incarnation: int | None = None
+    """Its number; None if it is not known."""
+
+
+def last_life(data: DataDirectory) -> LastLife:
+    """The last life of the broker that had this directory. Does file I/O."""
     try:
         note = data.read_note(_DIRECTORIES)
-        known = [] if note is None else json.loads(note)
-    except (StorageError, ValueError) as error:
+        known = LastLife() if note is None else _life_in(json.loads(note))
+    except (StorageError, ValueError, TypeError, LookupError) as error:
         log.error("%s: the other data directories of its last life are not known: %s", data.path, error)
-        return frozenset()
-    return frozenset(map(str, known)) if isinstance(known, list) else frozenset()
+        return LastLife()
+    return known
 
 
-def note_siblings(data: DataDirectory, paths: Sequence[str]) -> None:
-    """Store which data directories the broker has. Does file I/O. Raises StorageFailed."""
-    note = json.dumps(sorted(paths)).encode() + b"\n"
-    if data.read_note(_DIRECTORIES) == note:
-        return
+def _life_in(note: object) -> LastLife:
+    """What a note says. Raises TypeError, LookupError."""
+    if isinstance(note, list):
+        return LastLife(frozenset(map(str, note)))  # Of a broker that did not count its lives there.
+    if not isinstance(note, dict) or not isinstance(note["incarnation"], int):
+        raise TypeError(f"it says {note!r:.200}")
+    return LastLife(frozenset(map(str, note["directories"])), note["incarnation"])
+
+
+def note_life(data: DataDirectory, life: LastLife) -> None:
+    """Store which data directories the broker has in this life. Does file I/O. Raises StorageFailed."""
+    note = {"directories": sorted(life.paths), "incarnation": life.incarnation}
     try:
-        data.write_note(_DIRECTORIES, note)
+        data.write_note(_DIRECTORIES, json.dumps(note).encode() + b"\n")
     except DiskFull as error:
         log.warning("%s", error)
 
 
-async def look_at_disks(directories: LogDirectories, broker_id: int, decisions: Decisions) -> BrokerTrust:
+async def look_at_disks(
+    directories: LogDirectories, broker_id: int, decisions: Decisions, incarnation: int
+) -> BrokerTrust:
     """Find out how far this broker's logs can be trusted, after recovery if that is needed. Each directory is
     read on its own thread. The caller calls `confirm_all` when the partitions in doubt have left their ISRs.
+
+    A directory that was left out in the life before, while one that is missing now was there, is not
+    trusted: its logs were fetched anew into the other, and went on there. `incarnation`: of this life.
 
     Called once at startup.
     """
 
-    def look_at(data: DataDirectory) -> tuple[DirectoryTrust, LogsFound, frozenset[str]]:
-        trust, known = assess(data), siblings(data)
+    def look_at(data: DataDirectory) -> tuple[DirectoryTrust, LogsFound, LastLife]:
+        trust, known = assess(data), last_life(data)
         try:
             if not data.was_closed_cleanly:
                 suspend(data)
@@ -275,23 +296,31 @@ async def look_at_disks(directories: LogDirectories, broker_id: int, decisions: 
         found = look_at_logs(data, decisions, may_lack_tails=trust.may_lack_tails)
         return (NONE if data.failed else trust), found, known
 
-    async def look_if_it_answers(each: LogDirectory) -> tuple[DirectoryTrust, LogsFound, frozenset[str]]:
+    async def look_if_it_answers(each: LogDirectory) -> tuple[DirectoryTrust, LogsFound, LastLife]:
         try:
             return await each.run(look_at, each.data)
         except StorageFailed as error:
             log.error("%s", error)
-            return NONE, LogsFound(), frozenset()
+            return NONE, LogsFound(), LastLife()
 
     online = directories.online
     looked = await asyncio.gather(*map(look_if_it_answers, online))
     broker_trust = dict.fromkeys((each.path for each in directories.all), NONE)
-    for known in frozenset[str]().union(*(known for _, _, known in looked)) - broker_trust.keys():
+    missing_paths = frozenset[str]().union(*(known.paths for _, _, known in looked)) - broker_trust.keys()
+    for path in missing_paths:
         log.error(
             "%s was a data directory of this broker and is not given any more: what it held is fetched anew",
-            known,
+            path,
         )
-        broker_trust[known] = NONE
-    broker_trust |= {each.path: trust for each, (trust, _, _) in zip(online, looked, strict=True)}
+        broker_trust[path] = NONE
+    for each, (trust, _, known) in zip(online, looked, strict=True):
+        broker_trust[each.path] = trust
+        if missing_paths and known.incarnation not in (None, incarnation - 1):
+            log.error(
+                "%s was left out before, and one that was given then is missing: what it holds may be old",
+                each.path,
+            )
+            broker_trust[each.path] = NONE
 
     def home_of(key: PartitionKey) -> str | None:
         home = directories.home_of(key)
@@ -354,16 +383,17 @@ async def begin_anew(
                 log.error("%s-%d is not put aside: %s", topic.topic, each.partition, error)
 
 
-async def confirm_all(directories: LogDirectories) -> None:
-    """Trust the logs from now on. A directory that fails at this is offline."""
+async def confirm_all(directories: LogDirectories, incarnation: int) -> None:
+    """Trust the logs from now on, which is the life of this number. A directory that fails at this is
+    offline."""
 
-    paths = [each.path for each in directories.all]
+    life = LastLife(frozenset(each.path for each in directories.all), incarnation)
 
     def try_to_confirm(data: DataDirectory) -> None:
         try:
             confirm(data)
             data.settle()
-            note_siblings(data, paths)
+            note_life(data, life)
             if not data.was_closed_cleanly:
                 # Records that a log lost do not count as committed any more, whatever is appended in their
                 # place before a crash.

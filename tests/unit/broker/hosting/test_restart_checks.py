@@ -7,6 +7,7 @@ import errno
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import cast
 
@@ -201,13 +202,13 @@ def test_a_log_without_its_oldest_records_is_put_aside_where_others_have_all(
         isr: tuple[int, ...], eligible: tuple[int, ...] = (), recovered: tuple[RecoveredLog, ...] = ()
     ) -> bool:
         directories = await LogDirectories.open([rig.path], "cluster", 1)
-        broker_trust = await restart_checks.look_at_disks(directories, 1, MINE)
+        broker_trust = await restart_checks.look_at_disks(directories, 1, MINE, 1)
         assert broker_trust.damaged == broker_trust.lack_front == {KEY}
         decision = replace(stored_decision.decision, isr=isr, eligible=eligible, recovered=recovered)
         decided = replace(stored_decision, decision=decision)
         stored = Decisions((replace(topic, partitions=(decided,)),), ())
         await restart_checks.begin_anew(directories, 1, broker_trust, stored)
-        await restart_checks.confirm_all(directories)
+        await restart_checks.confirm_all(directories, 1)
         await directories.close(clean=True)
         return directories.holds(KEY)
 
@@ -263,17 +264,47 @@ def test_a_damaged_log_is_doubted_wherever_it_is() -> None:
     assert broker_trust.doubts(PLAIN, 0)
 
 
+LIVES = count(1)
+
+
 def trusts_of(*paths: Path, decisions: Decisions = MINE, clean: bool = True) -> restart_checks.BrokerTrust:
     """A life of a broker with these data directories: what it believes at its start."""
+    number = next(LIVES)
 
-    async def life() -> restart_checks.BrokerTrust:
+    async def main() -> restart_checks.BrokerTrust:
         directories = await LogDirectories.open(paths, "cluster", 1)
-        found = await restart_checks.look_at_disks(directories, 1, decisions)
-        await restart_checks.confirm_all(directories)
+        found = await restart_checks.look_at_disks(directories, 1, decisions, number)
+        await restart_checks.confirm_all(directories, number)
         await directories.close(clean=clean)
         return found
 
-    return asyncio.run(life())
+    return asyncio.run(main())
+
+
+def test_a_note_of_directories_that_makes_no_sense_says_nothing_of_other_ones(data: DataDirectory) -> None:
+    for note in (b"{", b"7", b"{}", b'{"directories": 1, "incarnation": 2}', b'{"incarnation": "x"}'):
+        data.write_note("data_directories", note)
+        assert restart_checks.last_life(data) == restart_checks.LastLife()
+    data.write_note("data_directories", b'["/a", "/b"]')
+    assert restart_checks.last_life(data).paths == {"/a", "/b"}
+
+
+@pytest.mark.parametrize("missed", [0, 1])
+def test_a_directory_that_comes_back_without_the_others_is_believed_if_it_missed_no_life(
+    tmp_path: Path, missed: int
+) -> None:
+    """What it holds was fetched anew into the others, and has grown since. They are lost now."""
+    rig = LogRig(tmp_path)
+    rig.fill(1)
+    rig.close()
+    (topic,) = MINE.topics
+    for _ in range(2):
+        both = trusts_of(tmp_path / "a", tmp_path / "data")
+    assert not both.doubts(topic, KEY[1])
+    for _ in range(missed):
+        trusts_of(tmp_path / "a")
+    assert trusts_of(tmp_path / "data").doubts(topic, KEY[1]) == bool(missed)
+    assert not trusts_of(tmp_path / "data").doubts(topic, KEY[1]), "the ISRs were left once, that is enough"
 
 
 def test_a_directory_that_is_left_out_may_have_held_what_is_not_found(tmp_path: Path) -> None:
