@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from hightide import RangeBatch, RangeReader, Record, TopicPartition
 from hightide.aio import Admin
-from hightide.cluster.offset_at import moment_at
+from hightide.moments import moment_at
 from hightide_cli.command_line.client_arguments import ClientArguments
 from hightide_cli.records.ranges import records_in
 from hightide_cli.topic.grep import Wanted, matching_rows

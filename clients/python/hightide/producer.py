@@ -23,6 +23,7 @@ from hightide.errors import (
     UndeliveredError,
     UnknownTopicError,
 )
+from hightide.moments import checked_microseconds
 from hightide.producer_key import ProducerKey
 from hightide.producing.arrow_rows import by_partition, cut, rows_of
 from hightide.producing.delivery import BulkDelivery, Delivery
@@ -31,7 +32,7 @@ from hightide.producing.partitioner import KeyPartitioning, Partitioner, Partiti
 from hightide.producing.pending_batch import RECORD_OVERHEAD_BYTES, PendingBatch, warm_up
 from hightide.producing.producer_core import ProducerCore
 from hightide.producing.producer_settings import Acks, CompressionName, ProducerSettings
-from hightide.producing.record_checks import as_bytes, checked_headers, checked_timestamp
+from hightide.producing.record_checks import as_bytes, checked_headers
 from hightide.records import RecordMetadata
 from hightide.statistics import ErrorCallback, ProducerStatistics
 from hightide.transport import at_exit
@@ -206,7 +207,10 @@ class Producer:
         value = as_bytes("value", value)
         key = as_bytes("key", key)
         headers = checked_headers(headers)
-        timestamp_us = time.time_ns() // 1000 if timestamp_us is None else checked_timestamp(timestamp_us)
+        if timestamp_us is None:
+            timestamp_us = time.time_ns() // 1000
+        else:
+            checked_microseconds("timestamp_us", timestamp_us)
         home = self._topics.get(topic) or self._topic(topic)
         self._until_grown(home, partition)
         queue = home.queue_for(key, partition)

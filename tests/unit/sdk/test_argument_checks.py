@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from hightide import Consumer, Producer
 from hightide.calls.addresses import bootstrap_addresses
-from hightide.cluster.offset_at import moment_at, offset_at, offset_at_time
+from hightide.cluster.offset_at import offset_at, offset_at_time
 from hightide.consumer_group.settings import topic_streams
 from hightide.errors import (
     BrokersUnavailableError,
@@ -14,8 +14,9 @@ from hightide.errors import (
     InvalidArgumentError,
     UndeliveredError,
 )
+from hightide.moments import checked_microseconds, moment_at
 from hightide.producing.partitioner import partition_for_key
-from hightide.producing.record_checks import as_bytes, checked_headers, checked_timestamp
+from hightide.producing.record_checks import as_bytes, checked_headers
 from hightide.records import TopicPartition
 
 
@@ -70,7 +71,7 @@ def test_text_is_not_encoded_silently() -> None:
 @pytest.mark.parametrize("bad", [-1, 2**62, "now"])
 def test_a_timestamp_that_no_batch_can_hold_is_refused(bad: int) -> None:
     with pytest.raises(InvalidArgumentError, match="timestamp_us"):
-        checked_timestamp(bad)
+        checked_microseconds("timestamp_us", bad)
 
 
 @pytest.mark.parametrize("bad", [[("a", "b")], [(b"a", b"b")], [("a", b"b", 1)]])
@@ -111,17 +112,26 @@ def test_an_offset_is_named_or_a_time(bad: Any) -> None:
 def test_a_time_in_another_unit_is_refused_with_what_it_would_be(number: int, unit: str) -> None:
     """Milliseconds, as Kafka's clients take them, were read as a time in January 1970: all records."""
     with pytest.raises(
-        InvalidArgumentError, match=f"1970-01-.* in microseconds, and 2023-11-14 22:13 in {unit}; pass a"
+        InvalidArgumentError, match=f"1970-01-.* in microseconds, and 2023-11-14 22:13 in {unit}; for the"
     ) as caught:
         offset_at_time(number)
     assert str(caught.value).endswith(" 1700000000000000")
+
+
+def test_a_record_of_another_unit_is_refused_before_it_is_sent() -> None:
+    """It was a record of January 1970, which retention deletes at once."""
+    with (
+        Producer("127.0.0.1:1") as producer,
+        pytest.raises(InvalidArgumentError, match="timestamp_us 1700000000000 is 1970"),
+    ):
+        producer.send("flights", b"value", timestamp_us=1_700_000_000_000)
 
 
 def test_nanoseconds_are_refused_too() -> None:
     """They were a time of the year 58,000, before which all records are."""
     with pytest.raises(InvalidArgumentError, match="after the year 9999") as caught:
         offset_at_time(1_700_000_000_000_000_123)
-    assert str(caught.value).endswith(" nanoseconds 1700000000000000")
+    assert str(caught.value).endswith(" nanoseconds, pass 1700000000000000")
 
 
 @pytest.mark.parametrize("timestamp_us", [0, 7, 1_000_070, 10**13, 1_700_000_000_123_457, 10**15])

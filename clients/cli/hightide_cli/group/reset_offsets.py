@@ -145,8 +145,8 @@ def _reset(
 def _plan(
     admin: "Admin", name: str, topics: list[str], numbers: list[int], target: ResetTarget
 ) -> list[PlannedReset]:
-    from hightide.cluster.offset_at import moment_at
     from hightide.errors import UnknownGroupError
+    from hightide.moments import moment_at
 
     try:
         committed = {partition: each.offset for partition, each in admin.group_offsets(name).items()}

@@ -138,7 +138,7 @@ def _offsets_at(
         case Anchor.BEFORE_END:
             return {place: end - position.value for place, end in latest.items()}
         case Anchor.TIMESTAMP:
-            from hightide.cluster.offset_at import moment_at
+            from hightide.moments import moment_at
 
             return admin.list_offsets(latest, moment_at(position.value))
 

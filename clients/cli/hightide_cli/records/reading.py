@@ -6,8 +6,8 @@ from itertools import islice
 from typing import BinaryIO
 
 from hightide import Consumer, Record, TopicPartition
-from hightide.cluster.offset_at import moment_at
 from hightide.consuming.corrupt_batches import OnCorruptBatch
+from hightide.moments import moment_at
 
 from hightide_cli.command_line.client_arguments import ClientArguments
 from hightide_cli.printing.progress import progress

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def offsets(ctx: click.Context, name: str, moment: str | None) -> None:
     """Show the first and the next offset of each partition."""
     from hightide import TopicPartition
-    from hightide.cluster.offset_at import moment_at
+    from hightide.moments import moment_at
 
     from hightide_cli.command_line.connections import open_admin
     from hightide_cli.records.positions import parse_moment

@@ -1,10 +1,11 @@
 """The offset that a caller means: the first, the next, or the first at or after a time."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from hightide.errors import InvalidArgumentError
+from hightide.moments import EPOCH, MICROSECOND, checked_microseconds
 from hightide.v1 import broker_service_pb2
 from hightide.v1.broker_service_pb2 import ListOffsetsPartition
 
@@ -31,51 +32,20 @@ EARLIEST: Final = OffsetAt(broker_service_pb2.OFFSET_SPEC_EARLIEST)
 LATEST: Final = OffsetAt(broker_service_pb2.OFFSET_SPEC_LATEST)
 
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
-# Today's time has 10 digits in seconds and 13 in milliseconds. In microseconds, such numbers are all before
-# May 1970.
-_OTHER_UNITS: Final = range(10**9, 10**13)
-_LAST_US: Final = (datetime.max.replace(tzinfo=UTC) - _EPOCH) // _MICROSECOND
-
-
-def moment_at(timestamp_us: int) -> datetime:
-    """The time that is so many microseconds after 1970. For callers who have checked the unit. Raises
-    InvalidArgumentError for a time after the year 9999."""
-    try:
-        return _EPOCH + timedelta(microseconds=timestamp_us)
-    except OverflowError:
-        raise InvalidArgumentError(f"the time {timestamp_us} us is after the year 9999") from None
-
-
 def offset_at_time(timestamp: datetime | int) -> OffsetAt:
-    """The first offset at or after an aware datetime, or microseconds since 1970. A number that is rather
-    seconds, milliseconds or nanoseconds is refused. Raises InvalidArgumentError."""
+    """The first offset at or after an aware datetime, or microseconds since 1970. Raises
+    InvalidArgumentError, also for a number that is rather in another unit."""
     if isinstance(timestamp, datetime):
         if timestamp.tzinfo is None:
             raise InvalidArgumentError(
                 f"the time {timestamp} has no time zone; give it one, such as datetime.UTC"
             )
-        timestamp = (timestamp - _EPOCH) // _MICROSECOND
-    elif isinstance(timestamp, bool) or not isinstance(timestamp, int):
-        raise InvalidArgumentError(
-            f"the time {timestamp!r} is neither a datetime nor a whole number of microseconds"
-        )
-    elif timestamp in _OTHER_UNITS:
-        unit, factor = ("milliseconds", 1_000) if timestamp >= 10**11 else ("seconds", 1_000_000)
-        raise InvalidArgumentError(
-            f"the time {timestamp} is {moment_at(timestamp):%Y-%m-%d %H:%M} in microseconds, and "
-            f"{moment_at(timestamp * factor):%Y-%m-%d %H:%M} in {unit}; pass a datetime, or for the latter "
-            f"{timestamp * factor}"
-        )
-    elif timestamp > _LAST_US:
-        raise InvalidArgumentError(
-            f"the time {timestamp} is after the year 9999 in microseconds; pass a datetime, or if it is in "
-            f"nanoseconds {timestamp // 1_000}"
-        )
-    if timestamp < 0:
-        raise InvalidArgumentError(f"the time {timestamp} us is before 1970")
-    return OffsetAt(broker_service_pb2.OFFSET_SPEC_TIMESTAMP, timestamp)
+        timestamp_us = (timestamp - EPOCH) // MICROSECOND
+        if timestamp_us < 0:
+            raise InvalidArgumentError(f"the time {timestamp} is before 1970")
+    else:
+        timestamp_us = checked_microseconds("the time", timestamp)
+    return OffsetAt(broker_service_pb2.OFFSET_SPEC_TIMESTAMP, timestamp_us)
 
 
 def offset_at(at: str | datetime | int) -> OffsetAt:

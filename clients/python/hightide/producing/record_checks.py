@@ -1,14 +1,11 @@
 """Checks of a record when it is sent, so that it cannot spoil a batch later."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from hightide.argument_checks import checked_name
 from hightide.errors import InvalidArgumentError
 from hightide.records import Headers
-
-# The last microsecond of the year 9999; brokers take no later one.
-TIMESTAMP_US_MAX: Final = 253_402_300_799_999_999
 
 
 def as_bytes(name: str, data: Any) -> bytes | None:
@@ -19,13 +16,6 @@ def as_bytes(name: str, data: Any) -> bytes | None:
         return bytes(data)
     hint = "; encode it first, such as with .encode()" if isinstance(data, str) else ""
     raise InvalidArgumentError(f"a {name} is bytes or None, not {type(data).__name__}{hint}")
-
-
-def checked_timestamp(timestamp_us: int) -> int:
-    """Microseconds since 1970 UTC. Raises InvalidArgumentError."""
-    if not isinstance(timestamp_us, int) or not 0 <= timestamp_us <= TIMESTAMP_US_MAX:
-        raise InvalidArgumentError(f"timestamp_us is {timestamp_us!r}; it is microseconds from 1970 to 9999")
-    return timestamp_us
 
 
 def checked_headers(headers: Sequence[tuple[str, bytes]] | None) -> Headers:

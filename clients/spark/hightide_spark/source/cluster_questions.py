@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from hightide.cluster.offset_at import moment_at
 from hightide.errors import UnknownPartitionError, UnknownTopicError
+from hightide.moments import moment_at
 from hightide.records import TopicDescription, TopicPartition
 
 from hightide_spark.core.cluster_options import Cluster
