@@ -32,7 +32,7 @@ EIO, ENOSPC = "EIO", "ENOSPC"
 
 @pytest.fixture(
     scope="module",
-    params=[Coordination.CONTROLLER, pytest.param(Coordination.LEADERS, marks=pytest.mark.soak)],
+    params=[Coordination.CONTROLLER, Coordination.LEADERS],
     ids=str,
 )
 def shared_cluster(

@@ -39,7 +39,7 @@ REQUEST_TIMEOUT_MS = 30_000
 
 @pytest.fixture(
     scope="module",
-    params=[Coordination.CONTROLLER, pytest.param(Coordination.LEADERS, marks=pytest.mark.soak)],
+    params=[Coordination.CONTROLLER, Coordination.LEADERS],
     ids=str,
 )
 def shared_cluster(
@@ -55,6 +55,12 @@ def shared_cluster(
         yield cluster
 
 
+slow_without_controller = pytest.mark.parametrize(
+    "shared_cluster",
+    [Coordination.CONTROLLER, pytest.param(Coordination.LEADERS, marks=pytest.mark.soak)],
+    ids=str,
+    indirect=True,
+)
 with_controller = pytest.mark.parametrize("shared_cluster", [Coordination.CONTROLLER], ids=str, indirect=True)
 
 
@@ -73,6 +79,7 @@ def cluster(shared_cluster: LocalCluster) -> Iterator[LocalCluster]:
     shared_cluster.wait_ready()
 
 
+@slow_without_controller
 def test_killing_the_leader_three_times_in_a_row(cluster: LocalCluster) -> None:
     with FaultDrill(cluster, "leader-chase") as drill:
         for _ in range(3):
@@ -186,6 +193,7 @@ def test_zookeeper_is_killed_and_then_a_follower_that_nobody_can_take_out_of_the
         drill.wait_for_isr(3)
 
 
+@slow_without_controller
 def test_zookeeper_stalls_for_longer_than_any_session_lasts(cluster: LocalCluster) -> None:
     """When it goes on, it may find all sessions overdue at once: brokers and controllers have to come back as
     new."""
@@ -256,6 +264,7 @@ def test_a_leader_that_is_asked_to_stop_hands_over_first(cluster: LocalCluster) 
     assert slowest_ms < REQUEST_TIMEOUT_MS / 2, f"a record waited {slowest_ms:.0f} ms"
 
 
+@slow_without_controller
 def test_what_acks_1_promises_and_what_it_does_not(cluster: LocalCluster) -> None:
     """A record that only the leader has may go with the leader. It may not come back, nor take others with
     it."""
@@ -305,6 +314,7 @@ def test_without_enough_replicas_nothing_is_committed_so_those_that_left_may_lea
     topic = "not-enough"
     with Admin(cluster.bootstrap) as admin:
         admin.create_topic(topic, assignment=[[1, 2, 3]], configs={"min.insync.replicas": "2"})
+        cluster.wait_isr(topic)  # Without a controller it begins with the leader alone.
         target = Target(cluster.bootstrap, topic)
         leader = target.leader_id
         followers = [each for each in cluster.brokers if each != leader]

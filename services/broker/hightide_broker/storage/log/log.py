@@ -266,6 +266,12 @@ class Log:
             assert start_offset >= self._end_offset, (start_offset, self._end_offset)
             self.epochs.assign(leader_epoch, start_offset)
 
+    def write_epochs(self) -> None:
+        """Write the epochs that are in memory only. Raises StorageFailed, DiskFull."""
+        with self._lock:
+            self._check_writable()
+            self.epochs.begin(())
+
     # --- reading -------------------------------------------------------------------------------------------
 
     def read(self, offset: int, max_bytes: int, end_offset: int) -> list[Buffer]:
