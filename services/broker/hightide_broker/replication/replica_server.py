@@ -82,6 +82,13 @@ class ReplicaServer:
         """Answer one round of a session. `peer`: the follower and its connection. Raises ServiceError if the
         session cannot go on."""
         self._check_cluster(call.follower)
+        if call.follower.incarnation < 0:
+            # ZooKeeper takes -1 for any version: such a follower would join an ISR in whatever life.
+            raise ServiceError(
+                ErrorCode.ERROR_CODE_INVALID_REQUEST,
+                f"broker {call.follower.replica_id} says that its incarnation is "
+                f"{call.follower.incarnation}; it is 0 or more",
+            )
         session = self._session(call)
         if (superseded := self._shell.parked_rounds.get(session)) is not None:
             superseded.wake()

@@ -32,7 +32,7 @@ from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry.tracing import Telemetry
 
 TOPIC_ID = bytes(range(16))
-FOLLOWER = Follower("the-cluster", 2, 7)
+FOLLOWER = Follower("the-cluster", 2, 7, 0)
 PEER = Holder("ipv4:127.0.0.1:50001")
 OTHER_PEER = Holder("ipv4:127.0.0.1:50002")
 ANSWER_BYTES_MAX = 64 << 20
@@ -140,8 +140,9 @@ def lead(tmp_path: Path, story: Callable[[LeaderBroker], Awaitable[None]]) -> No
 @pytest.mark.parametrize(
     ("follower", "refusal"),
     [
-        (Follower("another-cluster", 2, 7), ErrorCode.ERROR_CODE_INCONSISTENT_CLUSTER_ID),
-        (Follower("the-cluster", 2, 6), ErrorCode.ERROR_CODE_STALE_BROKER_EPOCH),
+        (Follower("another-cluster", 2, 7, 0), ErrorCode.ERROR_CODE_INCONSISTENT_CLUSTER_ID),
+        (Follower("the-cluster", 2, 6, 0), ErrorCode.ERROR_CODE_STALE_BROKER_EPOCH),
+        (Follower("the-cluster", 2, 7, -1), ErrorCode.ERROR_CODE_INVALID_REQUEST),
     ],
 )
 def test_another_cluster_or_an_earlier_life_of_a_follower_is_not_heard(
