@@ -368,6 +368,12 @@ def test_without_enough_replicas_nothing_is_committed_so_those_that_left_may_lea
             lambda: len(admin.describe_topics([topic])[0].partitions[0].isr) == 3,
             HEALED_S,
         )
+        if not cluster.controllers:
+            wait_until(
+                "the preferred replica leads",
+                lambda: admin.describe_topics([topic])[0].partitions[0].leader == leader,
+                HEALED_S,
+            )
     target.close()
     elected = Target.beside_others(cluster.bootstrap, topic)
     again = produce_result(elected.send_produce(numbered))
