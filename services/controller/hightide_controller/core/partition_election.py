@@ -39,6 +39,7 @@ __all__ = [
     "trusted_isr",
     "unclean_leader",
     "waited_for",
+    "who_has_most",
 ]
 
 
@@ -209,7 +210,13 @@ def waited_for(partition: Partition) -> tuple[int, ...]:
     known = partition.leader_and_isr
     if known is None or known.leader != NO_LEADER or not known.recovered:
         return ()
-    return tuple(sorted(_trusted(partition, known) or _best_told(partition, known)))
+    return tuple(sorted(who_has_most(partition, known)))
+
+
+def who_has_most(partition: Partition, known: LeaderAndIsr) -> set[int]:
+    """The replicas that have all committed records, alive or not; or if all of them may have lost the ends of
+    their logs, those with the longest log."""
+    return _trusted(partition, known) or _best_told(partition, known)
 
 
 def _best_told(partition: Partition, known: LeaderAndIsr) -> set[int]:

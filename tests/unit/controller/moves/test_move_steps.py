@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hightide_controller.core import events as ev
 from hightide_controller.core.moves.move_steps import (
@@ -15,6 +17,7 @@ from hightide_controller.core.moves.move_steps import (
 )
 from hightide_controller.core.partition_election import Candidates
 from hightide_controller.core.values.partition import NO_LEADER, LeaderAndIsr, Partition, PartitionState
+from hightide_runtime.znodes.recovered_log import RecoveredLog
 from unit.controller.controller_world import FLIGHTS, led
 
 UNDER_WAY = ev.StoredReassignment((3, 4), (1, 2), 0)
@@ -86,3 +89,45 @@ def test_a_step_is_the_same_however_often_it_is_asked_for() -> None:
     wide = partition(*first.replicas, known=first.decided)
     znode = ev.StoredReassignment((3, 4), first.original, 0)
     assert step_forward(wide, znode, (3, 4), around(1, 2, 3, 4)) == MoveWaits(())
+
+
+def doubted(known: LeaderAndIsr, *ends: tuple[int, int, int]) -> LeaderAndIsr:
+    return replace(known, recovered=tuple(RecoveredLog(*end) for end in ends))
+
+
+@pytest.mark.parametrize("leader", [NO_LEADER, 1])
+def test_a_move_does_not_end_among_replicas_that_may_have_lost_what_an_original_one_has(leader: int) -> None:
+    """All lost power as the move was about to end, and the new replicas are back first. The end was an
+    unclean election that nobody had allowed: the original ones, which have all records, were dropped."""
+    known = doubted(led(leader, 1, 2, 3, 4), (3, 0, 5), (4, 0, 6))
+    in_sync = partition(1, 2, 3, 4, known=known)
+    assert step_forward(in_sync, UNDER_WAY, (3, 4), around(3, 4)) == MoveWaits(())
+    whole = partition(1, 2, 3, 4, known=doubted(known, (3, 0, 5)))
+    step = step_forward(whole, UNDER_WAY, (3, 4), around(3, 4))
+    assert isinstance(step, MoveStep)
+    assert step.decided is not None
+    assert (step.decided.leader, step.decided.unclean_epoch) == (4, 0)
+
+
+def test_if_all_may_have_lost_some_the_longest_log_is_not_dropped() -> None:
+    known = doubted(led(NO_LEADER, 1, 2, 3, 4), (1, 0, 9), (2, 0, 7), (3, 0, 5), (4, 0, 6))
+    assert step_forward(partition(1, 2, 3, 4, known=known), UNDER_WAY, (3, 4), around(3, 4)) == MoveWaits(())
+
+
+def test_taking_back_does_not_drop_the_last_that_has_all_records() -> None:
+    known = doubted(led(NO_LEADER, 1, 3), (1, 0, 5))
+    znode = ev.StoredReassignment((3,), (1,), 0)
+    assert isinstance(step_back(partition(1, 3, known=known), znode, around(1)), MoveBlocked)
+
+
+@pytest.mark.parametrize("eligible", [(), (2,)])
+def test_a_partition_is_not_shrunk_to_replicas_that_may_have_lost_what_the_others_have(
+    eligible: tuple[int, ...],
+) -> None:
+    isr = (1,) if eligible else (1, 2)
+    known = replace(doubted(led(NO_LEADER, *isr), (1, 0, 5)), eligible=eligible)
+    step = step_forward(partition(1, 2, known=known), None, (1,), around(1))
+    assert isinstance(step, MoveStep)
+    assert step.replicas == (1, 2)
+    assert step.decided is not None
+    assert step.decided.leader == NO_LEADER

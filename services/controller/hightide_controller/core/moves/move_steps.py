@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 from hightide_controller.core.effects import Refusal
 from hightide_controller.core.events import StoredReassignment
-from hightide_controller.core.partition_election import Candidates, decide
+from hightide_controller.core.partition_election import Candidates, decide, who_has_most
 from hightide_controller.core.state.topic_rules import Fault
 from hightide_controller.core.values.partition import NO_LEADER, LeaderAndIsr, Partition
 
@@ -175,12 +175,13 @@ def _progress(partition: Partition, target: tuple[int, ...], around: MoveConditi
 def _reshaped(partition: Partition, replicas: tuple[int, ...], around: MoveConditions) -> LeaderAndIsr | None:
     """The leaderAndISR of the partition if these were its replicas.
 
-    None if no member of the ISR is among them, or if the partition would lose its leader by it.
+    None if no member of the ISR is among them, if the partition would lose its leader by it, or if those
+    that leave have records which all that stay may have lost: nobody has allowed an unclean election.
     """
     known = partition.leader_and_isr
     assert known is not None, partition.name
     isr = tuple(broker_id for broker_id in known.isr if broker_id in replicas)
-    if not isr:
+    if not isr or who_has_most(partition, known).isdisjoint(replicas):
         return None
     eligible = tuple(broker_id for broker_id in known.eligible if broker_id in replicas)
     kept = replace(known, isr=isr, eligible=eligible)
