@@ -173,4 +173,6 @@ def _owner_of(znode: OwnerZnode) -> PartitionOwner:
 
 
 def _committed_of(znode: OffsetZnode) -> StoredOffset:
-    return StoredOffset(znode.offset, znode.leader_epoch, znode.topic_id, znode.metadata)
+    return StoredOffset(
+        znode.offset, znode.leader_epoch, znode.topic_id, znode.metadata, znode.first_leader_epoch
+    )

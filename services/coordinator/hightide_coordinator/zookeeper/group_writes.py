@@ -134,4 +134,10 @@ def _owner_znode(owner: PartitionOwner) -> OwnerZnode:
 
 
 def _offset_znode(committed: StoredOffset) -> OffsetZnode:
-    return OffsetZnode(committed.offset, committed.leader_epoch, committed.topic_id, committed.metadata)
+    return OffsetZnode(
+        committed.offset,
+        committed.leader_epoch,
+        committed.topic_id,
+        committed.metadata,
+        committed.first_leader_epoch,
+    )

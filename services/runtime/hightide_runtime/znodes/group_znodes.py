@@ -247,6 +247,9 @@ class OffsetZnode:
     leader_epoch: int
     topic_id: bytes
     metadata: str = ""
+    first_leader_epoch: int = 0
+    """The first leader epoch of the partition that it was committed for, if its number was used before; else
+    0."""
 
     @staticmethod
     def parent(group: str) -> str:
@@ -268,6 +271,8 @@ class OffsetZnode:
         }
         if self.metadata:
             content["metadata"] = self.metadata
+        if self.first_leader_epoch:
+            content["first_leader_epoch"] = self.first_leader_epoch
         return dump(content)
 
     @classmethod
@@ -282,4 +287,5 @@ class OffsetZnode:
             fields.integer("leader_epoch", -1),
             topic_id_in(fields),
             metadata,
+            fields.integer("first_leader_epoch") if "first_leader_epoch" in fields.names else 0,
         )

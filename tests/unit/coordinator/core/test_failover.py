@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hightide_coordinator.core import effects as ef
 from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.machine import next_deadline_ms
@@ -196,6 +197,31 @@ def test_an_offset_of_before_the_partitions_number_was_used_again_is_deleted() -
     stored = StoredGroup(1, 3_000, {}, {tp(0): StoredOffset(5, 3, ID)})
     world = World(reused, groups={"g": stored})
     assert world.offsets["g"] == {}
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_an_offset_that_was_reset_holds_only_until_the_partitions_number_is_used_again(again: bool) -> None:
+    """A reset names no epoch. If nobody was the coordinator as the number was used again, the group skipped
+    the first records of the new partition."""
+    used_before = topic(partitions=1)
+    used_before.first_leader_epochs[0] = 4
+    world = World(used_before)
+    world.feed(ev.ResetRequested(1, "g", (ev.OffsetCommit(tp(0), 0, 50),)))
+    assert world.offsets["g"][tp(0)].offset == 50
+    if again:
+        used_before.first_leader_epochs[0] = 7
+    after = world.fail_over()
+    assert (tp(0) in after.offsets["g"]) == (not again)
+
+
+def test_a_partition_whose_number_was_used_before_is_read_from_where_a_lookup_found() -> None:
+    used_before = topic(partitions=1)
+    used_before.first_leader_epochs[0] = 4
+    world = World(used_before)
+    consumer = world.join("a")
+    world.run(100)
+    assert consumer.partitions == {0}
+    assert tp(0) in world.fail_over().offsets["g"]
 
 
 def test_a_replacement_that_was_cut_off_halfway_is_finished() -> None:

@@ -49,7 +49,10 @@ def take_positions(
         if not is_checked and is_leap(position.offset, latest):
             check_position(state, group, member, position, sequence)
             continue
-        group.positions[name] = StoredOffset(position.offset, position.leader_epoch, topic.topic_id)
+        first = topic.first_leader_epochs.get(name.partition, 0)
+        group.positions[name] = StoredOffset(
+            position.offset, position.leader_epoch, topic.topic_id, first_leader_epoch=first
+        )
         if not group.positions_due_ms:
             group.positions_due_ms = state.now_ms + state.limits.commit_interval_ms
             state.look_at(group)

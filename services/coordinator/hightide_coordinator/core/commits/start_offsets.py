@@ -4,6 +4,8 @@ durable before any member reads, so that a consumer that starts at the end and d
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hightide_coordinator.core.commits.stored_groups import counts
 from hightide_coordinator.core.effects import LookUpOffsets
 from hightide_coordinator.core.events import OffsetsLookedUp
@@ -81,6 +83,10 @@ def on_starts_found(state: ShardState, event: OffsetsLookedUp) -> None:
     for name, start in asked.items():
         topic = state.topics.get(name.topic)
         found = event.found.get(name)
+        if found is not None and topic is not None:
+            # It was asked for this partition: of an earlier one, the question would be forgotten.
+            first = topic.first_leader_epochs.get(name.partition, 0)
+            found = replace(found, first_leader_epoch=first)
         if found is not None and topic is not None and counts(topic, name, found):
             group.found[name] = StartFound(found, start.offset_reset)
         elif name in group.target:

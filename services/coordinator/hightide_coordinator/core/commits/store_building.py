@@ -158,8 +158,11 @@ def _commit(state: ShardState, group: Group, store: StoreInFlight) -> None:
             if refused is not None:
                 outcomes.append(ItemOutcome(name, refused[0], refused[1], previous))
                 continue
-            topic_id = state.topics[name.topic].topic_id
-            committed = StoredOffset(commit.offset, commit.leader_epoch, topic_id, commit.metadata)
+            topic = state.topics[name.topic]
+            first = topic.first_leader_epochs.get(name.partition, 0)
+            committed = StoredOffset(
+                commit.offset, commit.leader_epoch, topic.topic_id, commit.metadata, first
+            )
             explicit[name] = committed
             state.concern(group, name.topic)
             told = store.positions.get(name) or group.positions.get(name)

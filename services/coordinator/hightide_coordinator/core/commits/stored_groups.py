@@ -66,6 +66,8 @@ def counts(topic: Topic, name: TopicPartition, committed: StoredOffset) -> bool:
     """Whether an offset belongs to the partition that has this name now."""
     if not _exists(topic, name) or committed.topic_id != topic.topic_id:
         return False
-    # If the epoch is not known (a first offset, a reset by an operator), the offset counts.
-    first = topic.first_leader_epochs.get(name.partition, -1)
-    return committed.leader_epoch == -1 or committed.leader_epoch >= first
+    first = topic.first_leader_epochs.get(name.partition, 0)
+    if committed.leader_epoch == -1:  # A first offset, or a reset by an operator.
+        return committed.first_leader_epoch == first
+    # A consumer may have read in this partition before the coordinator knew of it.
+    return committed.leader_epoch >= first

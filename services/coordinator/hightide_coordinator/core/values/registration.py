@@ -109,6 +109,9 @@ class StoredOffset:
     leader_epoch: int
     topic_id: bytes
     metadata: str = ""
+    first_leader_epoch: int = 0
+    """Of the partition, as far as the coordinator knew that stored it; 0 if its number was not used
+    before."""
 
 
 @dataclass(frozen=True, slots=True)
