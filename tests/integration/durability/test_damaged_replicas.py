@@ -22,6 +22,7 @@ from hightide_local.cluster import LocalCluster
 from hightide_local.histories.drill import HEALED_S
 from hightide_local.histories.replica_logs import partition_directory
 from hightide_local.histories.waiting import wait_until
+from hightide_runtime.znodes.coordination_znode import Coordination
 
 pytestmark = pytest.mark.cluster
 
@@ -81,14 +82,18 @@ class Bench:
         return told.partition_epoch == described.partition_epoch
 
     def complaints(self, broker_id: int) -> int:
-        """How often a controller has complained of the replica on this broker."""
+        """How often a controller has complained of the replica on this broker; without one, how often the
+        broker has taken it out of the ISR."""
         words = f"replica of {self.topic.name}-0 on broker {broker_id}: is damaged"
         logs = self.cluster.log_directory.glob("controller-*.log")
+        if not self.cluster.controllers:
+            words = f"{self.topic.name}-0 left its ISR"
+            logs = self.cluster.log_directory.glob(f"broker-{broker_id}*.log")
         return sum(log.read_text().count(words) for log in logs)
 
 
-@pytest.fixture(scope="module")
-def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+@pytest.fixture(scope="module", params=[Coordination.CONTROLLER, Coordination.LEADERS], ids=str)
+def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
     often = ("--scrub-interval-ms", "300", "--scrub-bytes-per-s", "100000000")
     with (
         LocalCluster(
@@ -96,6 +101,7 @@ def bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
             session_timeout_ms=6_000,
             replica_lag_time_max_ms=3_000,
             broker_arguments=often,
+            coordination=request.param,
         ) as cluster,
         Admin(cluster.bootstrap) as admin,
     ):
@@ -129,7 +135,7 @@ def holds(segment: Path, content: bytes) -> bool:
 def test_what_is_damaged_is_read_from_others_and_mended_by_itself(
     bench: Bench, whose: str, damage: str
 ) -> None:
-    wait_until("the controller knows who is in sync", bench.is_known, HEALED_S)
+    wait_until("it is known who is in sync", bench.is_known, HEALED_S)
     leader, epoch = bench.leader(), bench.epoch()
     victim = leader if whose == LEADER else next(each for each in bench.cluster.brokers if each != leader)
     middle = bench.middle(victim)
@@ -162,6 +168,7 @@ def test_two_that_are_damaged_at_different_places_mend_each_other(bench: Bench) 
     assert bench.read() == list(range(ROWS))
 
 
+@pytest.mark.parametrize("bench", [Coordination.CONTROLLER], ids=str, indirect=True)
 def test_the_last_copy_serves_what_is_whole_and_health_is_red_until_it_is_mended(bench: Bench) -> None:
     topic = bench.admin.create_topic(
         "alone", assignment=[[1]], configs={"segment.bytes": "20000", "min.insync.replicas": "1"}
