@@ -241,3 +241,16 @@ def test_a_flush_does_not_speak_for_what_replaced_a_cut_tail(rig: LogRig, replac
     before = rig.files.syncs
     assert rig.log.flush() == 1 + replaced_by
     assert rig.files.syncs > before
+
+
+def test_a_full_disk_refuses_to_lead_until_it_has_room(rig: LogRig) -> None:
+    """An election writes nothing, and who is preferred would be elected again and again, without a record."""
+    rig.files.faults.append(Fault("write_at", errno.ENOSPC, ".log"))
+    with pytest.raises(DiskFull):
+        rig.append(1)
+    rig.files.faults.append(Fault("write_at", errno.ENOSPC, "leader_epochs"))
+    with pytest.raises(DiskFull):
+        rig.log.assign_epoch(4, 3)
+    assert rig.log.epochs.latest == 1
+    rig.log.assign_epoch(5, 3)
+    assert rig.crash().epochs.latest == 5

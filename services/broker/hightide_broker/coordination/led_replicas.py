@@ -119,19 +119,10 @@ class LedReplicas:
             self._tell_isr(replica)
         if decision.leader != self._me:
             return
-        if replica is None or not self._leads(replica, decision.leader_epoch):
+        state = None if replica is None else replica.state
+        if state is None or not state.is_leader or state.leader_epoch < decision.leader_epoch:
             log.warning("%s-%d: this broker was elected and cannot lead", name.topic, name.partition)
             self._hear(LeadershipDeclined(name, decision.leader_epoch))
-
-    def _leads(self, replica: HostedReplica, leader_epoch: int) -> bool:
-        """Whether it leads in this epoch, and has room for it on its disk: the preferred replica of a full
-        disk would be elected again and again, and take no record."""
-        try:
-            replica.log.write_epochs()
-        except StorageError as error:
-            log.warning("%s: %s", replica, error)
-            return False
-        return replica.state.is_leader and replica.state.leader_epoch >= leader_epoch
 
     async def register(self) -> None:
         """Register; after that, the registration keeps itself, in each session."""

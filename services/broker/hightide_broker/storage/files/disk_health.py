@@ -26,13 +26,15 @@ class DiskHealth:
     """The health of one data directory. A context around file calls, which is not entered once it has failed;
     one object for all, so it holds no state of a call. Any thread."""
 
-    __slots__ = ("_failure", "_lock", "_on_failure", "_path")
+    __slots__ = ("_failure", "_lock", "_on_failure", "_path", "was_full")
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._failure: str | None = None
         self._on_failure: Callable[[], None] | None = None
         self._lock = threading.Lock()
+        self.was_full = False
+        """Whether there was no room the last time that somebody looked."""
 
     @property
     def failed(self) -> bool:
@@ -82,6 +84,7 @@ class DiskHealth:
         if not isinstance(error, OSError):
             return
         if error.errno in _FULL:
+            self.was_full = True
             raise DiskFull(f"data directory {self._path} is full: {error}; free or add space") from error
         if error.errno in _PASSING:
             raise StorageFailed(

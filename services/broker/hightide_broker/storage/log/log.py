@@ -260,17 +260,16 @@ class Log:
 
     def assign_epoch(self, leader_epoch: int, start_offset: int) -> None:
         """Note where an epoch starts; called on becoming leader, before it appends. The first append of the
-        epoch writes it, so that an election waits for no disk. Raises StorageFailed if that has failed."""
+        epoch writes it, so that an election waits for no disk. On a disk that was full it is written at once:
+        who cannot take a record is not to lead. Raises DiskFull, StorageFailed."""
         with self._lock:
             self._check_writable()
             assert start_offset >= self._end_offset, (start_offset, self._end_offset)
-            self.epochs.assign(leader_epoch, start_offset)
-
-    def write_epochs(self) -> None:
-        """Write the epochs that are in memory only. Raises StorageFailed, DiskFull."""
-        with self._lock:
-            self._check_writable()
-            self.epochs.begin(())
+            if self._files.was_full and self._row.has_directory:
+                self.epochs.begin((EpochStart(leader_epoch, start_offset),))
+                self._files.has_room()
+            else:
+                self.epochs.assign(leader_epoch, start_offset)
 
     # --- reading -------------------------------------------------------------------------------------------
 

@@ -61,6 +61,15 @@ class LogFiles:
         self.is_damaged = False
         """Whether damage is known that is not mended. The checkpoints tell the next life of it."""
 
+    @property
+    def was_full(self) -> bool:
+        """Whether the directory had no room the last time that somebody looked."""
+        return self._disk.was_full
+
+    def has_room(self) -> None:
+        """Somebody looked, and there is room."""
+        self._disk.was_full = False
+
     def check_usable(self) -> None:
         """Raise StorageFailed after the directory's first final error."""
         self._disk.check_usable()
