@@ -68,6 +68,12 @@ def _back_refusal(
     group: Group, request: CommitWaiting, commit: OffsetCommit, previous_offset: int
 ) -> tuple[Refusal, str] | None:
     """Refuse an offset that goes back, unless the commit says that it does (C2)."""
+    if commit.name in request.overtaken:
+        message = (
+            f"the member has committed another offset of {commit.name.topic}/{commit.name.partition} as a "
+            f"reset while {commit.offset} was checked; commit this one again if it is still wanted"
+        )
+        return Refusal.COMMIT_GOES_BACK, message
     if request.is_reset or commit.is_reset or commit.offset >= previous_offset:
         return None
     message = (

@@ -63,7 +63,7 @@ def on_position_found(state: ShardState, event: OffsetsLookedUp) -> None:
     now, if the partition is still the member's and the position is within it."""
     checking = state.leaps.pop(event.look_up_id)
     group = state.groups.get(checking.group)
-    if group is None or not position_found(state, group, checking, event):
+    if group is None or not position_found(state, group, checking, event) or checking.is_overtaken:
         return
     member = group.members.get(checking.member_id)
     if member is not None:
@@ -86,9 +86,19 @@ def _is_owners(group: Group, member: Member, position: ConsumerPosition) -> bool
     return group.store is None or position.name not in group.store.owners
 
 
-def note_seek(group: Group, member: Member, names: Iterable[TopicPartition]) -> None:
+def note_seek(state: ShardState, group: Group, member: Member, names: Iterable[TopicPartition]) -> None:
     """Take note that the member commits a reset of these partitions: answers on their way may be from before
-    its seek. Forgotten with the stream, whose answers alone can be so old, and with the ownership."""
-    for name in names:
-        if name in group.owned.get(member.member_id, {}):
-            member.sought[name] = member.sequence
+    its seek. Forgotten with the stream, whose answers alone can be so old, and with the ownership. What it
+    told before, and is being compared with the ends of partitions, is passed over."""
+    owned = group.owned.get(member.member_id, {})
+    sought = {name for name in names if name in owned}
+    if not sought:
+        return
+    member.sought.update(dict.fromkeys(sought, member.sequence))
+    whose = (group.name, member.member_id)
+    for commit in state.checks.values():
+        if (commit.group, commit.member_id) == whose:
+            commit.overtaken |= sought
+    for leap in state.leaps.values():
+        if (leap.group, leap.member_id) == whose and leap.position.name in sought:
+            leap.is_overtaken = True

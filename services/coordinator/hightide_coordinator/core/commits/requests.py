@@ -58,7 +58,7 @@ def on_commit_requested(state: ShardState, event: CommitRequested) -> None:
     if member is not None and member.is_connected:
         member.heard_ms = state.now_ms
     if group is not None and member is not None:
-        note_seek(group, member, (commit.name for commit in event.commits if commit.is_reset))
+        note_seek(state, group, member, (commit.name for commit in event.commits if commit.is_reset))
     checking = CommitChecking(event.request_id, event.group, event.member_id, event.commits)
     if not wanted:
         _commit(state, checking, OffsetsLookedUp(0))
@@ -83,7 +83,12 @@ def _commit(state: ShardState, checking: CommitChecking, ends: OffsetsLookedUp) 
         refuse(state, checking.request_id, refused)
         return
     waiting = CommitWaiting(
-        checking.request_id, checking.member_id, checking.commits, ends=ends.found, unfound=ends.failed
+        checking.request_id,
+        checking.member_id,
+        checking.commits,
+        ends=ends.found,
+        unfound=ends.failed,
+        overtaken=frozenset(checking.overtaken),
     )
     wait_for_store(state, group, waiting)
 

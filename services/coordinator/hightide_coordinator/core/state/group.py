@@ -102,6 +102,8 @@ class CommitWaiting:
     """The ends of partitions that were looked up and found."""
     unfound: Mapping[TopicPartition, str] = field(default_factory=dict)
     """The reasons why ends were not found of partitions in which a commit leaps."""
+    overtaken: frozenset[TopicPartition] = frozenset()
+    """Partitions in which its member sought while their ends were looked up."""
     outcomes: tuple[ItemOutcome, ...] = ()
     """Set when it becomes part of a write to ZooKeeper."""
 
@@ -141,6 +143,8 @@ class CommitChecking:
     group: str
     member_id: str
     commits: tuple[OffsetCommit, ...]
+    overtaken: set[TopicPartition] = field(default_factory=set)
+    """Partitions in which the member has committed a seek since."""
 
 
 @dataclass(slots=True)
@@ -152,6 +156,8 @@ class PositionChecking:
     position: ConsumerPosition
     sequence: int | None
     """The sequence of the order that it answers."""
+    is_overtaken: bool = False
+    """Whether the member has committed a seek in the partition since."""
 
 
 @dataclass(slots=True)

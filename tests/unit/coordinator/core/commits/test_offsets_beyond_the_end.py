@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hightide_coordinator.core import effects as ef
 from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.commits.plausible_offsets import LEAP_RECORDS
@@ -84,6 +85,48 @@ def test_a_member_that_comes_while_a_stranger_s_commit_is_checked_stops_it() -> 
     world.feed(ev.OffsetsLookedUp(checked.look_up_id, {tp(0): StoredOffset(9, -1, b"i" * 16)}))
     world.run(100)
     assert world.the(ef.AnswerCommit).outcomes[0].refusal is Refusal.UNKNOWN_MEMBER
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_a_commit_whose_end_is_looked_up_does_not_overtake_a_later_seek_of_its_member(is_reset: bool) -> None:
+    """The consumer gave it up, sought back, and its reset was acknowledged. The next one would have skipped
+    what lies between."""
+    world, consumer = alone()
+    world.ends = {tp(0): 4 * LEAP_RECORDS}
+    world.look_ups_answer = False
+    generation = consumer.reading[tp(0)].generation
+    leap = ev.OffsetCommit(tp(0), generation, 4 * LEAP_RECORDS, is_reset=is_reset)
+    world.feed(ev.CommitRequested(99, "g", consumer.member_id, (leap,)))
+    assert consumer.commit(tp(0), 3, is_reset=True).refusal is None
+    world.look_up()
+    assert world.committed(0) == 3
+    (outcome,) = world.the(ef.AnswerCommit, lambda answer: answer.request_id == 99).outcomes
+    assert outcome.refusal is Refusal.COMMIT_GOES_BACK
+    world.look_ups_answer = True
+    assert consumer.commit(tp(0), 4 * LEAP_RECORDS).refusal is None
+    assert world.committed(0) == 4 * LEAP_RECORDS
+
+
+def test_a_position_that_leapt_on_an_earlier_stream_does_not_overtake_a_later_seek() -> None:
+    world, consumer = alone()
+    world.ends = {tp(0): 4 * LEAP_RECORDS}
+    pinged(world, consumer)
+    world.look_ups_answer = False
+    consumer.positions[tp(0)] = 4 * LEAP_RECORDS
+    consumer.answer_ping(tp(0))
+    world.lose(consumer)
+    consumer = world.come_back(consumer)
+    assert consumer.commit(tp(0), 3, is_reset=True).refusal is None
+    consumer.positions[tp(0)] = 3
+    world.look_up()
+    world.run(6_000)
+    assert world.committed(0) == 3
+    world.look_ups_answer = True
+    consumer.positions[tp(0)] = 4 * LEAP_RECORDS
+    pinged(world, consumer)
+    consumer.answer_ping(tp(0))
+    world.run(6_000)
+    assert world.committed(0) == 4 * LEAP_RECORDS
 
 
 def test_a_reset_mends_a_group_that_was_taken_beyond_the_end() -> None:
