@@ -252,7 +252,7 @@ class ConsumerPositions:
         failed = self._run(self._operations().commit_offsets(group, member_id, commits)) if commits else {}
         done = [each for each in commits if TopicPartition(each.topic, each.partition) not in failed]
         with self._changed:
-            member.core.ownership.committed(done)
+            member.core.committed(done)
         for error in failed.values():
             raise error
         return {TopicPartition(each.topic, each.partition): each.offset for each in done}

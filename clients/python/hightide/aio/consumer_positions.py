@@ -253,7 +253,7 @@ class ConsumerPositions:
         )
         done = [each for each in commits if TopicPartition(each.topic, each.partition) not in failed]
         with self._changed:
-            member.core.ownership.committed(done)
+            member.core.committed(done)
         for error in failed.values():
             raise error
         return {TopicPartition(each.topic, each.partition): each.offset for each in done}

@@ -267,6 +267,11 @@ class GroupCore:
         CoordinatorUnavailableError if too many commits wait."""
         self.pending_commits.add(commits, callback, now_ms + self.settings.unavailable_timeout_ms)
 
+    def committed(self, commits: list[OffsetCommit]) -> None:
+        """Note that a user waited for these commits, and that they are durable."""
+        self.ownership.committed(commits)
+        self.pending_commits.overtaken_by(commits)
+
     def _pending_commit(self, now_ms: float) -> list[Call[Any]]:
         """The user's next commit that waits. Without membership there is nothing that it could name."""
         membership = self.membership

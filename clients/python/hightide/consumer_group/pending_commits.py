@@ -128,12 +128,12 @@ class PendingCommits:
         commit = self._waiting[0]
         if isinstance(outcome, HightideError):
             commit.last_error = outcome
-            if outcome.retriable and now_ms < commit.deadline_ms:
+            if outcome.retriable and now_ms < commit.deadline_ms and commit.offsets:
                 commit.attempts += 1
                 self._retry_at_ms = now_ms + RETRY.pause_ms(commit.attempts)
                 return
             self._waiting.popleft()
-            self._end({}, outcome, commit.callback)
+            self._end({}, outcome if commit.offsets else None, commit.callback)
             return
         self._waiting.popleft()
         failed = {
@@ -145,6 +145,22 @@ class PendingCommits:
         self._committed(done)
         written = {TopicPartition(each.topic, each.partition): each.offset for each in done}
         self._end(written, next(iter(failed.values()), None), commit.callback)
+
+    def overtaken_by(self, durable: Iterable[OffsetCommit]) -> None:
+        """Send no offset any more that was to be committed before these, which are durable, and would go
+        back behind one or undo a seek to it. A commit of which nothing is left is done."""
+        later = {TopicPartition(each.topic, each.partition): each for each in durable}
+        for commit in self._waiting:
+            commit.offsets = [
+                each
+                for each in commit.offsets
+                if (by := later.get(TopicPartition(each.topic, each.partition))) is None
+                or not (by.reset or each.reset or each.offset <= by.offset)
+            ]
+        under_way = self._waiting[0] if self._call is not None else None
+        for commit in [each for each in self._waiting if not each.offsets and each is not under_way]:
+            self._waiting.remove(commit)
+            self._end({}, None, commit.callback)
 
     def give_up(self, why: HightideError) -> None:
         """Fail all that have no outcome: the member has left, or was refused."""

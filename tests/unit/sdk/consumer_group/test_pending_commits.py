@@ -225,3 +225,59 @@ def test_a_commit_has_as_many_offsets_as_a_request_can_carry() -> None:
     (commit,) = bench.core.commits(Record(TOPIC, 0, 1, 0, None, None), "")
     with pytest.raises(InvalidArgumentError, match="10001 offsets"):
         bench.core.commit_later([commit] * 10_001, None, bench.now_ms)
+
+
+def test_a_commit_that_waits_does_not_undo_a_seek_that_was_committed_since() -> None:
+    """The coordinator was away. What lies between would have been skipped after a restart."""
+    bench = reading()
+    outcomes: Outcomes = []
+    bench.user_polls()
+    commit_later(bench, {P0: 10, P1: 1}, outcomes)
+    call = bench.commits.pop()
+    bench.core.completed(call, AddressUnreachableError("away"), bench.now_ms)
+    bench.ownership.sought(P0, 3)
+    bench.core.committed(bench.core.commits({P0: 3}, ""))
+    bench.now_ms += 500
+    bench.poll()
+    assert committed(bench) == [{1: 1}]
+    answer(bench)
+    come_back(bench)
+    assert outcomes == [({P1: 1}, None)]
+    assert bench.ownership.owned[P0].durable == 3
+
+
+def test_a_seek_that_waits_to_be_committed_does_not_undo_a_later_commit() -> None:
+    bench = reading()
+    outcomes: Outcomes = []
+    bench.user_polls()
+    commit_later(bench, {P1: 1})
+    bench.ownership.sought(P0, 3)
+    commit_later(bench, {P0: 3}, outcomes)
+    bench.core.committed(bench.core.commits({P0: 8}, ""))
+    answer(bench)
+    assert committed(bench) == []
+    come_back(bench)
+    assert outcomes == [({}, None)]
+
+
+def test_a_commit_that_waits_is_sent_if_a_later_one_was_of_less() -> None:
+    bench = reading()
+    bench.user_polls()
+    commit_later(bench, {P1: 1})
+    commit_later(bench, {P0: 8})
+    bench.core.committed(bench.core.commits({P0: 5}, ""))
+    answer(bench)
+    assert committed(bench) == [{0: 8}]
+
+
+def test_a_commit_under_way_of_which_nothing_is_left_is_not_sent_again() -> None:
+    bench = reading()
+    bench.user_polls()
+    commit_later(bench, {P0: 8})
+    bench.core.committed(bench.core.commits({P0: 9}, ""))
+    call = bench.commits.pop()
+    bench.core.completed(call, AddressUnreachableError("away"), bench.now_ms)
+    bench.now_ms += 500
+    bench.poll()
+    assert committed(bench) == []
+    come_back(bench)
