@@ -206,8 +206,8 @@ def _nobody_left(partition: Partition, replicas: tuple[int, ...]) -> str:
     known = partition.leader_and_isr
     assert known is not None
     return (
-        f"{_dashed(partition)}: none of {list(replicas)} is alive and in the ISR {list(known.isr)}, so no "
-        "replica with all records could lead; try again when one of them is"
+        f"{_dashed(partition)}: none of {list(replicas)} is alive, in the ISR {list(known.isr)} and sure to "
+        "have all records, so none of them could lead; try again when one of them is"
     )
 
 
