@@ -266,7 +266,8 @@ class Log:
             self._check_writable()
             assert start_offset >= self._end_offset, (start_offset, self._end_offset)
             if self._files.was_full and self._row.has_directory:
-                self.epochs.begin((EpochStart(leader_epoch, start_offset),))
+                with self._files:
+                    self.epochs.begin((EpochStart(leader_epoch, start_offset),))
                 self._files.has_room()
             else:
                 self.epochs.assign(leader_epoch, start_offset)
