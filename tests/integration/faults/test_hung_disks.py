@@ -14,6 +14,7 @@ from hightide_local.cluster import LocalCluster
 from hightide_local.histories.drill import HEALED_S, FaultDrill
 from hightide_local.histories.replica_logs import partition_directory
 from hightide_local.histories.waiting import wait_until
+from hightide_runtime.znodes.coordination_znode import Coordination
 
 pytestmark = pytest.mark.cluster
 
@@ -23,13 +24,19 @@ SESSION_TIMEOUT_MS = 12_000
 """Long enough for its half to outlast what a busy machine stands still."""
 
 
-def cluster_of(directory: Path, disks: int, disk_timeout_ms: int = DISK_TIMEOUT_MS) -> LocalCluster:
+def cluster_of(
+    directory: Path,
+    disks: int,
+    disk_timeout_ms: int = DISK_TIMEOUT_MS,
+    coordination: Coordination = Coordination.CONTROLLER,
+) -> LocalCluster:
     return LocalCluster(
         directory,
         data_directories_per_broker=disks,
         session_timeout_ms=SESSION_TIMEOUT_MS,
         broker_program=(sys.executable, "-m", PROGRAM),
         broker_arguments=("--disk-timeout-ms", str(disk_timeout_ms)),
+        coordination=coordination,
     )
 
 
@@ -54,9 +61,11 @@ def homes_of(drill: FaultDrill, broker_id: int) -> dict[int, Path]:
     }
 
 
-@pytest.fixture(scope="module")
-def two_disks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
-    with cluster_of(tmp_path_factory.mktemp("stuck"), disks=2) as cluster:
+@pytest.fixture(scope="module", params=[Coordination.CONTROLLER, Coordination.LEADERS], ids=str)
+def two_disks(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LocalCluster]:
+    with cluster_of(tmp_path_factory.mktemp("stuck"), disks=2, coordination=request.param) as cluster:
         yield cluster
 
 
