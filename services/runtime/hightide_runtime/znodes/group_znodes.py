@@ -240,7 +240,8 @@ class OwnerZnode:
 class OffsetZnode:
     """/consumers/groups/[group]/offsets/[topic]/[partition]: the offset of the next record to read.
 
-    It is valid only for the topic with this id. A later topic of the same name has no committed offset.
+    It is valid only for the topic with this id. A later topic of the same name has no committed offset. Where
+    the number of a partition was used before, `first_leader_epoch` says for which one it was committed.
     """
 
     offset: int
