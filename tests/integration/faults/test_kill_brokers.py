@@ -308,6 +308,13 @@ def dies_with_a_record_of_its_own(cluster: LocalCluster, drill: FaultDrill) -> i
     return leader
 
 
+def append_at_leader(target: Target, batch: bytes) -> None:
+    """Write a batch that nobody but the leader has to have."""
+    taken = produce_result(target.send_produce(batch, acks=broker_pb2.ACKS_LEADER))
+    assert (name_of(taken.error_code), taken.base_offset) == ("OK", target.next_offset)
+    target.next_offset += 1
+
+
 def test_without_enough_replicas_nothing_is_committed_so_those_that_left_may_lead(
     cluster: LocalCluster,
 ) -> None:
@@ -321,10 +328,7 @@ def test_without_enough_replicas_nothing_is_committed_so_those_that_left_may_lea
         for follower in followers:
             cluster.kill(f"broker-{follower}")
         # Without a controller only the leader's timer takes out the dead, and only where they lack something.
-        lacking = good_batch(target.topic_id, 0, [b"what they lack"])
-        taken = produce_result(target.send_produce(lacking, acks=broker_pb2.ACKS_LEADER))
-        assert (name_of(taken.error_code), taken.base_offset) == ("OK", target.next_offset)
-        target.next_offset += 1
+        append_at_leader(target, good_batch(target.topic_id, 0, [b"what they lack"]))
         wait_until(
             "an ISR of one",
             lambda: admin.describe_topics([topic])[0].partitions[0].isr == (leader,),
@@ -340,14 +344,9 @@ def test_without_enough_replicas_nothing_is_committed_so_those_that_left_may_lea
             return code == "NOT_ENOUGH_REPLICAS"
 
         wait_until("the leader knows that it is alone", refused_at_once, HEALED_S)
-        alone = good_batch(target.topic_id, 0, [b"asked of one"])
-        taken = produce_result(target.send_produce(alone, acks=broker_pb2.ACKS_LEADER))
-        assert (name_of(taken.error_code), taken.base_offset) == ("OK", target.next_offset)
-        target.next_offset += 1
+        append_at_leader(target, good_batch(target.topic_id, 0, [b"asked of one"]))
         numbered = good_batch(target.topic_id, 0, producer_id=10**9, producer_epoch=0, base_sequence=0)
-        first = produce_result(target.send_produce(numbered, acks=broker_pb2.ACKS_LEADER))
-        assert (name_of(first.error_code), first.base_offset) == ("OK", target.next_offset)
-        target.next_offset += 1
+        append_at_leader(target, numbered)
         again = produce_result(target.send_produce(numbered))
         assert name_of(again.error_code) == "NOT_ENOUGH_REPLICAS_AFTER_APPEND", "one replica stood for all"
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from random import Random
 from typing import Any
 
@@ -42,6 +41,7 @@ from sim.topics.controller import SimControllerProcess
 from sim.topics.damage import DAMAGES, Damage
 from sim.topics.messages import REQUESTS, Answered, Asked, Expired, Fired, Key
 from sim.topics.producer import SimProducer
+from sim.topics.stored import flush_in, state_in, topic_in
 from sim.topics.tree import Client, Tree
 
 BROKERS = (1, 2, 3, 4)
@@ -514,17 +514,17 @@ class Cluster(Network):
         """One of them."""
         found = self.tree.read(TopicZnode.path(name))
         assert found is not None, name
-        return _topic_in(found.data)
+        return topic_in(found.data)
 
     def is_fsynced(self, topic: str) -> bool:
         """Whether what its producers are told of is on disks."""
         found = self.tree.read(TopicConfigZnode.path(topic))
-        return found is not None and _flush_in(found.data) == "fsync"
+        return found is not None and flush_in(found.data) == "fsync"
 
     def state(self, topic: str, partition: int) -> LeaderAndIsrZnode | None:
         """The leaderAndISR of a partition."""
         found = self.tree.read(LeaderAndIsrZnode.path(topic, partition))
-        return None if found is None else _state_in(found.data)
+        return None if found is None else state_in(found.data)
 
     def partition_epoch(self, topic: str, partition: int) -> int:
         """Its version; -1 where there is none."""
@@ -593,18 +593,3 @@ class Cluster(Network):
                 if not node.alive:
                     self.restart(node_id)
         self.settle(20_000)
-
-
-@lru_cache(256)
-def _state_in(data: bytes) -> LeaderAndIsrZnode:
-    return LeaderAndIsrZnode.decode(data)
-
-
-@lru_cache(64)
-def _flush_in(data: bytes) -> str | None:
-    return TopicConfigZnode.decode(data).configs.get("flush")
-
-
-@lru_cache(64)
-def _topic_in(data: bytes) -> TopicZnode:
-    return TopicZnode.decode(data)
