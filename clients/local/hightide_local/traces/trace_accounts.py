@@ -273,6 +273,13 @@ _STORIES: Final[Mapping[str, _Story]] = {
             _Step("start", _last(kinds.REBALANCE_START)),
         ),
     ),
+    kinds.STATE_CHANGE: _Story(
+        "state change carried out in",
+        (
+            _Step("receive", _last(kinds.STATE_CHANGE_RECEIVED)),
+            _Step("obey", _last(kinds.STATE_CHANGE_COMPLETED)),
+        ),
+    ),
     kinds.REASSIGNMENT: _Story(
         "moved in",
         (

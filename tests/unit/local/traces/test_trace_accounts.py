@@ -250,6 +250,17 @@ def test_what_another_controller_carried_on_counts_from_where_the_first_one_bega
     assert told.sentence == "moved in 250 ms: begin 5, catch up 215, switch 13, stop old replicas 17"
 
 
+def test_a_state_change_of_leaders_is_received_by_its_last_broker_and_obeyed() -> None:
+    told = account(
+        span(kinds.STATE_CHANGE, 0, 4, below="", service="broker"),
+        span(kinds.STATE_CHANGE_RECEIVED, 6, 6, service="broker"),
+        span(kinds.STATE_CHANGE_RECEIVED, 9, 9, service="broker"),
+        span(kinds.STATE_CHANGE_COMPLETED, 6, 12, service="broker"),
+        span(kinds.STATE_CHANGE_COMPLETED, 9, 20, service="broker"),
+    )
+    assert told.sentence == "state change carried out in 20 ms: receive 9, obey 11"
+
+
 def test_every_kind_of_trace_is_accounted_for() -> None:
     steps = {each.name for each in kinds.SPANS}
     for kind in kinds.TRACE_KINDS:
