@@ -77,6 +77,19 @@ def test_an_append_that_found_no_room_leaves_no_epoch_behind(rig: LogRig) -> Non
     assert list(rig.crash().epochs.entries) == [(1, 0), (4, 3), (6, 5)]
 
 
+def test_an_epoch_that_found_no_room_is_cut_from_the_file_before_an_older_record_takes_its_place(
+    rig: LogRig,
+) -> None:
+    """After a clean stop the file counts. It said that the record is of the newer epoch, and so that it is
+    damaged."""
+    rig.files.faults.append(Fault("write_at", errno.ENOSPC, ".log"))
+    with pytest.raises(DiskFull):
+        rig.log.append_as_follower(as_sent_by_leader(make_batch(1), 3, 6))
+    rig.log.append_as_follower(as_sent_by_leader(make_batch(1), 3, 1))
+    assert list(rig.restart().epochs.entries) == [(1, 0)]
+    assert offsets(rig.log) == list(range(4))
+
+
 def test_a_disk_that_is_full_for_the_epoch_appends_nothing_under_it(rig: LogRig) -> None:
     rig.files.faults.append(Fault("write_at", errno.ENOSPC, "leader_epochs"))
     with pytest.raises(DiskFull):

@@ -132,12 +132,13 @@ class LeaderEpochs:
         self._entries = (*kept, EpochStart(epoch, start_offset))
 
     def begin(self, starts: Iterable[EpochStart]) -> None:
-        """Note the epochs that batches begin, and write these and others that are in memory only. The log
-        calls it before it writes the batches. Raises StorageFailed, DiskFull: none of these is noted then."""
+        """Note the epochs that batches begin, and make the file say what is known: it lacks epochs that are
+        in memory only, and may have others, which lost their places. The log calls it before it writes the
+        batches. Raises StorageFailed, DiskFull: none of these is noted then."""
         before = self._entries
         for start in starts:
             self.assign(*start)
-        if self._written == len(self._entries) or self._in_file < 0:
+        if self._in_file < 0 or self._written == len(self._entries) == self._in_file:
             return
         try:
             if self._files.exists(self._path):
