@@ -374,7 +374,8 @@ class LeadersControllerServicer(ClusterSettingsServicer):
     # --- what only a controller can do -----------------------------------------------------------
 
     async def RemovePartitions(self, request: Any, context: Any) -> NoReturn:
-        """Refused: partitions only come, since a number that comes back would have epochs from 1 on."""
+        """Refused. If a partition were removed and one with its number added later, the leader epochs of the
+        new one would begin at 1 again, and old replicas could pass for it."""
         raise no_controller(
             "RemovePartitions", "create a topic with fewer partitions, and copy the records there"
         )

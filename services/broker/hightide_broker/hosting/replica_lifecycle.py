@@ -124,12 +124,12 @@ class ReplicaLifecycle:
                     "begins with %d): it is put aside",
                     topic, key[1], list(epochs[:3]), first_leader_epoch,
                 )  # fmt: skip
-            elif not self._is_needless(order, opened):
+            elif not self._is_to_be_fetched_anew(order, opened):
                 return opened
             await self.put_aside(key)
         return await self._directories.create_log(key, topic, order.settings.log, is_first)
 
-    def _is_needless(self, order: ReplicaOrder, opened: Log) -> bool:
+    def _is_to_be_fetched_anew(self, order: ReplicaOrder, opened: Log) -> bool:
         """Whether a log lacks its oldest records, and others have all. A follower never fetches what lies
         before its log, and as a leader it would pass the gap on. `restart_checks` does the same at the start,
         for what is assigned then and can be opened. Raises StorageFailed as long as others count on it."""
