@@ -265,10 +265,10 @@ class ConsumerPositions:
         on_commit: CommitCallback | None = None,
     ) -> None:
         """Commit as commit() does, and do not wait for it. Commits are sent in the order of these calls, and
-        again while the coordinator cannot be reached, for up to unavailable_timeout_ms. Not if it would undo
-        a seek, or a commit(), that was committed meanwhile. `on_commit` is called with the offsets that were
-        written and the first error or None, inside of a later poll(), iteration or close(). Without it, that
-        call raises the error. close() waits 2.5 s for what is under way. Raises NotAssignedError,
+        again while the coordinator cannot be reached, for up to unavailable_timeout_ms. What would undo a
+        seek or a commit() that was committed meanwhile is left out. `on_commit` is called with the offsets
+        that were written and the first error or None, inside of a later poll(), iteration or close(). Without
+        it, that call raises the error. close() waits 2.5 s for what is under way. Raises NotAssignedError,
         InvalidArgumentError, and CoordinatorUnavailableError if 1,000 commits wait."""
         member = self._as_member("commit_async()")
         with self._changed:

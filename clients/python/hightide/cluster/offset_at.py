@@ -43,6 +43,10 @@ def offset_at_time(timestamp: datetime | int) -> OffsetAt:
         timestamp_us = (timestamp - EPOCH) // MICROSECOND
         if timestamp_us < 0:
             raise InvalidArgumentError(f"the time {timestamp} is before 1970")
+    elif isinstance(timestamp, bool) or not isinstance(timestamp, int):
+        raise InvalidArgumentError(
+            f"the time {timestamp!r} is neither a datetime nor a whole number of microseconds"
+        )
     else:
         timestamp_us = checked_microseconds("the time", timestamp)
     return OffsetAt(broker_service_pb2.OFFSET_SPEC_TIMESTAMP, timestamp_us)
