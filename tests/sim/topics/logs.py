@@ -20,6 +20,9 @@ _START: Final = struct.Struct("<q")
 _START_FILE_SIZE_BYTES: Final = 24
 _HEADER_SIZE_BYTES: Final = 80
 _UNCOUNTED_BYTES: Final = 12
+_MARKS_HEADER: Final = struct.Struct("<4sII40s")
+_MARK: Final = struct.Struct("<16siq")
+_MARK_SIZE_BYTES: Final = 64
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,8 @@ class LogsOnDisk:
         self._read: dict[Key, tuple[Directory, int, LogOnDisk]] = {}
         self._seen = -1
         self._found: dict[Key, Directory] = {}
+        self._above: dict[Key, Directory] = {}
+        """The data directory of each."""
 
     def partitions(self) -> dict[Key, Directory]:
         """What has a directory."""
@@ -60,7 +65,9 @@ class LogsOnDisk:
             for name, node in above.entries.items() if isinstance(above, Directory) else ():
                 topic_id, _, partition = name.partition("-")
                 if isinstance(node, Directory) and len(topic_id) == 32 and partition.isdigit():
-                    found.setdefault((bytes.fromhex(topic_id), int(partition)), node)
+                    key = bytes.fromhex(topic_id), int(partition)
+                    if key not in found:
+                        found[key], self._above[key] = node, above
         return found
 
     def log(self, key: Key) -> LogOnDisk:
@@ -68,6 +75,9 @@ class LogsOnDisk:
         directory = self.partitions().get(key)
         if directory is None:
             return EMPTY
+        if not any(name.endswith(".log") for name in directory.entries):
+            start = max(_start_alone(directory), self._start_in_mark(key))
+            return LogOnDisk([GONE] * start, start)
         known = self._read.get(key)
         if known is not None and known[0] is directory and known[1] == directory.version:
             return known[2]
@@ -75,9 +85,25 @@ class LogsOnDisk:
         self._read[key] = (directory, directory.version, read)
         return read
 
+    def _start_in_mark(self, key: Key) -> int:
+        """Where a log begins by its mark, which alone says so where the disk had no room for the file
+        `log_start`. Marks of another boot say nothing."""
+        marks = self._above[key].entries.get("marks")
+        data = marks.data if isinstance(marks, File) else b""
+        if len(data) < _MARK_SIZE_BYTES:
+            return 0
+        _, _, count, boot = _MARKS_HEADER.unpack_from(data, 0)
+        if boot.rstrip(b"\0").decode() != f"boot-{self._disk.boots}":
+            return 0
+        for at in range(_MARK_SIZE_BYTES, min(len(data), (count + 1) * _MARK_SIZE_BYTES), _MARK_SIZE_BYTES):
+            topic_id, partition, start = _MARK.unpack_from(data, at)
+            if (topic_id, partition) == key:
+                return int(start)
+        return 0
+
     def _parse(self, directory: Directory) -> LogOnDisk:
         segments = sorted(name for name in directory.entries if name.endswith(".log"))
-        start = int(segments[0].partition(".")[0]) if segments else _start_alone(directory)
+        start = int(segments[0].partition(".")[0])
         log: list[Record] = [GONE] * start
         for name in segments:
             file = directory.entries[name]
