@@ -62,7 +62,9 @@ class LogsOnDisk:
         found: dict[Key, Directory] = {}
         for path in self._directories:
             above = self._disk.find(path)
-            for name, node in above.entries.items() if isinstance(above, Directory) else ():
+            if not isinstance(above, Directory):
+                continue
+            for name, node in above.entries.items():
                 topic_id, _, partition = name.partition("-")
                 if isinstance(node, Directory) and len(topic_id) == 32 and partition.isdigit():
                     key = bytes.fromhex(topic_id), int(partition)
