@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import assert_never
 
-from hightide_runtime.znodes.cluster_znodes import BrokerIncarnationZnode, PartitionZnode, TopicIdZnode
+from hightide_runtime.znodes.cluster_znodes import TopicIdZnode
 from hightide_runtime.znodes.content import ZnodeGarbage
 from hightide_runtime.znodes.leaders_znodes import (
     IsrZnode,
@@ -50,38 +50,20 @@ def multis_for(effect: Write) -> list[list[Operation]]:
 
 def _of(operation: wr.Operation) -> Operation:
     match operation:
-        case wr.Check(node, version):
-            return Check(path_of(node), version)
-        case wr.Create(node, content):
-            return Create(path_of(node), _encoded(content), ephemeral=node.kind is wr.Kind.LEADER)
-        case wr.Put(node, content, version):
-            return SetData(path_of(node), _encoded(content), version)
-        case wr.Delete(node, version):
-            return Delete(path_of(node), version)
+        case wr.Check(path, version):
+            return Check(path, version)
+        case wr.Create(path, content):
+            return Create(path, _encoded(content), ephemeral=isinstance(content, LeaderNode))
+        case wr.Put(path, content, version):
+            return SetData(path, _encoded(content), version)
+        case wr.Delete(path, version):
+            return Delete(path, version)
         case wr.Enqueue(broker_id, change):
             return Create(StateChangeZnode.prefix(broker_id), _change(change).encode(), sequential=True)
         case wr.Dequeue(broker_id, znode):
             return Delete(StateChangeZnode.path(broker_id, znode), wr.ANY_VERSION)
         case _:
             assert_never(operation)
-
-
-_PATHS: Mapping[wr.Kind, Callable[..., str]] = {
-    wr.Kind.INCARNATION: BrokerIncarnationZnode.path,
-    wr.Kind.TOPIC: LedTopicZnode.path,
-    wr.Kind.TOPIC_ID: lambda topic_id: TopicIdZnode.path(bytes.fromhex(topic_id)),
-    wr.Kind.MOVES: ReassignedZnode.topic_path,
-    wr.Kind.PARTITION: PartitionZnode.path,
-    wr.Kind.LEADER: LeaderZnode.path,
-    wr.Kind.ISR: IsrZnode.path,
-    wr.Kind.REPLICAS: ReplicasZnode.path,
-    wr.Kind.REASSIGNED: ReassignedZnode.path,
-}
-
-
-def path_of(node: wr.Node) -> str:
-    """Where it is."""
-    return _PATHS[node.kind](*node.of) if isinstance(node.of, TopicPartition) else _PATHS[node.kind](node.of)
 
 
 def _encoded(content: wr.Content) -> bytes:

@@ -21,6 +21,13 @@ from hightide_leaders.core.values import (
     TopicNode,
     TopicNodes,
 )
+from hightide_runtime.znodes.paths import (
+    isr_path,
+    leader_path,
+    partition_path,
+    reassigned_path,
+    replicas_path,
+)
 from sim.leaders.zookeeper import NAME, LeadersZooKeeper
 
 EARLIER, LATER = "a" * 32, "b" * 32
@@ -36,17 +43,19 @@ class Store:
     def __init__(self, topic_id: str, leader: int | None, isr: tuple[int, ...], moving: bool) -> None:
         self._zookeeper = LeadersZooKeeper(lambda node, path: None)
         self._session = self._zookeeper.open_session()
-        term: wr.Operations = () if leader is None else (wr.Create(wr.leader(NAME), LeaderNode(leader, 5)),)
-        move = wr.Put(wr.reassigned(NAME), (2, 3, 4)) if moving else wr.Delete(wr.reassigned(NAME))
+        term: wr.Operations = (
+            () if leader is None else (wr.Create(leader_path(*NAME), LeaderNode(leader, 5)),)
+        )
+        move = wr.Put(reassigned_path(*NAME), (2, 3, 4)) if moving else wr.Delete(reassigned_path(*NAME))
         topic = wr.create_topic(NAME.topic, TopicNode(topic_id, None, 1))
-        replicas = wr.Create(wr.replicas(NAME), AR)
+        replicas = wr.Create(replicas_path(*NAME), AR)
         for made in (
             *topic,
-            wr.Create(wr.partition(NAME)),
-            wr.Create(wr.reassigned(NAME), AR),
+            wr.Create(partition_path(*NAME)),
+            wr.Create(reassigned_path(*NAME), AR),
             replicas,
             move,
-            wr.Create(wr.isr(NAME), IsrNode(5, isr)),
+            wr.Create(isr_path(*NAME), IsrNode(5, isr)),
         ):
             assert not self.refuses((made,))
         assert not self.refuses(term)

@@ -21,7 +21,6 @@ from hightide_leaders.core.values import (
     TopicNodes,
     TopicPartition,
 )
-from hightide_leaders.znode_operations import path_of
 from hightide_runtime.znodes.leaders_znodes import (
     IsrZnode,
     LeaderZnode,
@@ -109,18 +108,18 @@ class LeadersZooKeeper(ZooKeeper):
 
     def _of(self, operation: wr.Operation, session: int) -> Iterator[Operation]:
         match operation:
-            case wr.Check(node, version):
-                yield Check(path_of(node), version)
-            case wr.Create(node, LeaderNode() as content):
-                yield Create(path_of(node), replace(content, session=session), session)
-            case wr.Create(node, content):
-                yield Create(path_of(node), content)
-            case wr.Put(node, content, version):
-                yield Put(path_of(node), content, version)
-            case wr.Delete(node, version):
+            case wr.Check(path, version):
+                yield Check(path, version)
+            case wr.Create(path, LeaderNode() as content):
+                yield Create(path, replace(content, session=session), session)
+            case wr.Create(path, content):
+                yield Create(path, content)
+            case wr.Put(path, content, version):
+                yield Put(path, content, version)
+            case wr.Delete(path, version):
                 if version != wr.ANY_VERSION:
-                    yield Check(path_of(node), version)
-                yield Delete(path_of(node))
+                    yield Check(path, version)
+                yield Delete(path)
             case wr.Enqueue(broker_id, change):
                 self._next_change += 1
                 yield Create(f"{StateChangeZnode.prefix(broker_id)}{self._next_change:010}", change)

@@ -21,6 +21,7 @@ from hightide_leaders.core.values import (
     TopicNodes,
     TopicPartition,
 )
+from hightide_runtime.znodes.paths import isr_path, partition_path, reassigned_path, replicas_path, topic_path
 from unit.leaders.one_broker import (
     ALL,
     ID,
@@ -78,8 +79,8 @@ def test_creation_writes_rar_and_state_changes_first() -> None:
     broker.hear(CREATE)
     assert written(read(broker, -1, None)) == (
         *wr.create_topic("tide", TopicNode(ID, Attempt(1, 0))),
-        wr.Create(wr.partition(NAME)),
-        wr.Create(wr.reassigned(NAME), (2, 3)),
+        wr.Create(partition_path(*NAME)),
+        wr.Create(reassigned_path(*NAME), (2, 3)),
         wr.Enqueue(2, START),
         wr.Enqueue(3, START),
     )
@@ -92,9 +93,9 @@ def test_ar_comes_when_all_replicas_have_started() -> None:
     done = queues(broker, -1)
     assert written(done) == (
         *wr.check_topic("tide", 0, ID),
-        wr.Create(wr.replicas(NAME), (2, 3)),
-        wr.Delete(wr.reassigned(NAME)),
-        wr.Put(wr.topic("tide"), TopicNode(ID, None, 1), 0),
+        wr.Create(replicas_path(*NAME), (2, 3)),
+        wr.Delete(reassigned_path(*NAME)),
+        wr.Put(topic_path("tide"), TopicNode(ID, None, 1), 0),
     )
     broker.end(done)
     assert read(broker, -1, topic(LIVING)) == (fx.Answer(-1, Outcome.DONE),)
@@ -118,8 +119,8 @@ def test_a_creation_that_takes_too_long_is_cleaned_up_and_fails() -> None:
         *wr.check_topic("tide", 0, ID),
         wr.Enqueue(2, close),
         wr.Enqueue(3, close),
-        wr.Delete(wr.reassigned(NAME)),
-        wr.Delete(wr.partition(NAME)),
+        wr.Delete(reassigned_path(*NAME)),
+        wr.Delete(partition_path(*NAME)),
         *wr.delete_topic("tide", 0, ID),
     )
     broker.end(cleaning)
@@ -200,8 +201,8 @@ def test_a_creation_of_which_only_a_part_was_written_is_written_to_the_end() -> 
     start = change(ChangeKind.START_REPLICA, epoch=0, name=missing)
     assert written(rest) == (
         *wr.check_topic("tide", 0, ID),
-        wr.Create(wr.partition(missing)),
-        wr.Create(wr.reassigned(missing), (3, 2)),
+        wr.Create(partition_path(*missing)),
+        wr.Create(reassigned_path(*missing), (3, 2)),
         wr.Enqueue(3, start),
         wr.Enqueue(2, start),
     )
@@ -221,9 +222,9 @@ def test_of_what_is_completed_already_nothing_is_completed_again() -> None:
     second = TopicPartition("tide", 1)
     assert written(queues(broker, -1)) == (
         *wr.check_topic("tide", 0, ID),
-        wr.Create(wr.replicas(second), (3, 2)),
-        wr.Delete(wr.reassigned(second)),
-        wr.Put(wr.topic("tide"), TopicNode(ID, None, 2), 0),
+        wr.Create(replicas_path(*second), (3, 2)),
+        wr.Delete(reassigned_path(*second)),
+        wr.Put(topic_path("tide"), TopicNode(ID, None, 2), 0),
     )
 
 
@@ -237,7 +238,7 @@ def test_a_deletion_of_which_only_a_part_was_written_marks_the_rest_and_tells_it
     again = read(broker, -2, topic(gone, LIVING))
     assert written(again) == (
         *wr.check_topic("tide", 0, ID),
-        wr.Create(wr.reassigned(second), ()),
+        wr.Create(reassigned_path(*second), ()),
         wr.Enqueue(2, close),
         wr.Enqueue(3, close),
     )
@@ -251,7 +252,7 @@ def test_deletion_marks_every_partition_and_tells_every_replica_in_one_multi() -
     close = change(ChangeKind.CLOSE_REPLICA, epoch=4)
     assert written(read(broker, -2, topic(LIVING, version=3))) == (
         *wr.check_topic("tide", 3, ID),
-        wr.Create(wr.reassigned(NAME), ()),
+        wr.Create(reassigned_path(*NAME), ()),
         wr.Enqueue(2, close),
         wr.Enqueue(3, close),
     )
@@ -276,10 +277,10 @@ def test_deletion_does_not_wait_for_a_dead_broker() -> None:
     removal = read(broker, -2, gone)
     assert written(removal) == (
         *wr.check_topic("tide", 0, ID),
-        wr.Delete(wr.isr(NAME), 9),
-        wr.Delete(wr.replicas(NAME)),
-        wr.Delete(wr.reassigned(NAME)),
-        wr.Delete(wr.partition(NAME)),
+        wr.Delete(isr_path(*NAME), 9),
+        wr.Delete(replicas_path(*NAME)),
+        wr.Delete(reassigned_path(*NAME)),
+        wr.Delete(partition_path(*NAME)),
         *wr.delete_topic("tide", 0, ID),
     )
     broker.end(removal)
@@ -350,7 +351,7 @@ def test_a_reassignment_is_asked_for_once() -> None:
     asked = read(broker, -3, topic(LIVING))
     assert written(asked) == (
         *wr.check_topic("tide", 0, ID),
-        wr.Create(wr.reassigned(NAME), (1, 2)),
+        wr.Create(reassigned_path(*NAME), (1, 2)),
     )
     assert broker.end(asked) == (fx.Answer(-3, Outcome.DONE),)
     broker.hear(ev.ReassignmentRequested(-4, NAME, (1, 2)))

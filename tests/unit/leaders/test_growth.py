@@ -17,6 +17,13 @@ from hightide_leaders.core.values import (
     TopicNode,
     TopicPartition,
 )
+from hightide_runtime.znodes.paths import (
+    partition_path,
+    reassigned_path,
+    replicas_path,
+    topic_id_path,
+    topic_path,
+)
 from unit.leaders.one_broker import (
     ID,
     LATER_ID,
@@ -51,10 +58,10 @@ def test_growth_names_its_attempt_in_the_topic_and_starts_the_replicas() -> None
     broker = admin()
     broker.hear(GROW)
     assert written(read(broker, -1, GROWN)) == (
-        wr.Check(wr.topic_id(ID)),
-        wr.Put(wr.topic("tide"), TopicNode(ID, Attempt(1, 0), 1, SET), 5),
-        wr.Create(wr.partition(ADDED)),
-        wr.Create(wr.reassigned(ADDED), (2, 3)),
+        wr.Check(topic_id_path(ID)),
+        wr.Put(topic_path("tide"), TopicNode(ID, Attempt(1, 0), 1, SET), 5),
+        wr.Create(partition_path(*ADDED)),
+        wr.Create(reassigned_path(*ADDED), (2, 3)),
         wr.Enqueue(2, START),
         wr.Enqueue(3, START),
     )
@@ -67,9 +74,9 @@ def test_clients_see_the_new_partitions_when_all_replicas_have_started() -> None
     done = queues(broker, -1)
     assert written(done) == (
         *wr.check_topic("tide", 6, ID),
-        wr.Create(wr.replicas(ADDED), (2, 3)),
-        wr.Delete(wr.reassigned(ADDED)),
-        wr.Put(wr.topic("tide"), TopicNode(ID, None, 2, SET), 6),
+        wr.Create(replicas_path(*ADDED), (2, 3)),
+        wr.Delete(reassigned_path(*ADDED)),
+        wr.Put(topic_path("tide"), TopicNode(ID, None, 2, SET), 6),
     )
     broker.end(done)
     assert read(broker, -1, topic(LIVING, LIVING, version=7)) == (fx.Answer(-1, Outcome.DONE),)
@@ -86,9 +93,9 @@ def test_a_growth_that_takes_too_long_takes_back_what_it_added_and_nothing_else(
         *wr.check_topic("tide", 6, ID),
         wr.Enqueue(2, close),
         wr.Enqueue(3, close),
-        wr.Delete(wr.reassigned(ADDED)),
-        wr.Delete(wr.partition(ADDED)),
-        wr.Put(wr.topic("tide"), TopicNode(ID, None, 1, SET), 6),
+        wr.Delete(reassigned_path(*ADDED)),
+        wr.Delete(partition_path(*ADDED)),
+        wr.Put(topic_path("tide"), TopicNode(ID, None, 1, SET), 6),
     )
     broker.end(cleaning)
     assert read(broker, -1, topic(LIVING, version=7)) == (fx.Answer(-1, Outcome.TIMED_OUT),)
@@ -99,10 +106,10 @@ def test_what_a_dead_admin_has_begun_to_add_goes_before_another_growth() -> None
     broker.hear(GROW)
     dead = topic(LIVING, STARTING, attempt=(4, 7), version=6, count=1)
     cleaning = read(broker, -1, dead)
-    assert wr.Put(wr.topic("tide"), TopicNode(ID, None, 1), 6) in written(cleaning)
+    assert wr.Put(topic_path("tide"), TopicNode(ID, None, 1), 6) in written(cleaning)
     broker.end(cleaning)
     begun = written(read(broker, -1, topic(LIVING, version=7)))
-    assert begun[1] == wr.Put(wr.topic("tide"), TopicNode(ID, Attempt(1, 0), 1), 7)
+    assert begun[1] == wr.Put(topic_path("tide"), TopicNode(ID, Attempt(1, 0), 1), 7)
 
 
 def test_a_creation_leaves_a_topic_alone_that_a_dead_admin_was_growing() -> None:

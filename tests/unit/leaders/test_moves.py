@@ -8,6 +8,14 @@ from hightide_leaders.core import events as ev
 from hightide_leaders.core import writes as wr
 from hightide_leaders.core.moves import GIVES_WAY_EVERY
 from hightide_leaders.core.values import ChangeKind, IsrNode, LeaderNode, Lives, PartitionNodes
+from hightide_runtime.znodes.paths import (
+    incarnation_path,
+    isr_path,
+    leader_path,
+    reassigned_path,
+    replicas_path,
+    topic_id_path,
+)
 from unit.leaders.one_broker import (
     ALL,
     ID,
@@ -39,7 +47,7 @@ def test_the_leader_sends_start_replica_to_the_new_replicas_and_only_once() -> N
     before = partition(isr=ISR, reassigned=(1, 2, 4))
     broker, effects = leading(before)
     assert written(effects) == (
-        wr.Check(wr.isr(NAME), 10),
+        wr.Check(isr_path(*NAME), 10),
         wr.Enqueue(4, change(ChangeKind.START_REPLICA, epoch=5)),
     )
     read = the(fx.Read, broker.end(effects))
@@ -67,13 +75,13 @@ def test_when_all_of_rar_are_in_sync_one_multi_makes_them_the_replicas_and_close
     caught_up = led_by_me(before, isr=(1, 2, 3, 4), changes=1)
     done = broker.hear(ev.PartitionsRead(read.read_id, {NAME: caught_up}, FOUR))
     assert written(done) == (
-        wr.Check(wr.incarnation(1), 0),
-        wr.Check(wr.topic_id(ID)),
-        wr.Put(wr.isr(NAME), IsrNode(6, (1, 4), 11), 11),
-        wr.Put(wr.replicas(NAME), (1, 4)),
-        wr.Delete(wr.reassigned(NAME)),
-        wr.Delete(wr.leader(NAME)),
-        wr.Create(wr.leader(NAME), LeaderNode(1, 6)),
+        wr.Check(incarnation_path(1), 0),
+        wr.Check(topic_id_path(ID)),
+        wr.Put(isr_path(*NAME), IsrNode(6, (1, 4), 11), 11),
+        wr.Put(replicas_path(*NAME), (1, 4)),
+        wr.Delete(reassigned_path(*NAME)),
+        wr.Delete(leader_path(*NAME)),
+        wr.Create(leader_path(*NAME), LeaderNode(1, 6)),
         wr.Enqueue(2, change(ChangeKind.CLOSE_REPLICA, epoch=5)),
         wr.Enqueue(3, change(ChangeKind.CLOSE_REPLICA, epoch=5)),
     )
@@ -88,25 +96,25 @@ def test_a_move_whose_replicas_came_in_sync_while_it_was_read_is_finished() -> N
     again = the(fx.Read, broker.hear(ev.PartitionsRead(read.read_id, {NAME: older}, FOUR)))
     newer = led_by_me(partition(isr=IsrNode(4, (1,), 9), reassigned=(3, 2)), isr=(1, 2, 3), changes=1)
     finishing = broker.hear(ev.PartitionsRead(again.read_id, {NAME: newer}, FOUR))
-    assert wr.Put(wr.replicas(NAME), (3, 2)) in written(finishing)
+    assert wr.Put(replicas_path(*NAME), (3, 2)) in written(finishing)
 
 
 def test_a_move_by_which_nobody_leaves_ends_no_epoch() -> None:
     before = partition(replicas=(1, 2), isr=IsrNode(4, (1, 2), 9), reassigned=(2, 1))
     _, effects = leading(before)
     assert written(effects) == (
-        wr.Check(wr.incarnation(1), 0),
-        wr.Check(wr.topic_id(ID)),
-        wr.Put(wr.isr(NAME), IsrNode(5, (1, 2), 10), 10),
-        wr.Put(wr.replicas(NAME), (2, 1)),
-        wr.Delete(wr.reassigned(NAME)),
+        wr.Check(incarnation_path(1), 0),
+        wr.Check(topic_id_path(ID)),
+        wr.Put(isr_path(*NAME), IsrNode(5, (1, 2), 10), 10),
+        wr.Put(replicas_path(*NAME), (2, 1)),
+        wr.Delete(reassigned_path(*NAME)),
     )
 
 
 def test_a_leader_that_is_not_in_rar_gives_up_its_znode_with_the_move() -> None:
     before = partition(replicas=(1, 2), isr=IsrNode(4, (1, 2), 9), reassigned=(2,))
     _, effects = leading(before)
-    assert wr.Delete(wr.leader(NAME)) in written(effects)
+    assert wr.Delete(leader_path(*NAME)) in written(effects)
     close = change(ChangeKind.CLOSE_REPLICA, epoch=5)
     assert wr.Enqueue(1, close) in written(effects), "it closes its own replica by its own queue"
 
@@ -127,9 +135,9 @@ def test_a_leader_gives_way_to_the_preferred_replica_when_that_is_in_sync() -> N
     joined = led_by_me(before, isr=(1, 2), changes=1)
     gives_way = broker.hear(ev.PartitionsRead(read.read_id, {NAME: joined}, ALL))
     assert written(gives_way) == (
-        wr.Check(wr.topic_id(ID)),
-        wr.Check(wr.isr(NAME), 11),
-        wr.Delete(wr.leader(NAME)),
+        wr.Check(topic_id_path(ID)),
+        wr.Check(isr_path(*NAME), 11),
+        wr.Delete(leader_path(*NAME)),
     )
 
 
@@ -208,7 +216,7 @@ def test_a_drained_leader_gives_way_to_any_other_that_is_in_sync() -> None:
     before = partition(isr=IsrNode(4, (1, 2), 9))
     broker, _ = leading(before)
     given = broker.see(led_by_me(before), drained(1))
-    assert written(given)[-1] == wr.Delete(wr.leader(NAME))
+    assert written(given)[-1] == wr.Delete(leader_path(*NAME))
 
 
 @pytest.mark.parametrize(("isr", "others"), [((1,), ()), ((1, 2), (2,))], ids=["alone", "all-drained"])

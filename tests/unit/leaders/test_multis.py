@@ -7,6 +7,7 @@ from hightide_leaders.core.effects import Write
 from hightide_leaders.core.queues import send
 from hightide_leaders.core.values import ChangeKind, TopicNode, TopicPartition
 from hightide_leaders.znode_operations import multis_for, operations_of
+from hightide_runtime.znodes.paths import partition_path, reassigned_path
 from hightide_runtime.zookeeper.operations import MAX_MULTI_OPERATIONS
 from unit.leaders.one_broker import ID, change
 
@@ -17,7 +18,7 @@ CHECK = wr.check_topic("tide", 0, ID)
 def creation(partitions: int) -> Write:
     """The first write of a creation."""
     names = [TopicPartition("tide", number) for number in range(partitions)]
-    made = ((wr.Create(wr.reassigned(name), (2,)),) for name in names)
+    made = ((wr.Create(reassigned_path(*name), (2,)),) for name in names)
     starts = send((2, change(ChangeKind.START_REPLICA, name=name)) for name in names)
     return Write(1, CREATE, (*made, *((start,) for start in starts)), CHECK)
 
@@ -47,7 +48,7 @@ def test_a_write_without_a_rest_is_one_multi() -> None:
 def test_a_group_of_the_rest_is_in_one_multi() -> None:
     """The marker of a topic's id, which all other multis check, goes with the topic."""
     gone = wr.delete_topic("tide", 0, ID)
-    removed = ((wr.Delete(wr.partition(TopicPartition("tide", number))),) for number in range(2_500))
+    removed = ((wr.Delete(partition_path(*TopicPartition("tide", number))),) for number in range(2_500))
     *others, last = multis_for(Write(1, CHECK, (*removed, gone), CHECK))
     assert operations_of(gone) == last[-len(gone) :]
     assert not any(operations_of(gone)[0] in multi for multi in others)

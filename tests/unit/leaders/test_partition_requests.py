@@ -9,6 +9,7 @@ from hightide_leaders.core import events as ev
 from hightide_leaders.core import writes as wr
 from hightide_leaders.core.effects import Outcome
 from hightide_leaders.core.values import ChangeKind, IsrNode, LeaderNode, Lives
+from hightide_runtime.znodes.paths import isr_path, leader_path, reassigned_path, topic_id_path
 from hightide_runtime.znodes.recovered_log import RecoveredLog
 from unit.leaders.one_broker import (
     ALL,
@@ -39,9 +40,9 @@ def test_a_move_that_is_taken_back_leaves_neither_a_replica_nor_a_place_in_the_i
     cancelled = read(broker, -1, topic(MOVING, version=3))
     assert written(cancelled) == (
         *wr.check_topic("tide", 3, ID),
-        wr.Put(wr.isr(NAME), IsrNode(4, (2, 3), 9), 9),
-        wr.Delete(wr.leader(NAME)),
-        wr.Delete(wr.reassigned(NAME)),
+        wr.Put(isr_path(*NAME), IsrNode(4, (2, 3), 9), 9),
+        wr.Delete(leader_path(*NAME)),
+        wr.Delete(reassigned_path(*NAME)),
         wr.Enqueue(1, CLOSE),
     )
     assert broker.end(cancelled) == (fx.Answer(-1, Outcome.DONE),)
@@ -61,7 +62,7 @@ def test_when_the_connection_was_lost_what_clients_ask_is_read_again() -> None:
 def test_a_move_to_where_the_partition_is_takes_back_the_one_before() -> None:
     broker = admin()
     broker.hear(ev.ReassignmentRequested(-1, NAME, (2, 3)))
-    assert wr.Delete(wr.reassigned(NAME)) in written(read(broker, -1, topic(MOVING)))
+    assert wr.Delete(reassigned_path(*NAME)) in written(read(broker, -1, topic(MOVING)))
 
 
 def test_another_target_closes_the_replicas_that_only_the_first_one_wanted() -> None:
@@ -69,7 +70,7 @@ def test_another_target_closes_the_replicas_that_only_the_first_one_wanted() -> 
     broker.serve()
     broker.hear(ev.ReassignmentRequested(-1, NAME, (3, 2)))
     retargeted = written(read(broker, -1, topic(MOVING)))
-    assert wr.Put(wr.reassigned(NAME), (3, 2)) in retargeted
+    assert wr.Put(reassigned_path(*NAME), (3, 2)) in retargeted
     assert wr.Enqueue(1, CLOSE) in retargeted
 
 
@@ -78,7 +79,7 @@ def test_a_target_that_keeps_all_replicas_of_the_first_one_is_one_write() -> Non
     broker.hear(ev.ReassignmentRequested(-1, NAME, (1, 3)))
     assert written(read(broker, -1, topic(MOVING))) == (
         *wr.check_topic("tide", 0, ID),
-        wr.Put(wr.reassigned(NAME), (1, 3)),
+        wr.Put(reassigned_path(*NAME), (1, 3)),
     )
 
 
@@ -137,9 +138,9 @@ def test_the_preferred_replica_follows_a_leader_whose_term_ends() -> None:
     led = partition(replicas=(3, 2), leader=LED_BY_2, isr=IsrNode(4, (2, 3), 9))
     ended = read(broker, -1, topic(led))
     assert written(ended) == (
-        wr.Check(wr.topic_id(ID)),
-        wr.Check(wr.isr(NAME), 9),
-        wr.Delete(wr.leader(NAME)),
+        wr.Check(topic_id_path(ID)),
+        wr.Check(isr_path(*NAME), 9),
+        wr.Delete(leader_path(*NAME)),
     )
     assert broker.end(ended) == (fx.Answer(-1, Outcome.DONE),)
 
@@ -172,7 +173,7 @@ def test_an_unclean_election_makes_the_longest_log_that_is_there_the_only_one_in
     elected = read(broker, -1, topic(LOST), ONE_DEAD)
     assert written(elected) == (
         *wr.check_topic("tide", 0, ID),
-        wr.Put(wr.isr(NAME), IsrNode(4, (3,), 9, unclean_epoch=5), 9),
+        wr.Put(isr_path(*NAME), IsrNode(4, (3,), 9, unclean_epoch=5), 9),
         wr.Enqueue(3, change(ChangeKind.START_REPLICA, epoch=4)),
     )
     assert broker.end(elected) == (fx.Answer(-1, Outcome.DONE),)

@@ -25,6 +25,7 @@ from hightide_leaders.core.values import (
     StateChange,
     TopicPartition,
 )
+from hightide_runtime.znodes.paths import incarnation_path, topic_id_path
 from unit.leaders.one_broker import ALL, ID, LATER_ID, NAME, OneBroker, change, kinds, partition, the, written
 
 START, CLOSE = ChangeKind.START_REPLICA, ChangeKind.CLOSE_REPLICA
@@ -70,7 +71,7 @@ def test_closes_of_two_topics_of_one_name_are_not_of_one_partition() -> None:
     assert (removed, added) == ((), ())
 
 
-CHECK = wr.Check(wr.topic_id(ID))
+CHECK = wr.Check(topic_id_path(ID))
 
 
 def test_dropped_starts_are_made_good_by_a_look_at_all_assignments() -> None:
@@ -148,7 +149,7 @@ def test_only_the_newest_life_of_a_broker_takes_from_its_queue() -> None:
     broker = OneBroker()
     broker.serve()
     effects = broker.queue(change(START), nodes=partition(leader=LeaderNode(2, 4, 71), isr=ISR))
-    assert written(effects)[0] == wr.Check(wr.incarnation(1), 0)
+    assert written(effects)[0] == wr.Check(incarnation_path(1), 0)
     assert kinds(broker.end(effects, ev.Ending.SUPERSEDED)) == [fx.StepAside]
 
 

@@ -8,6 +8,7 @@ from hightide_leaders.core import events as ev
 from hightide_leaders.core import writes as wr
 from hightide_leaders.core.state import Phase, Role, next_deadline_ms
 from hightide_leaders.core.values import ChangeKind, IsrNode, LeaderNode, Lives
+from hightide_runtime.znodes.paths import incarnation_path, isr_path, leader_path, topic_id_path
 from hightide_runtime.znodes.recovered_log import RecoveredLog
 from unit.leaders.one_broker import (
     ALL,
@@ -45,7 +46,7 @@ def test_a_close_replica_that_waited_while_the_broker_was_dead_is_obeyed_before_
     effects = broker.queue(change(ChangeKind.CLOSE_REPLICA), nodes=partition(replicas=(2, 3)))
     assert effects[0] == fx.CloseReplica(NAME, ID)
     assert written(effects) == (
-        wr.Check(wr.incarnation(1), 0),
+        wr.Check(incarnation_path(1), 0),
         wr.Dequeue(1, "change-0000000000"),
     )
     assert kinds(broker.end(effects)) == [fx.ReadQueue]
@@ -70,10 +71,10 @@ def test_the_preferred_replica_races_at_once_and_writes_epoch_and_leader_in_one_
     effects = broker.serve(partition(isr=ISR))
     elected = IsrNode(5, (1, 2, 3), 9)
     assert written(effects) == (
-        wr.Check(wr.incarnation(1), 0),
-        wr.Check(wr.topic_id(ID)),
-        wr.Create(wr.leader(NAME), LeaderNode(1, 5)),
-        wr.Put(wr.isr(NAME), elected, 9),
+        wr.Check(incarnation_path(1), 0),
+        wr.Check(topic_id_path(ID)),
+        wr.Create(leader_path(*NAME), LeaderNode(1, 5)),
+        wr.Put(isr_path(*NAME), elected, 9),
     )
 
 
@@ -121,8 +122,8 @@ def test_a_new_partition_begins_with_its_first_leader_alone_in_sync() -> None:
     broker = OneBroker()
     effects = broker.serve(partition())
     assert written(effects)[2:] == (
-        wr.Create(wr.leader(NAME), LeaderNode(1, 1)),
-        wr.Create(wr.isr(NAME), IsrNode(1, (1,))),
+        wr.Create(leader_path(*NAME), LeaderNode(1, 1)),
+        wr.Create(isr_path(*NAME), IsrNode(1, (1,))),
     )
 
 
@@ -130,14 +131,14 @@ def test_the_dead_leave_the_isr_with_the_election() -> None:
     broker = OneBroker()
     effects = broker.serve(partition(isr=ISR), Lives(((1, 0), (3, 0))))
     put = written(effects)[-1]
-    assert put == wr.Put(wr.isr(NAME), IsrNode(5, (1, 3), 9), 9)
+    assert put == wr.Put(isr_path(*NAME), IsrNode(5, (1, 3), 9), 9)
 
 
 def test_who_leaves_an_isr_that_is_too_small_to_commit_stays_eligible() -> None:
     broker = OneBroker()
     effects = broker.serve(partition(isr=IsrNode(4, (1, 2), 9), minimum=2), Lives(((1, 0),)))
     put = written(effects)[-1]
-    assert put == wr.Put(wr.isr(NAME), IsrNode(5, (1,), 9, eligible=(2,)), 9)
+    assert put == wr.Put(isr_path(*NAME), IsrNode(5, (1,), 9, eligible=(2,)), 9)
 
 
 def test_the_winner_leads_and_watches_what_admins_ask() -> None:
@@ -180,8 +181,8 @@ def test_a_leader_znode_of_an_earlier_life_is_nobodys_word() -> None:
     broker = OneBroker()
     effects = broker.serve(partition(leader=LeaderNode(1, 4, SESSION - 1), isr=ISR))
     assert written(effects)[2:4] == (
-        wr.Delete(wr.leader(NAME)),
-        wr.Create(wr.leader(NAME), LeaderNode(1, 5)),
+        wr.Delete(leader_path(*NAME)),
+        wr.Create(leader_path(*NAME), LeaderNode(1, 5)),
     )
 
 
@@ -205,9 +206,9 @@ def test_a_leader_that_cannot_lead_gives_up_its_znode_and_abstains() -> None:
     alone = Lives(((1, 0),))
     effects = broker.hear(ev.PartitionsRead(the(fx.Read, effects).read_id, {NAME: led}, alone))
     assert written(effects) == (
-        wr.Check(wr.topic_id(ID)),
-        wr.Check(wr.isr(NAME), 10),
-        wr.Delete(wr.leader(NAME)),
+        wr.Check(topic_id_path(ID)),
+        wr.Check(isr_path(*NAME), 10),
+        wr.Delete(leader_path(*NAME)),
     )
     read = the(fx.Read, broker.end(effects))
     again = broker.hear(ev.PartitionsRead(read.read_id, {NAME: partition(isr=led.isr)}, ALL))
@@ -223,10 +224,10 @@ def test_a_preferred_replica_that_cannot_lead_leaves_the_isr_or_others_would_giv
     effects = broker.hear(ev.LeadershipDeclined(NAME, 5))
     effects = broker.hear(ev.PartitionsRead(the(fx.Read, effects).read_id, {NAME: led}, ALL))
     assert written(effects) == (
-        wr.Check(wr.incarnation(1), 0),
-        wr.Check(wr.topic_id(ID)),
-        wr.Delete(wr.leader(NAME)),
-        wr.Put(wr.isr(NAME), IsrNode(5, (2, 3), 10), 10),
+        wr.Check(incarnation_path(1), 0),
+        wr.Check(topic_id_path(ID)),
+        wr.Delete(leader_path(*NAME)),
+        wr.Put(isr_path(*NAME), IsrNode(5, (2, 3), 10), 10),
     )
 
 
@@ -277,4 +278,4 @@ def test_a_leader_znode_that_nobody_can_read_is_replaced() -> None:
     broker = OneBroker()
     nobody = LeaderNode(-1, -1, 5)
     effects = broker.serve(partition(leader=nobody, isr=ISR))
-    assert wr.Delete(wr.leader(NAME)) in written(effects)
+    assert wr.Delete(leader_path(*NAME)) in written(effects)

@@ -16,6 +16,7 @@ from hightide_runtime.telemetry.span_kinds import (
     STATE_CHANGE_RECEIVED,
 )
 from hightide_runtime.telemetry.tracing import Telemetry
+from hightide_runtime.znodes.paths import topic_id_path
 from unit.leaders.one_broker import ID, NAME, change
 
 OTHER = TopicPartition("tide", 1)
@@ -33,7 +34,7 @@ class Traced:
     def sent(self, *changes: StateChange) -> tuple[QueuedChange, ...]:
         """What stands in the queue of the follower after the leader has written."""
         sent = send((2, each) for each in changes)
-        write, span = self.leader.requested(fx.Write(1, (wr.Check(wr.topic_id(ID)), sent[0]), (sent[1:],)))
+        write, span = self.leader.requested(fx.Write(1, (wr.Check(topic_id_path(ID)), sent[0]), (sent[1:],)))
         span.end()
         queued = [each.change for each in write.everything if isinstance(each, wr.Enqueue)]
         return tuple(QueuedChange(f"change-{number:010}", each) for number, each in enumerate(queued))

@@ -8,6 +8,7 @@ from hightide_leaders.core import events as ev
 from hightide_leaders.core import writes as wr
 from hightide_leaders.core.effects import Effects
 from hightide_leaders.core.values import IsrNode, LeaderNode, Lives, PartitionNodes
+from hightide_runtime.znodes.paths import incarnation_path, isr_path, leader_path, topic_id_path
 from hightide_runtime.znodes.recovered_log import RecoveredLog
 from unit.leaders.one_broker import (
     ALL,
@@ -43,10 +44,10 @@ def test_a_leader_leaves_the_isr_and_its_leader_znode_in_one_write() -> None:
     broker = leading()
     effects = stop(broker, LED)
     assert written(effects) == (
-        wr.Check(wr.incarnation(1), 0),
-        wr.Check(wr.topic_id(ID)),
-        wr.Delete(wr.leader(NAME)),
-        wr.Put(wr.isr(NAME), IsrNode(5, (2, 3), 10), 10),
+        wr.Check(incarnation_path(1), 0),
+        wr.Check(topic_id_path(ID)),
+        wr.Delete(leader_path(*NAME)),
+        wr.Put(isr_path(*NAME), IsrNode(5, (2, 3), 10), 10),
     )
     assert fx.HandedOver not in kinds(effects)
 
@@ -82,7 +83,7 @@ def test_a_write_that_is_refused_is_made_again_from_what_is_there() -> None:
     read = the(fx.Read, broker.end(stop(broker, LED), ev.Ending.REFUSED))
     later = partition(leader=LeaderNode(1, 5, SESSION), isr=IsrNode(5, (1, 2), 11))
     effects = broker.hear(ev.PartitionsRead(read.read_id, {NAME: later}, ALL))
-    assert written(effects)[-1] == wr.Put(wr.isr(NAME), IsrNode(5, (2,), 11), 11)
+    assert written(effects)[-1] == wr.Put(isr_path(*NAME), IsrNode(5, (2,), 11), 11)
 
 
 def test_a_follower_leaves_the_isr_so_that_its_leader_does_not_wait_for_it() -> None:
@@ -90,9 +91,9 @@ def test_a_follower_leaves_the_isr_so_that_its_leader_does_not_wait_for_it() -> 
     nodes = partition(replicas=(2, 1), leader=LeaderNode(2, 4, 71), isr=IsrNode(4, (1, 2), 9))
     broker.serve(nodes)
     assert written(stop(broker, nodes)) == (
-        wr.Check(wr.incarnation(1), 0),
-        wr.Check(wr.topic_id(ID)),
-        wr.Put(wr.isr(NAME), IsrNode(4, (2,), 9), 9),
+        wr.Check(incarnation_path(1), 0),
+        wr.Check(topic_id_path(ID)),
+        wr.Put(isr_path(*NAME), IsrNode(4, (2,), 9), 9),
     )
 
 
@@ -101,7 +102,7 @@ def test_who_leaves_an_isr_that_becomes_too_small_to_commit_stays_eligible() -> 
     nodes = partition(replicas=(2, 1), leader=LeaderNode(2, 4, 71), isr=IsrNode(4, (1, 2), 9), minimum=2)
     broker.serve(nodes)
     put = written(stop(broker, nodes))[-1]
-    assert put == wr.Put(wr.isr(NAME), IsrNode(4, (2,), 9, eligible=(1,)), 9)
+    assert put == wr.Put(isr_path(*NAME), IsrNode(4, (2,), 9, eligible=(1,)), 9)
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,9 @@ from typing import Final
 from hightide.calls.backoff import Backoff
 from hightide_leaders.core import elections
 from hightide_leaders.core.values import TopicPartition
-from hightide_leaders.core.writes import Check, topic_id
+from hightide_leaders.core.writes import Check
 from hightide_leaders.znode_operations import operations_of
+from hightide_runtime.znodes.paths import topic_id_path
 from hightide_runtime.zookeeper.session import BadVersion, NoNode, ZooKeeperError, ZooKeeperSession
 
 from hightide_broker.cluster.metadata import MetadataCache
@@ -132,7 +133,7 @@ class LedReports:
                     return True
                 write = elections.departure(name, found, self._broker_id, *_end_of(replica))
                 if write is not None:
-                    await self._session.multi(operations_of((Check(topic_id(found.topic_id)), *write)))
+                    await self._session.multi(operations_of((Check(topic_id_path(found.topic_id)), *write)))
                     log.warning("%s left its ISR", replica)
         except (BadVersion, NoNode):
             return False

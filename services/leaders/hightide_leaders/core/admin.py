@@ -18,6 +18,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
+from hightide_runtime.znodes.paths import (
+    isr_path,
+    leader_path,
+    partition_path,
+    reassigned_path,
+    replicas_path,
+    topic_id_path,
+    topic_path,
+)
+
 from hightide_leaders.core import events as ev
 from hightide_leaders.core import partition_requests
 from hightide_leaders.core import writes as wr
@@ -162,8 +172,8 @@ def _start(state: LeadersState, request: Request, found: TopicNodes | None, live
         first, version = wr.create_topic(request.topic, node), 0
     elif found.node.attempt is None:
         node = replace(found.node, attempt=attempt)
-        put = wr.Put(wr.topic(request.topic), node, found.version)
-        first, version = (wr.Check(wr.topic_id(request.topic_id)), put), found.version + 1
+        put = wr.Put(topic_path(request.topic), node, found.version)
+        first, version = (wr.Check(topic_id_path(request.topic_id)), put), found.version + 1
     else:
         first, version = (), found.version
     request.sent, groups = (), []
@@ -172,7 +182,7 @@ def _start(state: LeadersState, request: Request, found: TopicNodes | None, live
         starts = tuple((broker_id, start) for broker_id in replicas)
         request.sent += starts
         if found is None or name.partition not in found.partitions:
-            made = wr.Create(wr.partition(name)), wr.Create(wr.reassigned(name), replicas)
+            made = wr.Create(partition_path(*name)), wr.Create(reassigned_path(*name), replicas)
             groups.append((*made, *send(starts)))
     check = wr.check_topic(request.topic, version, request.topic_id)
     return _write(state, request, Step.WRITING, first or check, groups, check)
@@ -205,12 +215,12 @@ def _complete(state: LeadersState, request: Request) -> Effects:
     assert found is not None
     check = wr.check_topic(request.topic, found.version, found.topic_id)
     groups: list[wr.Operations] = [
-        (wr.Create(wr.replicas(name), replicas), wr.Delete(wr.reassigned(name)))
+        (wr.Create(replicas_path(*name), replicas), wr.Delete(reassigned_path(*name)))
         for name, replicas in assigned
         if not found.partitions[name.partition].replicas
     ]
     node = replace(found.node, attempt=None, partition_count=found.node.partition_count + len(assigned))
-    groups.append((wr.Put(wr.topic(request.topic), node, found.version),))
+    groups.append((wr.Put(topic_path(request.topic), node, found.version),))
     return _write(state, request, Step.FINISHING, check, groups, check)
 
 
@@ -260,12 +270,12 @@ def _deletion(topic: str, number: int, found: TopicNodes) -> wr.Operations:
     """The znodes of a partition."""
     name, nodes = TopicPartition(topic, number), found.partitions[number]
     there = (
-        (nodes.leader, wr.Delete(wr.leader(name))),
-        (nodes.isr, wr.Delete(wr.isr(name), nodes.version)),
-        (nodes.replicas or None, wr.Delete(wr.replicas(name))),
-        (nodes.reassigned, wr.Delete(wr.reassigned(name))),
+        (nodes.leader, wr.Delete(leader_path(*name))),
+        (nodes.isr, wr.Delete(isr_path(*name), nodes.version)),
+        (nodes.replicas or None, wr.Delete(replicas_path(*name))),
+        (nodes.reassigned, wr.Delete(reassigned_path(*name))),
     )
-    return (*(gone for znode, gone in there if znode is not None), wr.Delete(wr.partition(name)))
+    return (*(gone for znode, gone in there if znode is not None), wr.Delete(partition_path(*name)))
 
 
 # --- queues, writes, time ------------------------------------------------------------------------
@@ -303,7 +313,7 @@ def _clean_up(state: LeadersState, request: Request, found: TopicNodes) -> Effec
         groups.append((*send(closes), *_deletion(topic, number, found)))
     last = wr.delete_topic(topic, found.version, found.topic_id)
     if first > 0:
-        last = (wr.Put(wr.topic(topic), replace(found.node, attempt=None), found.version),)
+        last = (wr.Put(topic_path(topic), replace(found.node, attempt=None), found.version),)
     check = wr.check_topic(topic, found.version, found.topic_id)
     return _write(state, request, Step.CLEANING, check, [*groups, last], check)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hightide_runtime.znodes.paths import incarnation_path, isr_path, leader_path, topic_id_path
 from hightide_runtime.znodes.recovered_log import RecoveredLog
 
 from hightide_leaders.core import writes as wr
@@ -123,25 +124,25 @@ def election(
 ) -> wr.Operations:
     """The write by which this replica becomes the leader, or nothing happens."""
     isr = elected(nodes, me, lives)
-    put = wr.Put(wr.isr(name), isr, fenced_by(nodes))
+    put = wr.Put(isr_path(*name), isr, fenced_by(nodes))
     return (
         *of_life(me, incarnation, nodes),
         *end_of_term(name, nodes),
-        wr.Create(wr.leader(name), LeaderNode(me, isr.epoch)),
-        wr.Create(wr.isr(name), isr) if nodes.isr is None else put,
+        wr.Create(leader_path(*name), LeaderNode(me, isr.epoch)),
+        wr.Create(isr_path(*name), isr) if nodes.isr is None else put,
     )
 
 
 def of_life(me: int, incarnation: int, nodes: PartitionNodes) -> wr.Operations:
     """Nothing happens unless this is the newest life of the broker, and the topic is there that was read."""
-    return wr.Check(wr.incarnation(me), incarnation), wr.Check(wr.topic_id(nodes.topic_id))
+    return wr.Check(incarnation_path(me), incarnation), wr.Check(topic_id_path(nodes.topic_id))
 
 
 def end_of_term(name: TopicPartition, nodes: PartitionNodes, me: int | None = None) -> wr.Operations:
     """The leader znode goes, if there is one; with `me`, if it is that of this broker, also of an earlier
     life."""
     is_there = nodes.leader is not None and me in (None, nodes.leader.broker_id)
-    return (wr.Delete(wr.leader(name)),) if is_there else ()
+    return (wr.Delete(leader_path(*name)),) if is_there else ()
 
 
 def narrowed(isr: IsrNode, assigned: tuple[int, ...]) -> IsrNode:
@@ -162,9 +163,9 @@ def fenced_by(nodes: PartitionNodes) -> int:
 def resignation(name: TopicPartition, nodes: PartitionNodes) -> wr.Operations:
     """The write by which a leader gives up its leader znode, and never that of a later leader."""
     return (
-        wr.Check(wr.topic_id(nodes.topic_id)),
-        wr.Check(wr.isr(name), fenced_by(nodes)),
-        wr.Delete(wr.leader(name)),
+        wr.Check(topic_id_path(nodes.topic_id)),
+        wr.Check(isr_path(*name), fenced_by(nodes)),
+        wr.Delete(leader_path(*name)),
     )
 
 
@@ -181,7 +182,7 @@ def leaving(
     if not (trusted(nodes) & set(known.isr) & lives.live) - {me}:
         return None
     after = _shrunk(nodes, known, tuple(each for each in known.isr if each != me))
-    put = wr.Put(wr.isr(name), after, fenced_by(nodes))
+    put = wr.Put(isr_path(*name), after, fenced_by(nodes))
     return (*of_life(me, incarnation, nodes), *end_of_term(name, nodes, me), put)
 
 
@@ -190,8 +191,8 @@ def isr_change(
 ) -> wr.Operations:
     """The write by which the replica that leads stores an ISR (V2 commit thread: ISR and CUR). Each that
     joins is still in the life that fetched. Called by the shell for the broker core's StoreIsr."""
-    lives = tuple(wr.Check(wr.incarnation(broker_id), incarnation) for broker_id, incarnation in joining)
-    return (*lives, wr.Put(wr.isr(name), isr, fence_of_change(expected_version)))
+    lives = tuple(wr.Check(incarnation_path(broker_id), incarnation) for broker_id, incarnation in joining)
+    return (*lives, wr.Put(isr_path(*name), isr, fence_of_change(expected_version)))
 
 
 def fence_of_change(expected_version: int) -> int:
@@ -221,4 +222,4 @@ def departure(
     )
     if after == known:
         return None
-    return (*end_of_term(name, nodes, me), wr.Put(wr.isr(name), after, nodes.version))
+    return (*end_of_term(name, nodes, me), wr.Put(isr_path(*name), after, nodes.version))

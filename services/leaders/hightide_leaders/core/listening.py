@@ -8,13 +8,15 @@ it, and of two processes with the same id the one that is to go takes what the o
 
 from __future__ import annotations
 
+from hightide_runtime.znodes.paths import incarnation_path
+
 from hightide_leaders.core import admin
 from hightide_leaders.core import effects as fx
 from hightide_leaders.core.events import AssignmentsRead, Connected, PartitionsRead, QueueRead, Started
 from hightide_leaders.core.replicas import look, obey, without_leader
 from hightide_leaders.core.state import LeadersState, Phase, Role
 from hightide_leaders.core.values import ChangeKind, QueuedChange
-from hightide_leaders.core.writes import Check, Dequeue, Operations, incarnation
+from hightide_leaders.core.writes import Check, Dequeue, Operations
 
 CHANGES_MAX = 900
 """The state changes that are obeyed together: they leave the queue in one multi."""
@@ -94,7 +96,7 @@ def taken_out(state: LeadersState, drained: tuple[QueuedChange, ...]) -> Operati
 
 def of_this_life(state: LeadersState) -> Operations:
     """What a write begins with that only the newest life of a broker may do."""
-    return (Check(incarnation(state.me), state.incarnation),)
+    return (Check(incarnation_path(state.me), state.incarnation),)
 
 
 def assignments_read(state: LeadersState, event: AssignmentsRead) -> fx.Effects:

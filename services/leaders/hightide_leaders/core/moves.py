@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hightide_runtime.znodes.paths import isr_path, leader_path, reassigned_path, replicas_path
+
 from hightide_leaders.core import writes as wr
 from hightide_leaders.core.effects import Effects
 from hightide_leaders.core.elections import fenced_by, narrowed, of_life, resignation
@@ -57,7 +59,7 @@ def lead_on(state: LeadersState, hosted: Hosted, lives: Lives, now_ms: int) -> E
         return ()
     hosted.started_for = rar
     starts = changes_to(hosted, ChangeKind.START_REPLICA, rar, hosted.nodes.replicas)
-    guarded: wr.Operations = (wr.Check(wr.isr(hosted.name), fenced_by(hosted.nodes)), *starts)
+    guarded: wr.Operations = (wr.Check(isr_path(*hosted.name), fenced_by(hosted.nodes)), *starts)
     return (state.write(hosted.name, guarded),) if starts else ()
 
 
@@ -99,14 +101,14 @@ def end_move(state: LeadersState, hosted: Hosted, rar: tuple[int, ...], isr: Isr
         moved = replace(moved, epoch=isr.epoch + 1)
     operations: list[wr.Operation] = [
         *of_life(state.me, state.incarnation, nodes),
-        wr.Put(wr.isr(hosted.name), moved, fenced_by(nodes)),
-        wr.Put(wr.replicas(hosted.name), rar),
-        wr.Delete(wr.reassigned(hosted.name)),
+        wr.Put(isr_path(*hosted.name), moved, fenced_by(nodes)),
+        wr.Put(replicas_path(*hosted.name), rar),
+        wr.Delete(reassigned_path(*hosted.name)),
     ]
     if moved.epoch != isr.epoch or not stays_leader:
-        operations.append(wr.Delete(wr.leader(hosted.name)))
+        operations.append(wr.Delete(leader_path(*hosted.name)))
     if moved.epoch != isr.epoch:
-        operations.append(wr.Create(wr.leader(hosted.name), LeaderNode(state.me, moved.epoch)))
+        operations.append(wr.Create(leader_path(*hosted.name), LeaderNode(state.me, moved.epoch)))
     return (state.write(hosted.name, (*operations, *closes)),)
 
 

@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hightide_runtime.znodes.paths import isr_path, reassigned_path
+
 from hightide_leaders.core import writes as wr
 from hightide_leaders.core.effects import Effects, Outcome
 from hightide_leaders.core.elections import end_of_term, fenced_by, may_lead, narrowed, resignation, trusted
@@ -102,15 +104,15 @@ def _retargeted(
     operations: list[wr.Operation] = [*wr.check_topic(name.topic, found.version, found.topic_id)]
     if closes and nodes.isr is not None:
         assigned = (*nodes.replicas, *(target or ()))
-        operations.append(wr.Put(wr.isr(name), narrowed(nodes.isr, assigned), fenced_by(nodes)))
+        operations.append(wr.Put(isr_path(*name), narrowed(nodes.isr, assigned), fenced_by(nodes)))
         operations += end_of_term(name, nodes)
     if target is None:
-        operations.append(wr.Delete(wr.reassigned(name)))
+        operations.append(wr.Delete(reassigned_path(*name)))
     else:
         operations.append(
-            wr.Create(wr.reassigned(name), target)
+            wr.Create(reassigned_path(*name), target)
             if nodes.reassigned is None
-            else wr.Put(wr.reassigned(name), target)
+            else wr.Put(reassigned_path(*name), target)
         )
     return (*operations, *closes)
 
@@ -157,7 +159,7 @@ def _elect_unclean(
     write = (
         *wr.check_topic(name.topic, found.version, found.topic_id),
         *end_of_term(name, nodes),
-        wr.Put(wr.isr(name), only, fenced_by(nodes)),
+        wr.Put(isr_path(*name), only, fenced_by(nodes)),
         *send([(chosen, start)]),
     )
     return _finish(state, request, write)

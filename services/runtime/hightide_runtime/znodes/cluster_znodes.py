@@ -26,13 +26,19 @@ from hightide_runtime.znodes.content import (
     topic_id_in,
 )
 from hightide_runtime.znodes.paths import (
+    BROKER_INCARNATIONS,
     DELETE_TOPICS,
     PARTITIONS_ADD,
     PARTITIONS_REMOVE,
     REASSIGNMENTS,
     TOPIC_CONFIGS,
+    TOPIC_IDS,
     TOPICS,
+    incarnation_path,
+    partition_path,
     topic_config_path,
+    topic_id_path,
+    topic_path,
 )
 from hightide_runtime.znodes.recovered_log import RecoveredLog
 from hightide_runtime.znodes.topic_names import is_legal_topic_name
@@ -71,8 +77,6 @@ __all__ = [
 
 _PRODUCER_KEY = re.compile(r"[0-9a-f]{64}")
 BROKER_IDS = "/brokers/ids"
-BROKER_INCARNATIONS = "/brokers/incarnations"
-TOPIC_IDS = "/brokers/topic_ids"
 CONFIG = "/config"
 ADMIN = "/admin"
 CONTROLLER_CANDIDATES = "/candidates/controllers"
@@ -270,8 +274,7 @@ class BrokerIncarnationZnode:
     @staticmethod
     def path(broker_id: int) -> str:
         """/brokers/incarnations/[id]."""
-        assert broker_id >= 0
-        return f"{BROKER_INCARNATIONS}/{broker_id}"
+        return incarnation_path(broker_id)
 
     @staticmethod
     def encode() -> bytes:
@@ -295,8 +298,7 @@ class TopicZnode:
     @staticmethod
     def path(topic: str) -> str:
         """/brokers/topics/[topic]."""
-        assert is_legal_topic_name(topic), topic
-        return f"{TOPICS}/{topic}"
+        return topic_path(topic)
 
     def encode(self) -> bytes:
         """The content as JSON."""
@@ -358,8 +360,7 @@ class TopicIdZnode:
     @staticmethod
     def path(topic_id: bytes) -> str:
         """/brokers/topic_ids/[topic id as 32 hexadecimal digits]."""
-        assert len(topic_id) == 16, "a topic id is a UUID"
-        return f"{TOPIC_IDS}/{topic_id.hex()}"
+        return topic_id_path(topic_id.hex())
 
     @staticmethod
     def topic_id_of(name: str) -> bytes:
@@ -387,8 +388,7 @@ class PartitionZnode:
     @staticmethod
     def path(topic: str, partition: int) -> str:
         """/brokers/topics/[topic]/[partition]."""
-        assert partition >= 0
-        return f"{TopicZnode.path(topic)}/{partition}"
+        return partition_path(topic, partition)
 
     @staticmethod
     def encode() -> bytes:

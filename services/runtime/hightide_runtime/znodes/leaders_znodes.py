@@ -19,7 +19,15 @@ from hightide_runtime.znodes.content import (
     number_from_name,
     topic_id_in,
 )
-from hightide_runtime.znodes.paths import TOPICS
+from hightide_runtime.znodes.paths import (
+    PARTITIONS_REASSIGNED,
+    isr_path,
+    leader_path,
+    moves_path,
+    reassigned_path,
+    replicas_path,
+    topic_path,
+)
 from hightide_runtime.znodes.recovered_log import RecoveredLog
 from hightide_runtime.znodes.topic_names import is_legal_topic_name
 
@@ -38,7 +46,6 @@ __all__ = [
     "is_queued",
 ]
 
-PARTITIONS_REASSIGNED = "/brokers/partitions_reassigned"
 STATE = "/brokers/state"
 _CHANGE = "change-"
 _KINDS = frozenset({"start-replica", "close-replica", "read-assignments"})
@@ -62,8 +69,7 @@ class LedTopicZnode:
     @staticmethod
     def path(topic: str) -> str:
         """/brokers/topics/[topic]."""
-        assert is_legal_topic_name(topic), topic
-        return f"{TOPICS}/{topic}"
+        return topic_path(topic)
 
     def encode(self) -> bytes:
         """The content as JSON."""
@@ -105,7 +111,7 @@ class ReplicasZnode:
     @staticmethod
     def path(topic: str, partition: int) -> str:
         """/brokers/topics/[topic]/[partition]/replicas."""
-        return f"{_partition(topic, partition)}/replicas"
+        return replicas_path(topic, partition)
 
     def encode(self) -> bytes:
         """The content as JSON."""
@@ -132,7 +138,7 @@ class LeaderZnode:
     @staticmethod
     def path(topic: str, partition: int) -> str:
         """/brokers/topics/[topic]/[partition]/leader."""
-        return f"{_partition(topic, partition)}/leader"
+        return leader_path(topic, partition)
 
     def encode(self) -> bytes:
         """The content as JSON."""
@@ -163,7 +169,7 @@ class IsrZnode:
     @staticmethod
     def path(topic: str, partition: int) -> str:
         """/brokers/topics/[topic]/[partition]/ISR."""
-        return f"{_partition(topic, partition)}/ISR"
+        return isr_path(topic, partition)
 
     def encode(self) -> bytes:
         """The content as JSON."""
@@ -218,14 +224,12 @@ class ReassignedZnode:
     @staticmethod
     def topic_path(topic: str) -> str:
         """/brokers/partitions_reassigned/[topic], which has no content."""
-        assert is_legal_topic_name(topic), topic
-        return f"{PARTITIONS_REASSIGNED}/{topic}"
+        return moves_path(topic)
 
     @staticmethod
     def path(topic: str, partition: int) -> str:
         """/brokers/partitions_reassigned/[topic]/[partition]."""
-        assert partition >= 0
-        return f"{ReassignedZnode.topic_path(topic)}/{partition}"
+        return reassigned_path(topic, partition)
 
     def encode(self) -> bytes:
         """The content as JSON."""
@@ -351,8 +355,3 @@ def is_led(data: bytes) -> bool:
 def is_queued(name: str) -> bool:
     """Whether a child of a queue is named as a state change is."""
     return _QUEUED.fullmatch(name) is not None
-
-
-def _partition(topic: str, partition: int) -> str:
-    assert partition >= 0
-    return f"{LedTopicZnode.path(topic)}/{partition}"
