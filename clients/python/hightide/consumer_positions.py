@@ -16,7 +16,7 @@ from hightide.consuming.consumer_core import ConsumerCore
 from hightide.consuming.consumer_settings import ConsumerSettings
 from hightide.consuming.corrupt_batches import SkippedBatches
 from hightide.consuming.fetched_records import RecordsInDelivery
-from hightide.errors import ClosedError, InternalError, InvalidArgumentError
+from hightide.errors import ClosedError, HightideError, InternalError, InvalidArgumentError
 from hightide.group_consumer import GroupConsumer
 from hightide.records import AnyRecord, Record, TopicPartition
 from hightide.transport.driver import Driver, now_ms
@@ -236,7 +236,8 @@ class ConsumerPositions:
         with self._changed:
             self._check_open()
             commits = member.core.commits(offsets, metadata)
-        return self._write(member, commits)
+            seek_count = member.core.commit_now(commits)
+        return self._write(member, commits, seek_count)
 
     def _commit_hand(self, hand: Hand, metadata: str) -> dict[TopicPartition, int]:
         """Commit what one of the streams has returned."""
@@ -244,15 +245,24 @@ class ConsumerPositions:
         with self._changed:
             self._check_open()
             commits = member.core.commits_of(hand, metadata)
-        return self._write(member, commits)
+            seek_count = member.core.commit_now(commits)
+        return self._write(member, commits, seek_count)
 
-    def _write(self, member: GroupConsumer, commits: list[OffsetCommit]) -> dict[TopicPartition, int]:
-        with self._changed:
-            group, member_id = member.core.settings.group, member.core.membership.member_id
-        failed = self._run(self._operations().commit_offsets(group, member_id, commits)) if commits else {}
-        done = [each for each in commits if TopicPartition(each.topic, each.partition) not in failed]
-        with self._changed:
-            member.core.committed(done)
+    def _write(
+        self, member: GroupConsumer, commits: list[OffsetCommit], seek_count: int
+    ) -> dict[TopicPartition, int]:
+        group, member_id = member.core.settings.group, member.core.membership.member_id
+        failed: dict[TopicPartition, HightideError] = {}
+        done: list[OffsetCommit] = []
+        try:
+            if commits:
+                failed = self._run(self._operations().commit_offsets(group, member_id, commits))
+            done = [each for each in commits if TopicPartition(each.topic, each.partition) not in failed]
+        finally:
+            with self._changed:
+                member.core.committed(commits, done, seek_count)
+                if member.core.pending_commits.is_busy:
+                    self._driver.poke()
         for error in failed.values():
             raise error
         return {TopicPartition(each.topic, each.partition): each.offset for each in done}

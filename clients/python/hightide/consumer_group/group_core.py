@@ -39,10 +39,11 @@ GOING_BACK_TIMEOUT_MS: Final = 2_500
 class IntervalCommit(MessageCall[CommitOffsetsResponse]):
     """A CommitOffsets call of settled positions that need not wait for a Ping, or may not be part of one."""
 
-    __slots__ = ("commits", "partitions")
+    __slots__ = ("commits", "partitions", "seek_count")
 
-    def __init__(self, address: str, timeout_ms: int, request: CommitOffsetsRequest) -> None:
+    def __init__(self, address: str, timeout_ms: int, request: CommitOffsetsRequest, seek_count: int) -> None:
         super().__init__(address, Method.COMMIT_OFFSETS, timeout_ms, request, CommitOffsetsResponse)
+        self.seek_count = seek_count
         self.commits = list(request.offsets)
         self.partitions = [TopicPartition(each.topic, each.partition) for each in request.offsets]
 
@@ -265,12 +266,21 @@ class GroupCore:
     ) -> None:
         """Commit these offsets while the user goes on. Raises InvalidArgumentError,
         CoordinatorUnavailableError if too many commits wait."""
-        self.pending_commits.add(commits, callback, now_ms + self.settings.unavailable_timeout_ms)
+        deadline_ms = now_ms + self.settings.unavailable_timeout_ms
+        self.pending_commits.add(commits, callback, deadline_ms, self.ownership.seek_count)
 
-    def committed(self, commits: list[OffsetCommit]) -> None:
-        """Note that a user waited for these commits, and that they are durable."""
-        self.ownership.committed(commits)
-        self.pending_commits.overtaken_by(commits)
+    def commit_now(self, commits: list[OffsetCommit]) -> int:
+        """Note that a user waits for these commits, which were just made, until `committed`. Returns how
+        often the user has sought."""
+        self.pending_commits.hold(commits)
+        return self.ownership.seek_count
+
+    def committed(self, commits: list[OffsetCommit], durable: list[OffsetCommit], seek_count: int) -> None:
+        """Note that a user waits for these commits no longer, and which of them are durable. `seek_count` is
+        what `commit_now` returned."""
+        self.ownership.committed(durable, seek_count)
+        self.pending_commits.overtaken_by(durable)
+        self.pending_commits.release(commits)
 
     def _pending_commit(self, now_ms: float) -> list[Call[Any]]:
         """The user's next commit that waits. Without membership there is nothing that it could name."""
@@ -313,7 +323,7 @@ class GroupCore:
         request = CommitOffsetsRequest(
             group=self.settings.group, member_id=membership.member_id, offsets=commits
         )
-        self._commit = IntervalCommit(membership.coordinator_address, 5_000, request)
+        self._commit = IntervalCommit(membership.coordinator_address, 5_000, request, ownership.seek_count)
         return self._commit
 
     def _interval_commit(self, now_ms: float) -> IntervalCommit | None:
@@ -337,7 +347,8 @@ class GroupCore:
             member_id=membership.member_id,
             offsets=[_commit(position) for position in positions],
         )
-        self._commit = IntervalCommit(membership.coordinator_address, 5_000, request)
+        seek_count = self.ownership.seek_count
+        self._commit = IntervalCommit(membership.coordinator_address, 5_000, request, seek_count)
         return self._commit
 
     def _committed(self, call: IntervalCommit, outcome: CommitOffsetsResponse | HightideError) -> None:
@@ -352,7 +363,7 @@ class GroupCore:
             if at >= len(results) or results[at].error_code:
                 owned.told = -1
             elif call.commits[at].reset:
-                self.ownership.committed([call.commits[at]])
+                self.ownership.committed([call.commits[at]], call.seek_count)
 
 
 def _commit(position: ConsumedPosition) -> OffsetCommit:

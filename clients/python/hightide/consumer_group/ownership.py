@@ -55,7 +55,8 @@ class ConsumerPartition:
     start is not known yet. `told` is the part of it that the coordinator knows, and writes at a time of its
     choice. `durable` is the offset that is known to be committed: where the partition began, or a later
     commit, even one that succeeded after the partition had been given back in the same generation. `is_reset`
-    is set while the user has sought elsewhere and that is not committed."""
+    is set while the user has sought elsewhere and that is not committed. `seek` is the number of the last
+    seek; 0: none."""
 
     generation: int
     stream: int
@@ -64,6 +65,7 @@ class ConsumerPartition:
     told: int
     durable: int
     is_reset: bool = False
+    seek: int = 0
 
 
 @dataclass(slots=True)
@@ -92,6 +94,8 @@ class Ownership:
         self.hands = [Hand(0, in_delivery)]
         self._is_divided = False
         self.tells_revoked = tells_revoked
+        self.seek_count = 0
+        """How often the user has sought an offset in a partition."""
         self._known: dict[TopicPartition, int] = {}
         self._told_by: dict[TopicPartition, int] = {}
         self._telling: set[TopicPartition] = set()
@@ -299,6 +303,8 @@ class Ownership:
         """Note that the user has sought an offset, at which the group will go on too."""
         owned = self.owned.get(partition)
         if owned is not None:
+            self.seek_count += 1
+            owned.seek = self.seek_count
             owned.is_reset = True
             owned.settled = offset
 
@@ -329,11 +335,12 @@ class Ownership:
             reset=owned.is_reset,
         )
 
-    def committed(self, commits: Iterable[OffsetCommit]) -> None:
-        """Note that these offsets are durable; a commit of the user for them is done."""
+    def committed(self, commits: Iterable[OffsetCommit], seek_count: int) -> None:
+        """Note that these offsets are durable; a commit of the user for them is done. `seek_count` is of the
+        moment at which they were made: where the user has sought since, they say nothing."""
         for commit in commits:
             owned = self.owned.get(TopicPartition(commit.topic, commit.partition))
-            if owned is None or owned.generation != commit.generation:
+            if owned is None or owned.generation != commit.generation or owned.seek > seek_count:
                 continue
             owned.told = commit.offset if commit.reset else max(owned.told, commit.offset)
             owned.durable = commit.offset if commit.reset else max(owned.durable, commit.offset)

@@ -10,7 +10,7 @@ shell takes when the user is back in one of the consumer's methods: it calls the
 one raises the error.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -20,8 +20,15 @@ from hightide.calls.call import MessageCall, Method
 from hightide.consumer_group.operations import error_of
 from hightide.errors import CoordinatorUnavailableError, HightideError, InvalidArgumentError
 from hightide.records import TopicPartition
-from hightide.v1.coordinator_service_pb2 import CommitOffsetsRequest, CommitOffsetsResponse, OffsetCommit
+from hightide.v1.coordinator_service_pb2 import (
+    CommitOffsetsRequest,
+    CommitOffsetsResponse,
+    OffsetCommit,
+    OffsetCommitResult,
+)
 
+#: Called with offsets that are durable, and how often the user had sought when they were committed.
+Committed = Callable[[Iterable[OffsetCommit], int], None]
 #: Called with the offsets that were written, and the first error, if any; on the side of the user, inside of
 #: poll(), an iteration or close().
 CommitCallback = Callable[[Mapping[TopicPartition, int], HightideError | None], object]
@@ -50,6 +57,7 @@ class PendingCommit:
     offsets: list[OffsetCommit]
     callback: CommitCallback | None
     deadline_ms: float
+    seek_count: int
     attempts: int = 0
     last_error: HightideError | None = None
 
@@ -67,7 +75,7 @@ class PendingCommits:
     """The commits of one member that are not done, in order, and the outcomes that the user has not been told
     of. `committed` is told which offsets are durable."""
 
-    def __init__(self, group: str, committed: Callable[[Iterable[OffsetCommit]], None]) -> None:
+    def __init__(self, group: str, committed: Committed) -> None:
         self.wake_at_ms: float | None = None
         self._group = group
         self._committed = committed
@@ -75,8 +83,15 @@ class PendingCommits:
         self._call: CommitCall | None = None
         self._retry_at_ms = 0.0
         self._outcomes: deque[CommitOutcome] = deque()
+        self._held: Counter[TopicPartition] = Counter()
 
-    def add(self, offsets: list[OffsetCommit], callback: CommitCallback | None, deadline_ms: float) -> None:
+    def add(
+        self,
+        offsets: list[OffsetCommit],
+        callback: CommitCallback | None,
+        deadline_ms: float,
+        seek_count: int,
+    ) -> None:
         """Take a commit, which is sent or has failed by its deadline. Raises InvalidArgumentError,
         CoordinatorUnavailableError if too many wait."""
         if len(offsets) > OFFSETS_MAX:
@@ -89,7 +104,7 @@ class PendingCommits:
                 "poll() that reports them; poll, or commit less often"
             )
         if offsets:
-            self._waiting.append(PendingCommit(offsets, callback, deadline_ms))
+            self._waiting.append(PendingCommit(offsets, callback, deadline_ms, seek_count))
         else:
             self._end({}, None, callback)
 
@@ -108,9 +123,11 @@ class PendingCommits:
             self._end({}, late, commit.callback)
         if not self._waiting or self._call is not None:
             return None
-        if address is None or now_ms < self._retry_at_ms:
+        is_held = any(_partition_of(each) in self._held for each in self._waiting[0].offsets)
+        if address is None or is_held or now_ms < self._retry_at_ms:
             next_ms = self._waiting[0].deadline_ms
-            self.wake_at_ms = next_ms if address is None else min(next_ms, self._retry_at_ms)
+            is_stuck = address is None or is_held
+            self.wake_at_ms = next_ms if is_stuck else min(next_ms, self._retry_at_ms)
             return None
         request = CommitOffsetsRequest(
             group=self._group, member_id=member_id, offsets=self._waiting[0].offsets
@@ -137,24 +154,31 @@ class PendingCommits:
             return
         self._waiting.popleft()
         failed = {
-            TopicPartition(each.topic, each.partition): error
-            for each in outcome.offsets
-            if (error := error_of(each)) is not None
+            _partition_of(each): error for each in outcome.offsets if (error := error_of(each)) is not None
         }
-        done = [each for each in commit.offsets if TopicPartition(each.topic, each.partition) not in failed]
-        self._committed(done)
-        written = {TopicPartition(each.topic, each.partition): each.offset for each in done}
+        done = [each for each in commit.offsets if _partition_of(each) not in failed]
+        self._committed(done, commit.seek_count)
+        written = {_partition_of(each): each.offset for each in done}
         self._end(written, next(iter(failed.values()), None), commit.callback)
+
+    def hold(self, commits: Iterable[OffsetCommit]) -> None:
+        """Send nothing, until `release`, that would undo the seeks among these commits, for which the user
+        waits: the coordinator would take it for what came after them."""
+        self._held.update(_partition_of(each) for each in commits if each.reset)
+
+    def release(self, commits: Iterable[OffsetCommit]) -> None:
+        """The user waits no longer for these."""
+        self._held -= Counter(_partition_of(each) for each in commits if each.reset)
 
     def overtaken_by(self, durable: Iterable[OffsetCommit]) -> None:
         """Send no offset any more that was to be committed before these, which are durable, and would go
         back behind one or undo a seek to it. A commit of which nothing is left is done."""
-        later = {TopicPartition(each.topic, each.partition): each for each in durable}
+        later = {_partition_of(each): each for each in durable}
         for commit in self._waiting:
             commit.offsets = [
                 each
                 for each in commit.offsets
-                if (by := later.get(TopicPartition(each.topic, each.partition))) is None
+                if (by := later.get(_partition_of(each))) is None
                 or not (by.reset or each.reset or each.offset <= by.offset)
             ]
         under_way = self._waiting[0] if self._call is not None else None
@@ -185,3 +209,7 @@ class PendingCommits:
     def next_outcome(self) -> CommitOutcome | None:
         """The next outcome to tell the user."""
         return self._outcomes.popleft() if self._outcomes else None
+
+
+def _partition_of(commit: OffsetCommit | OffsetCommitResult) -> TopicPartition:
+    return TopicPartition(commit.topic, commit.partition)

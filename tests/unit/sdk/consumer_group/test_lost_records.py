@@ -146,7 +146,7 @@ def test_with_commits_by_hand_the_next_one_goes_back() -> None:
     assert bench.commits == []
     (commit,) = bench.core.commits(None, "")
     assert (commit.offset, commit.reset) == (12, True)
-    bench.ownership.committed([commit])
+    bench.ownership.committed([commit], bench.ownership.seek_count)
     assert bench.core.commits(None, "") == []
 
 
@@ -207,3 +207,15 @@ def test_a_member_that_did_not_go_back_says_goodbye_at_once() -> None:
     bench.poll()
     (goodbye,) = bench.said()
     assert positions(goodbye) == {0: 30}
+
+
+def test_a_seek_during_the_commit_that_it_went_back_is_committed_all_the_same() -> None:
+    bench = has_read(auto_commit=True)
+    bench.ping()
+    lose_all_from(bench, 12)
+    bench.ownership.sought(P0, 5)
+    answer_commit(bench)
+    assert bench.ownership.owned[P0].is_reset
+    assert positions(bench.ping()[-1]) == {}
+    (seek,) = bench.core.commits({P0: 5}, "")
+    assert seek.reset

@@ -316,7 +316,7 @@ def test_a_commit_without_arguments_is_of_all_that_was_handed_out() -> None:
     begin(bench)
     (commit,) = bench.core.commits(None, "noted")
     assert (commit.partition, commit.offset, commit.generation, commit.metadata) == (0, 1, 1, "noted")
-    bench.ownership.committed([commit])
+    bench.ownership.committed([commit], bench.ownership.seek_count)
     assert bench.core.commits(None, "") == []
     assert next(bench.records).offset == 1  # type: ignore[attr-defined]
 
@@ -324,7 +324,7 @@ def test_a_commit_without_arguments_is_of_all_that_was_handed_out() -> None:
 def test_a_commit_settles_for_pings_too() -> None:
     bench = reading()
     bench.user_polls(4)
-    bench.ownership.committed(bench.core.commits(None, ""))
+    bench.ownership.committed(bench.core.commits(None, ""), bench.ownership.seek_count)
     assert positions(bench.ping()[0]) == {}
     bench.take(0)
     bench.user_polls()
@@ -340,7 +340,7 @@ def test_what_was_only_told_by_a_ping_is_committed_all_the_same() -> None:
     assert positions(bench.ping()[0]) == {0: 4}
     (commit,) = bench.core.commits(None, "")
     assert (commit.offset, commit.reset) == (4, False)
-    bench.ownership.committed([commit])
+    bench.ownership.committed([commit], bench.ownership.seek_count)
     assert bench.core.commits(None, "") == []
 
 
@@ -354,7 +354,7 @@ def test_positions_wait_for_the_commit_of_where_the_user_sought() -> None:
     assert positions(bench.ping()[0]) == {}
     (commit,) = bench.core.commits({partition: 2}, "")
     assert commit.reset
-    bench.ownership.committed([commit])
+    bench.ownership.committed([commit], bench.ownership.seek_count)
     bench.poll()
     bench.serve(p0=batch(0, 10))
     bench.user_polls(3)
@@ -367,7 +367,7 @@ def test_a_commit_of_one_record_settles_nothing_above_it_nor_elsewhere() -> None
     bench.user_polls()
     (partition,) = parts(0)
     (commit,) = bench.core.commits({partition: 4}, "")
-    bench.ownership.committed([commit])
+    bench.ownership.committed([commit], bench.ownership.seek_count)
     (answer,) = bench.ping()
     assert positions(answer) == {}, "the user has all other records still in hand"
     bench.take(1)
@@ -382,7 +382,7 @@ def test_a_commit_that_comes_too_late_changes_nothing() -> None:
     bench.user_polls(4)
     commits = bench.core.commits(None, "")
     bench.give(0, offset=0, generation=3)
-    bench.ownership.committed(commits)
+    bench.ownership.committed(commits, bench.ownership.seek_count)
     assert bench.ownership.settled_offset(*parts(0)) == 0
 
 
@@ -395,7 +395,7 @@ def test_what_is_read_again_below_a_commit_that_came_through_late_is_not_committ
     bench.take(0)
     bench.pass_ms(ANSWER_TIMEOUT_MS / 2)
     bench.give(0, offset=0)
-    bench.ownership.committed(commits)
+    bench.ownership.committed(commits, bench.ownership.seek_count)
     bench.poll()
     bench.serve(p0=batch(0, 10))
     bench.ownership.came_back()

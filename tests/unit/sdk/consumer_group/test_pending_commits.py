@@ -17,7 +17,7 @@ from hightide.records import Record, TopicPartition
 from hightide.v1 import errors_pb2
 from hightide.v1.coordinator_service_pb2 import CommitOffsetsResponse, OffsetCommitResult
 from unit.sdk.consumer_bench import batch
-from unit.sdk.group_bench import GroupBench, parts
+from unit.sdk.group_bench import GroupBench, parts, positions
 from unit.sdk.producer_bench import TOPIC
 
 P0, P1 = parts(0, 1)
@@ -39,6 +39,12 @@ def commit_later(bench: GroupBench, offsets: object = None, outcomes: Outcomes |
     commits = bench.core.commits(offsets, "")  # type: ignore[arg-type]
     bench.core.commit_later(commits, callback, bench.now_ms)
     bench.poll()
+
+
+def commit_now(bench: GroupBench, offsets: object = None) -> None:
+    """The user commits and waits until it is durable."""
+    commits = bench.core.commits(offsets, "")  # type: ignore[arg-type]
+    bench.core.committed(commits, commits, bench.core.commit_now(commits))
 
 
 def answer(bench: GroupBench, error_code: int = 0) -> None:
@@ -236,7 +242,7 @@ def test_a_commit_that_waits_does_not_undo_a_seek_that_was_committed_since() -> 
     call = bench.commits.pop()
     bench.core.completed(call, AddressUnreachableError("away"), bench.now_ms)
     bench.ownership.sought(P0, 3)
-    bench.core.committed(bench.core.commits({P0: 3}, ""))
+    commit_now(bench, {P0: 3})
     bench.now_ms += 500
     bench.poll()
     assert committed(bench) == [{1: 1}]
@@ -253,7 +259,7 @@ def test_a_seek_that_waits_to_be_committed_does_not_undo_a_later_commit() -> Non
     commit_later(bench, {P1: 1})
     bench.ownership.sought(P0, 3)
     commit_later(bench, {P0: 3}, outcomes)
-    bench.core.committed(bench.core.commits({P0: 8}, ""))
+    commit_now(bench, {P0: 8})
     answer(bench)
     assert committed(bench) == []
     come_back(bench)
@@ -265,7 +271,7 @@ def test_a_commit_that_waits_is_sent_if_a_later_one_was_of_less() -> None:
     bench.user_polls()
     commit_later(bench, {P1: 1})
     commit_later(bench, {P0: 8})
-    bench.core.committed(bench.core.commits({P0: 5}, ""))
+    commit_now(bench, {P0: 5})
     answer(bench)
     assert committed(bench) == [{0: 8}]
 
@@ -274,10 +280,72 @@ def test_a_commit_under_way_of_which_nothing_is_left_is_not_sent_again() -> None
     bench = reading()
     bench.user_polls()
     commit_later(bench, {P0: 8})
-    bench.core.committed(bench.core.commits({P0: 9}, ""))
+    commit_now(bench, {P0: 9})
     call = bench.commits.pop()
     bench.core.completed(call, AddressUnreachableError("away"), bench.now_ms)
     bench.now_ms += 500
     bench.poll()
     assert committed(bench) == []
     come_back(bench)
+
+
+def test_a_commit_from_before_a_seek_says_nothing_about_the_partition_after_it() -> None:
+    """Its answer came while the seek was being committed. What lies between would have been reported as
+    read."""
+    bench = GroupBench().register()
+    bench.give(0)
+    bench.serve(p0=batch(0, 10))
+    bench.tell_user()
+    bench.user_polls()
+    commit_later(bench, {P0: 10})
+    bench.ownership.sought(P0, 3)
+    seek = bench.core.commits({P0: 3}, "")
+    seek_count = bench.core.commit_now(seek)
+    answer(bench)
+    bench.core.committed(seek, seek, seek_count)
+    assert positions(bench.ping()[-1]) == {}
+    assert (bench.ownership.owned[P0].settled, bench.ownership.owned[P0].durable) == (3, 3)
+
+
+def test_a_seek_is_committed_although_an_earlier_one_is_committed_after_it() -> None:
+    bench = reading()
+    bench.user_polls()
+    bench.ownership.sought(P0, 7)
+    bench.consumer.seek(P0, 7)
+    commit_later(bench)
+    bench.ownership.sought(P0, 3)
+    bench.consumer.seek(P0, 3)
+    answer(bench)
+    (commit,) = bench.core.commits(None, "")
+    assert (commit.offset, commit.reset) == (3, True)
+
+
+def test_a_commit_that_waits_is_not_sent_while_a_later_seek_is_being_committed() -> None:
+    """It would arrive behind the seek, as if it came after it, and what lies between would be skipped."""
+    bench = reading()
+    outcomes: Outcomes = []
+    bench.user_polls()
+    commit_later(bench, {P0: 10}, outcomes)
+    bench.core.completed(bench.commits.pop(), AddressUnreachableError("away"), bench.now_ms)
+    bench.ownership.sought(P0, 3)
+    seek = bench.core.commits({P0: 3}, "")
+    seek_count = bench.core.commit_now(seek)
+    bench.pass_s(2)
+    assert committed(bench) == []
+    bench.core.committed(seek, seek, seek_count)
+    bench.pass_s(2)
+    assert committed(bench) == []
+    come_back(bench)
+    assert outcomes == [({}, None)]
+
+
+def test_a_commit_that_waits_is_sent_after_a_seek_whose_commit_failed() -> None:
+    bench = reading()
+    bench.user_polls()
+    commit_later(bench, {P0: 10})
+    bench.core.completed(bench.commits.pop(), AddressUnreachableError("away"), bench.now_ms)
+    bench.ownership.sought(P0, 3)
+    seek = bench.core.commits({P0: 3}, "")
+    bench.core.committed(seek, [], bench.core.commit_now(seek))
+    bench.pass_s(2)
+    assert committed(bench) == [{0: 10}]
