@@ -254,7 +254,7 @@ class Checkers:
             since = self._assigned_since.get((generation, host.broker_id))
             known = -1 if replica is None else replica.state.decision.partition_epoch
             # Where the oldest files are gone it fetches all anew, unless others count on it.
-            is_begun_anew = replica is None and host.is_damaged
+            is_begun_anew = replica is None and (host.is_damaged or host.has_rebooted)
             has_heard = since is not None and known >= since and not is_begun_anew
             if host.broker_id in view.electable or has_heard:
                 # Raised by `check`: a task of the broker could take it for a failure that passes.

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 from faulty_files import Fault, FaultyFiles, SimulatedCrash
@@ -125,6 +126,18 @@ def test_a_power_cut_brings_nothing_back_below_a_start_that_was_written_down(tmp
         assert rig.log.log_start_offset == 2
         assert (1, 0) not in rig.log.epochs.entries
         rig.close()
+
+
+def test_a_log_whose_first_segment_went_with_the_power_has_lost_its_front(rig: LogRig) -> None:
+    """It is younger than the last checkpoint, so nothing else says where it begins. A replica that took its
+    second segment for its first began where its leader may have nothing yet, and accused it of a loss."""
+    rig.settles = False
+    rig.close(clean=False)
+    rig.segments()[0].unlink()
+    rig.files.cut_power(Random(1))
+    rig.open()
+    assert rig.log.lost_data
+    assert rig.log.log_start_offset == 0
 
 
 def test_a_log_that_begins_anew_further_down_hides_nothing_of_what_comes(rig: LogRig) -> None:

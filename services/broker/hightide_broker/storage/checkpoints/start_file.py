@@ -56,11 +56,11 @@ class StartFile:
         """The start that is recorded, in the file or in the log's mark."""
         return max(self.offset, self.noted)
 
-    def load(self, elsewhere: int, *, is_current: bool, may_be_unsynced: bool) -> bool:
+    def load(self, elsewhere: int, *, is_current: bool, may_be_unsynced: bool) -> None:
         """Read the file. `elsewhere` is the start that was recorded elsewhere. If the file is damaged or
         missing, the log begins there, and the file is written again with it; also if it begins earlier by the
         file, and what was recorded elsewhere is of the end of the last process (`is_current`).
-        `may_be_unsynced`: that process was killed. Returns whether the file could be read."""
+        `may_be_unsynced`: that process was killed."""
         try:
             found = self._read()
         except CorruptFile as error:
@@ -71,7 +71,6 @@ class StartFile:
             self.is_durable = found == 0 or not may_be_unsynced
         if self.offset < elsewhere and (found is None or is_current):
             self.begin_at(elsewhere)
-        return found is not None
 
     def _read(self) -> int | None:
         if not self._files.exists(self._path):

@@ -93,16 +93,15 @@ class _Opening:
                 clean = open_clean(volume, self.directory, checkpoint)
                 is_recovered = clean is None
                 is_current = self.mark.is_current or checkpoint.is_clean
-                is_told = start_file.load(
-                    promised.start_offset, is_current=is_current, may_be_unsynced=is_recovered
-                )
+                start_file.load(promised.start_offset, is_current=is_current, may_be_unsynced=is_recovered)
                 if clean is not None:
                     segments = clean
                     _load_epochs(epochs, segments, segments[-1].next_offset, (), promised.latest_epoch)
                 else:
                     segments, lost_data = self._recovered(checkpoint, epochs, start_file.recorded)
-                if self.mark.promised is None and (is_current or not is_told):
-                    # If nothing is known of a log, its first segment is the first.
+                if self.mark.promised is None and is_current:
+                    # The process wrote it to its end, and knew no other start. After a power cut the first
+                    # segments may be those that are gone.
                     start_file.begin_at(max(start_file.recorded, segments[0].base_offset))
                 if not self.may_hold_cuts:
                     start_file.sync()  # As all that recovery has read.
