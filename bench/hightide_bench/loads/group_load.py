@@ -149,5 +149,5 @@ def _lines() -> Iterator[str | None]:
 
 
 if __name__ == "__main__":
-    gc.set_threshold(100_000, 50, 100)
+    gc.set_threshold(100_000, 1, 1_000)
     uvloop.run(_run(json.loads(sys.argv[1])))

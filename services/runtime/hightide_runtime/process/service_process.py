@@ -88,8 +88,9 @@ def run_process(
     """
     set_up_logging(settings.log_level, f"{role}-{number}", settings.log_format)
     # The state of ten thousand partitions or consumers lives for ever, and the collector need not check it
-    # with every 700 new objects. Reference counts free what a request allocates.
-    gc.set_threshold(100_000, 50, 100)
+    # with every 700 new objects. Reference counts free what a request allocates. The second number bounds a
+    # stop: a collection of the middle generation goes through all that was made since the last one.
+    gc.set_threshold(100_000, 1, 1_000)
 
     async def service(stopping: StopSignal) -> None:
         async with _open(role, number, settings, stopping) as process:
