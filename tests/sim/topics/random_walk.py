@@ -103,6 +103,8 @@ class RandomWalk:
         self.configs = {"flush": self.rng.choice(("replicated", "fsync")), "segment.bytes": "1024"}
         """Of every topic. What flush=replicated promises where machines go down is asked of others."""
         self._deaths: list[tuple[int, int]] = []
+        self._alone: set[int] = set()
+        """Brokers that some partition was to move to, and to no other."""
 
     def run(self) -> Cluster:
         """The whole schedule: start, requests and faults, healing. Raises Violation. The world is closed."""
@@ -264,8 +266,10 @@ class RandomWalk:
             self.world.crash(host.broker_id)
         # What the last one that is to have all lacks at the front it cannot get anywhere, nor give to others.
         # That it is the last one may be under way.
-        is_last = self.world.checkers.is_last_anywhere(host.broker_id) or any(
-            (each.source, each.target) == (host.broker_id, ZOOKEEPER) for each in self.world.pending
+        is_last = (
+            self.world.checkers.is_last_anywhere(host.broker_id)
+            or host.broker_id in self._alone
+            or any((each.source, each.target) == (host.broker_id, ZOOKEEPER) for each in self.world.pending)
         )
         kinds = KEEP_FRONT if is_last else DAMAGES
         self.world.damage(host.broker_id, self.rng.getrandbits(32), kinds)
@@ -399,16 +403,25 @@ class RandomWalk:
         if (found := self._topic()) is not None and len(found[1].partitions) > 1:
             self.world.by_hand(PartitionRemoveZnode.path(found[0], len(found[1].partitions) - 1))
 
+    def _target(self) -> tuple[int, ...]:
+        """Of a move. An operator moves nothing to a broker alone that has lost files and has not told."""
+        target = self._replicas()
+        if set(target) <= self.world.checkers.unhealed:
+            target = (*target, *(each for each in BROKERS if each not in target))
+        if len(target) == 1:
+            self._alone.update(target)
+        return target
+
     def _move(self) -> None:
         if (name := self._partition()) is not None:
-            moves = (rq.Move(name, self._replicas()),)
+            moves = (rq.Move(name, self._target()),)
             self._ask(rq.ReassignmentsRequested(0, moves), ef.AnswerPartitions)
 
     def _move_by_hand(self) -> None:
         if (name := self._partition()) is not None:
             path = ReassignmentZnode.path(*name)
             if self.world.tree.read(path) is None:
-                self.world.by_hand(path, json.dumps({"replicas": self._replicas()}).encode())
+                self.world.by_hand(path, json.dumps({"replicas": self._target()}).encode())
 
     def _cancel(self) -> None:
         self._ask(rq.CancelReassignmentsRequested(0), ef.AnswerPartitions)
