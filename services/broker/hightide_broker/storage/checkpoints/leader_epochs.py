@@ -192,6 +192,12 @@ class LeaderEpochs:
         self._written = min(self._written, sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs)))
         self._entries = before
 
+    def cut_undone(self) -> None:
+        """Cut these from the file, too. Called before a sync after which records of older epochs take their
+        places. Raises StorageFailed, DiskFull."""
+        if self._in_file > self._written:
+            self._change_end(self._written)
+
     def load(self) -> None:
         """Read the file. Raises CorruptFile if it is missing or damaged: recovery then reads the log."""
         self._damaged = True

@@ -174,6 +174,9 @@ class Log(ReadableLog):
         assert headers
         assert leader_epoch >= self.epochs.latest, (leader_epoch, self.epochs.latest)
         with self._lock:
+            if leader_epoch <= self.cuts.torn_epoch:
+                with self._files:
+                    self.cuts.sync()
             offset, ours = self._end_offset, []
             for header in headers:
                 ours.append(header.stamped(offset, leader_epoch))
@@ -223,6 +226,7 @@ class Log(ReadableLog):
                 segment = self._row.write(to_disk, size_bytes)
             except OSError:
                 self.epochs.undo(epochs)
+                self.cuts.note_torn(headers)
                 raise
             for header in headers:
                 segment.note(position, header, self.settings.index_interval_bytes)
@@ -295,6 +299,8 @@ class Log(ReadableLog):
                     else:
                         self.promises.cutting()
                         self._cut(offset)
+                        if self._end_offset < self._start_offset:  # Both were in one batch.
+                            self.truncate_and_start_at(self._start_offset)
                         if durable and self.cuts.may_come_back:
                             self.cuts.sync()
             finally:

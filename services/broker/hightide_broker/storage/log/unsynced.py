@@ -3,12 +3,12 @@ without it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
-from hightide.batch.header import NO_EPOCH
+from hightide.batch.header import NO_EPOCH, BatchHeader
 
 from hightide_broker.storage.checkpoints.leader_epochs import LeaderEpochs
 from hightide_broker.storage.errors import LogClosed
@@ -89,9 +89,12 @@ class UnsyncedCuts:
     where the leader's log goes on behind the cut in an older epoch than was cut off, this log would seem
     newer than those that have all of these records, and an election among logs that lost their ends would
     choose it. So the log calls `sync` before it appends such records.
+
+    An append that finds no room for all of its batches is cut off, too. What a leader then appends in the same
+    epoch takes the place of a batch that may be there again, and no epoch tells them apart.
     """
 
-    __slots__ = ("_directory", "_epochs", "_row", "_volume", "latest_epoch")
+    __slots__ = ("_directory", "_epochs", "_row", "_volume", "latest_epoch", "torn_epoch")
 
     def __init__(
         self, volume: Volume, directory: str, row: SegmentRow, epochs: LeaderEpochs, may_be: bool
@@ -103,6 +106,9 @@ class UnsyncedCuts:
         self._epochs = epochs
         self.latest_epoch = _ANY_EPOCH if may_be else NO_EPOCH
         """The latest epoch of which something was cut off; NO_EPOCH where nothing comes back."""
+        self.torn_epoch = NO_EPOCH
+        """The latest epoch of an append that found room for a part of its batches; NO_EPOCH if there was
+        none."""
 
     @property
     def may_come_back(self) -> bool:
@@ -112,6 +118,13 @@ class UnsyncedCuts:
     def note(self) -> None:
         """Take note that something is about to be truncated."""
         self.latest_epoch = max(self.latest_epoch, self._epochs.latest)
+
+    def note_torn(self, headers: Sequence[BatchHeader]) -> None:
+        """Take note that an append of these found no room: their epochs are in the file, and all batches but
+        the last one may have been written."""
+        self.latest_epoch = max(self.latest_epoch, headers[-1].leader_epoch)
+        if len(headers) > 1:
+            self.torn_epoch = max(self.torn_epoch, headers[-1].leader_epoch)
 
     def sync_below(self, recovery_point: int, durable_end_offset: int) -> None:
         """Sync where the log has been truncated below the recovery point of the checkpoint: recovery trusts
@@ -131,6 +144,7 @@ class UnsyncedCuts:
         if active.exists:
             with self._volume.open_files.lease(active.log_path) as fd:
                 self._volume.files.sync(fd)
+        self._epochs.cut_undone()
         self._epochs.sync(anyway=True)
         self._volume.files.sync_directory(self._directory)
-        self.latest_epoch = NO_EPOCH
+        self.latest_epoch = self.torn_epoch = NO_EPOCH
