@@ -150,6 +150,21 @@ def test_a_partition_that_left_and_came_back_between_two_rounds_is_told_everythi
     assert [answer.key for answer in answers(session, end=6, high_watermark=6)] == ["p0"]
 
 
+def test_also_one_that_left_and_came_back_while_the_session_was_opened() -> None:
+    follower: FollowerSession[Key] = FollowerSession()
+    sessions: LeaderSessions[Key] = LeaderSessions(1)
+    follower.place("p0", FollowerPosition(1, 6))
+    request = follower.next_request()
+    session = sessions.open(2, 7)
+    session.receive(request.moved, request.forgotten)
+    assert answers(session, end=6, high_watermark=6)
+    follower.forget("p0")
+    follower.answered(session.session_id)
+    follower.place("p0", FollowerPosition(1, 6))
+    session = round_trip(follower, sessions)
+    assert [answer.key for answer in answers(session, end=6, high_watermark=6)] == ["p0"]
+
+
 def test_a_lost_round_ends_the_session_and_the_next_one_names_everything() -> None:
     follower: FollowerSession[Key] = FollowerSession()
     sessions: LeaderSessions[Key] = LeaderSessions(1)

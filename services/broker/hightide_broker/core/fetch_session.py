@@ -62,6 +62,7 @@ class FollowerSession(Generic[K]):
         self.session_id = 0
         self.round = 0
         self.positions: dict[K, FollowerPosition] = {}
+        self._is_opening = False
         self._moved: dict[K, None] = {}
         self._forgotten: dict[K, None] = {}
 
@@ -83,7 +84,7 @@ class FollowerSession(Generic[K]):
         if self.positions.pop(key, None) is None:
             return
         self._moved.pop(key, None)
-        if self.session_id != 0:
+        if self.session_id != 0 or self._is_opening:
             self._forgotten[key] = None
 
     @property
@@ -95,6 +96,7 @@ class FollowerSession(Generic[K]):
         """The request of this round. The positions in it count as sent."""
         moved = tuple((key, self.positions[key]) for key in self._moved)
         request = SessionRequest(self.session_id, self.round, moved, tuple(self._forgotten))
+        self._is_opening = self.session_id == 0
         self._moved.clear()
         self._forgotten.clear()
         return request
@@ -103,11 +105,13 @@ class FollowerSession(Generic[K]):
         """The leader answered the last request, in this session."""
         assert session_id != 0, "a session's id is never 0"
         self.session_id = session_id
+        self._is_opening = False
         self.round += 1
 
     def restart(self) -> None:
         """Open a new session, which names everything: the last request failed."""
         self.session_id = 0
+        self._is_opening = False
         self.round = 0
         self._forgotten.clear()
         self._moved = dict.fromkeys(self.positions)

@@ -90,8 +90,8 @@ class UnsyncedCuts:
     newer than those that have all of these records, and an election among logs that lost their ends would
     choose it. So the log calls `sync` before it appends such records.
 
-    An append that finds no room for all of its batches is cut off, too. What a leader then appends in the same
-    epoch takes the place of a batch that may be there again, and no epoch tells them apart.
+    An append that finds no room for all of its batches is cut off, too. What a leader then appends in the
+    same epoch takes the place of a batch that may be there again, and no epoch tells them apart.
     """
 
     __slots__ = ("_directory", "_epochs", "_row", "_volume", "latest_epoch", "torn_epoch")
