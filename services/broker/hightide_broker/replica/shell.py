@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -208,6 +209,7 @@ class ReplicaShell:
         except (StorageError, BatchError) as error:
             replica.state = before
             log.error("%s: %s failed: %s", replica, type(event).__name__, error)
+            _begin_where_it_did(replica)
             if isinstance(error, LogFailed):
                 self._on_storage_failed(error)
             raise
@@ -216,6 +218,7 @@ class ReplicaShell:
             # stays as it is.
             if isinstance(effect, _ON_THE_LOG):
                 replica.state = before
+                _begin_where_it_did(replica)
             raise
         state = replica.state
         if state.is_leader:
@@ -394,6 +397,16 @@ class ReplicaShell:
     def _abandon_waiters(self, replica: HostedReplica, effect: fx.AbandonWaiters, _: Payload | None) -> None:
         replica.acks.fail(convert.error_code_of(effect.refusal))
         replica.wake_fetches()
+
+
+def _begin_where_it_did(replica: HostedReplica) -> None:
+    """Let an empty log that was to begin inside a batch, which it did not take, begin where its core says."""
+    state, opened = replica.state, replica.log
+    was_empty = state.log_start_offset == state.log_end_offset
+    is_empty = opened.log_start_offset == opened.log_end_offset
+    if was_empty and is_empty and opened.log_end_offset != state.log_end_offset:
+        with suppress(StorageError):  # A log that failed begins nowhere.
+            opened.truncate_and_start_at(state.log_end_offset)
 
 
 def refusal_in(effects: fx.Effects) -> Refusal | None:

@@ -128,6 +128,20 @@ def test_what_the_log_does_not_take_has_not_happened(data: DataDirectory) -> Non
     assert replica.log.log_end_offset == 1
 
 
+def test_a_log_that_does_not_begin_inside_a_batch_begins_where_it_did(data: DataDirectory) -> None:
+    """Its first batch is damaged on the way. If it is elected then, it writes where its core believes."""
+    shell, replica = follower(data)
+    shell.feed(replica, FetchRefused(1, 1, Refusal.OFFSET_OUT_OF_RANGE, 5))
+    before = replica.state
+    damaged = bytearray(good_batch(TOPIC_ID, 0, [b"a"] * 4))
+    stamp(damaged, 0, 3, 1)
+    damaged[-1] ^= 1
+    with pytest.raises(CorruptBatch):
+        shell.feed(replica, *received(bytes(damaged)))
+    assert replica.state is before
+    assert (replica.log.log_start_offset, replica.log.log_end_offset) == (5, 5)
+
+
 def test_what_its_leader_lacks_of_committed_records_is_kept_and_told(data: DataDirectory) -> None:
     shell, replica = follower(data)
     controller = Controller()
