@@ -124,3 +124,22 @@ def test_a_file_that_went_into_quarantine_under_a_reader_is_no_damage(rig: LogRi
     with pytest.raises(LogClosed):
         opened.read_file(4, 1, END)
     assert told == []
+
+
+@pytest.mark.parametrize("base", [4, 8, 12])
+def test_a_cut_removes_a_segment_that_is_gone_already(rig: LogRig, base: int) -> None:
+    """Half a cut would leave a log that says that it ends where it has no file any more."""
+    segment(rig, base).unlink()
+    assert rig.log.truncate_to(3) == 3
+    rig.fill(2)
+    assert offsets(rig.log) == [0, 1, 2, 3, 4]
+    assert not rig.crash().lost_data
+
+
+@pytest.mark.parametrize("base", [0, 4, 12])
+def test_a_log_begins_anew_though_a_segment_is_gone_already(rig: LogRig, base: int) -> None:
+    segment(rig, base).unlink()
+    rig.log.truncate_and_start_at(40)
+    rig.fill(2)
+    assert offsets(rig.log) == [40, 41]
+    assert not rig.crash().lost_data

@@ -293,6 +293,27 @@ def test_a_full_disk_deletes_what_lies_below_and_writes_the_start_down_in_the_ro
     assert rig.log.log_start_offset == 25
 
 
+def test_a_full_disk_gives_the_room_of_indexes_to_the_start_before_it_gives_up_records(rig: LogRig) -> None:
+    """A power cut after the segments, and before the start is written, would make the log seem to lack its
+    front."""
+    calls: list[tuple[str, str]] = []
+    fault = Fault("write_at", errno.ENOSPC, "log_start", lasting=True)
+
+    def called(call: str, path: str) -> None:
+        calls.append((call, Path(path).name))
+        if call == "remove" and path.endswith("index") and fault in rig.files.faults:
+            rig.files.faults.remove(fault)
+
+    rig.files.faults.append(fault)
+    rig.files.on_call = called
+    rig.log.move_start(25)
+    rig.log.delete_before_start()
+    assert calls.index(("replace", "log_start")) < calls.index(("remove", f"{0:020d}.log.tmp"))
+    for seed in range(5):
+        assert not rig.cut_power(seed).lost_data
+        assert rig.log.log_start_offset == 25
+
+
 def test_a_kill_on_a_disk_that_stays_full_does_not_make_a_log_seem_to_lack_what_was_deleted(
     rig: LogRig,
 ) -> None:

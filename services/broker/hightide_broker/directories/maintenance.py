@@ -22,7 +22,14 @@ from hightide_broker.core.replica import Role
 from hightide_broker.directories.retention_report import RetentionReport
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.shell import ReplicaShell
-from hightide_broker.storage import DamagedLog, DataDirectory, ExpiredRecords, LogClosed, StorageError
+from hightide_broker.storage import (
+    DamagedLog,
+    DataDirectory,
+    DiskFull,
+    ExpiredRecords,
+    LogClosed,
+    StorageError,
+)
 
 log = logging.getLogger(__name__)
 
@@ -124,16 +131,26 @@ class Maintenance:
 
     async def flush(self) -> None:
         """Sync what was appended since the last time, so that recovery after a crash has little to read.
+        Where a log takes nothing yet, look first whether there is room now.
 
         It syncs one log at a time, so that a request with flush=fsync waits for one more log, not for all.
         Raises StorageError.
         """
         for replica in self._replicas_here():
+            if replica.log.takes_nothing_yet:
+                await self._keep_aside(replica)
             if not replica.log.is_closed and replica.log.durable_end_offset < replica.log.log_end_offset:
                 try:
                     await asyncio.shield(self._shell.ports.group_commit.cover((replica,)))
                 except DamagedLog as damage:
                     log.error("%s: it is flushed when it is mended: %s", replica, damage)
+
+    async def _keep_aside(self, replica: HostedReplica) -> None:
+        """Let a log go on whose end could not be kept aside when it was recovered. Raises StorageFailed."""
+        try:
+            await asyncio.get_running_loop().run_in_executor(self._disk, replica.log.keep_aside)
+        except (DiskFull, LogClosed) as error:
+            log.warning("%s: %s", replica, error)
 
     async def apply_retention(self) -> None:
         """Delete what is older or larger than the topics keep, and forget producers. Raises StorageError."""

@@ -31,7 +31,7 @@ from hightide_broker.directories.maintenance import Maintenance, MaintenanceSett
 from hightide_broker.directories.retention_report import RetentionReport
 from hightide_broker.replica.held_replicas import HostedReplica
 from hightide_broker.replica.shell import Payload
-from hightide_broker.storage import DataDirectory, Flush, LogSettings
+from hightide_broker.storage import DataDirectory, DiskFull, Flush, LogSettings
 from hightide_runtime.system_clock import SystemClock
 from maintenance_rig import NEVER_MS, TOPIC_ID, Running, run
 from stored_batches import as_sent_by_leader
@@ -128,6 +128,29 @@ def test_a_log_that_has_no_room_for_its_epochs_gives_room_as_the_others_do(tmp_p
         assert running.failures == []
 
     run(tmp_path, scenario, settings=gone_at_once, files=files)
+
+
+def test_a_log_that_takes_nothing_for_want_of_room_goes_on_when_there_is_some(tmp_path: Path) -> None:
+    """Recovery had no room to keep aside what it cut off. Nobody has to do more than to make room."""
+    full = [True]
+
+    def keep() -> None:
+        if full:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    async def scenario(running: Running) -> None:
+        log = running.replicas[0].log
+        log._files.unkept = keep
+        await running.upkeep.flush()
+        with pytest.raises(DiskFull):
+            running.produce(running.replicas[0])
+        full.clear()
+        await running.upkeep.flush()
+        running.produce(running.replicas[0])
+        assert log.log_end_offset == 1
+        assert running.failures == []
+
+    run(tmp_path, scenario)
 
 
 def test_a_replica_put_aside_during_its_flush_is_no_disk_that_failed(tmp_path: Path) -> None:

@@ -56,7 +56,17 @@ class EpochEnd(NamedTuple):
 class LeaderEpochs:
     """The epochs of one log; both epochs and start offsets rise strictly. The log calls it under its lock."""
 
-    __slots__ = ("_damaged", "_disk", "_entries", "_files", "_in_file", "_path", "_unsynced", "_written")
+    __slots__ = (
+        "_damaged",
+        "_disk",
+        "_entries",
+        "_files",
+        "_in_file",
+        "_lacks_records",
+        "_path",
+        "_unsynced",
+        "_written",
+    )
 
     def __init__(self, files: Files, disk: LogFiles, path: str, on_disk: bool) -> None:
         self._files = files
@@ -69,8 +79,10 @@ class LeaderEpochs:
         # How many of these are the first ones here. Others had no batch, and have lost their places.
         self._written = 0
         self._unsynced = False
-        # The file is missing or useless: `rebuild` writes it in any case.
+        # The file is missing or useless: it is written anew in any case.
         self._damaged = False
+        # The file found no room for epochs of records that the log has.
+        self._lacks_records = False
 
     @property
     def entries(self) -> tuple[EpochStart, ...]:
@@ -84,7 +96,10 @@ class LeaderEpochs:
 
     @property
     def latest_written(self) -> int:
-        """The newest epoch that the file has too, or -1 if there is none: what a restart must find."""
+        """The newest epoch that the file has too, or -1 if there is none: what a restart must find. If it
+        has to read the log for that, because there was no room in the file, the newest of all."""
+        if self._lacks_records:
+            return self.latest
         return self._entries[self._written - 1].epoch if self._written else -1
 
     def start_of(self, epoch: int) -> int | None:
@@ -141,7 +156,7 @@ class LeaderEpochs:
         if self._in_file < 0 or self._written == len(self._entries) == self._in_file:
             return
         try:
-            if self._files.exists(self._path):
+            if self._files.exists(self._path) and not self._damaged:
                 self._change_end(self._written, self._entries[self._written :])
             else:
                 self._replace(self._entries)
@@ -149,6 +164,7 @@ class LeaderEpochs:
             self._entries = before
             raise
         self._written = len(self._entries)
+        self._lacks_records = False
 
     def truncate_to(self, end_offset: int) -> None:
         """Drop epochs that start at or after the log's new end. Raises StorageFailed, DiskFull."""
@@ -170,20 +186,28 @@ class LeaderEpochs:
         self._replace(tuple(kept))
 
     def rebuild(self, entries: Iterable[EpochStart]) -> None:
-        """Apply the entries that recovery found. Raises StorageFailed, DiskFull."""
+        """Apply the entries that recovery found. It needs no room: a log can be opened on a full disk, and
+        begin anew. What finds none is written before the next batch. Raises StorageFailed."""
         rebuilt = tuple(entries)
-        if self._damaged:
+        if rebuilt == self._entries and not self._damaged:
+            return
+        try:
             self._replace(rebuilt)
-        elif rebuilt != self._entries:
-            try:
-                self._replace(rebuilt)
-            except DiskFull:
-                # In place, as when the log is truncated: a log can be opened on a full disk, and begin anew.
-                pairs = zip(self._entries, rebuilt, strict=False)
-                same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
-                kept = min(same, self._written)
-                self._change_end(kept, rebuilt[kept:])
-                self._entries, self._written = rebuilt, len(rebuilt)
+        except DiskFull:
+            self._written = 0 if self._damaged else self._rebuilt_in_place(rebuilt)
+            self._entries, self._lacks_records = rebuilt, self._written < len(rebuilt)
+
+    def _rebuilt_in_place(self, rebuilt: tuple[EpochStart, ...]) -> int:
+        """Change the end of the file, as when the log is truncated; returns how many entries it has then."""
+        pairs = zip(self._entries, rebuilt, strict=False)
+        same = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        kept = min(same, self._written)
+        try:
+            self._change_end(kept, rebuilt[kept:])
+        except DiskFull:
+            self._change_end(kept)
+            return kept
+        return len(rebuilt)
 
     def undo(self, before: tuple[EpochStart, ...]) -> None:
         """Know what was known before: the batches that began other epochs found no room. In the file these
@@ -230,7 +254,7 @@ class LeaderEpochs:
     def sync(self, *, anyway: bool = False) -> None:
         """Bring the file to disk if it changed, or `anyway`: the writes of a killed process may not be on
         disk. Called by the log's flush, on its thread, and by recovery. Raises OSError."""
-        if not (self._unsynced or anyway) or self._in_file < 0:
+        if not (self._unsynced or anyway) or self._in_file < 0 or self._damaged:
             return
         self._unsynced = False
         fd = self._files.open(self._path, create=False)
@@ -271,7 +295,7 @@ class LeaderEpochs:
                 data = _MAGIC + b"".join(map(_encode, entries))
                 write_whole(self._files, self._path, data, durable=True)
             self._written = self._in_file = len(entries)
-            self._unsynced = self._damaged = False
+            self._unsynced = self._damaged = self._lacks_records = False
         self._entries = entries
 
 

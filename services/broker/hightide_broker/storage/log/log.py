@@ -242,7 +242,7 @@ class Log(ReadableLog):
     def _make_ready(self, size_bytes: int, end_offset: int) -> bool:
         """Before an append: make sure that there is a directory, and room in the segment. Returns whether it
         rolled."""
-        self._check_writable()
+        self._check_changeable()
         self._changed = True
         self._make_directory()
         self.promises.prepare()
@@ -264,7 +264,7 @@ class Log(ReadableLog):
         epoch writes it, so that an election waits for no disk. On a disk that was full it is written at once:
         who cannot take a record is not to lead. Raises DiskFull, StorageFailed."""
         with self._lock:
-            self._check_writable()
+            self._check_changeable()
             assert start_offset >= self._end_offset, (start_offset, self._end_offset)
             if self._files.was_full and self._row.has_directory:
                 with self._files:
@@ -284,7 +284,7 @@ class Log(ReadableLog):
         the start stays. At or above the log end no record goes, only epochs that begin there.
         """
         with self._lock:
-            self._check_writable()
+            self._check_changeable()
             base_offset = self._row.base_offset  # After the start if the front is missing.
             if (
                 offset <= self._start_offset < self._end_offset and self._start_offset > base_offset
@@ -321,7 +321,7 @@ class Log(ReadableLog):
         power cut brings the records back. The start is durable, as anything, after the next `flush`."""
         assert offset >= 0
         with self._lock, self._start_file.lock:
-            self._check_writable()
+            self._check_changeable()
             with self._files:
                 self._make_directory()
                 self.promises.cutting(offset)
@@ -446,6 +446,11 @@ class Log(ReadableLog):
         `reasons` are those of segments, by their base offsets.
         """
         unwritten = self._start_unwritten()
+        if unwritten is not None:
+            # Their room is enough as a rule. Else a power cut could leave a log that seems to lack its front.
+            with self._lock, self._files:
+                self._row.drop_indexes_before(self._start_offset)
+            unwritten = self._start_unwritten()
         with self._lock:
             self._check_writable()
             count = sum(1 for _ in self._row.ending_before(self._start_offset))
@@ -521,12 +526,24 @@ class Log(ReadableLog):
         active = self._row.active
         if active.size_bytes == 0:
             return
+        self._check_changeable()
         # If any of this fails for want of space, the log stays as it was.
         self.cuts.sync_below(self.recovery_point_checkpoint, self._durable_end_offset)
         active.write_indexes()
         self._snapshots.write(active.next_offset, self.producers)
         self._row.begin_segment()
         self._snapshots.prune(self._row.base_offsets(), self._end_offset)
+
+    @property
+    def takes_nothing_yet(self) -> bool:
+        """Whether it takes nothing before `keep_aside` has found room."""
+        return self._files.unkept is not None
+
+    def keep_aside(self) -> None:
+        """Keep aside what recovery cut off, if there was no room for it. Call it in a thread. Raises
+        LogClosed, StorageFailed, DiskFull."""
+        self._check_writable()
+        self._files.keep_aside()
 
     def update_settings(self, settings: LogSettings) -> None:
         """Apply changed settings from the next call on."""
@@ -570,3 +587,7 @@ class Log(ReadableLog):
     def _check_writable(self) -> None:
         self._check_open()
         self._files.check_usable()
+
+    def _check_changeable(self) -> None:
+        self._check_writable()
+        self._files.check_changeable()

@@ -236,6 +236,7 @@ class LogAtRest:
         """
         with self._locks[0], self._files:
             self._check_open()
+            self._files.check_changeable()
             segment = self._segment_from(base_offset)
             if segment is None or segment.base_offset != base_offset:
                 return None

@@ -13,6 +13,7 @@ from hightide_broker.storage.checkpoints.start_file import StartFile
 from hightide_broker.storage.errors import CorruptFile, DamagedLog
 from hightide_broker.storage.log.answers import OpenedLog
 from hightide_broker.storage.log.log import Log
+from hightide_broker.storage.recovery.cut_tail import CutTail
 from hightide_broker.storage.recovery.recovery import open_clean, recover
 from hightide_broker.storage.segments.segment import Segment
 from hightide_broker.storage.settings import LogSettings
@@ -75,6 +76,8 @@ class _Opening:
     may_hold_cuts: bool = False
     gaps: Sequence[tuple[int, int]] = ()
     """Both: see OpenedLog."""
+    unkept: CutTail | None = None
+    """See RecoveryFindings."""
 
     def open(self, checkpoint: PartitionCheckpoint) -> Log:
         """Raises StorageFailed, DiskFull, DamagedLog."""
@@ -128,6 +131,7 @@ class _Opening:
                 gaps=self.gaps,
             )  # fmt: skip
             files.is_damaged = checkpoint.is_damaged
+            files.unkept = None if self.unkept is None else self.unkept.keep
             made = Log(
                 volume, self.directory, self.topic_id, self.partition, self.topic_name, self.settings, opened
             )
@@ -158,7 +162,7 @@ class _Opening:
             self.settings.index_interval_bytes,
             self.kept_at(),
         )
-        self.gaps = recovered.gaps
+        self.gaps, self.unkept = recovered.gaps, recovered.unkept
         for segment in recovered.segments:
             # Unsynced files may have a time of a wall clock that was wrong.
             if segment.exists and (recovered.cut_because or segment.next_offset > checkpoint.recovery_point):

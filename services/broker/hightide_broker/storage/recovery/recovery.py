@@ -5,11 +5,13 @@ the segment that holds it. Every batch from there on must have its CRC, belong t
 the one in front without a gap, and not go back in leader epoch. The log ends in front of the first batch
 that does not. A write that a crash tore is cut off and that is that: it was never acknowledged by this
 replica alone. Where whole batches follow the cut, the disk lost or changed something in the middle; what is
-cut off then is kept aside, since it may be the last copy.
+cut off then is kept aside, since it may be the last copy (`CutTail`). Where that finds no room, the log ends
+in front of it all the same, and takes no record before it is kept.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -22,6 +24,7 @@ from hightide_broker.storage.checkpoints.checkpoint import PartitionCheckpoint
 from hightide_broker.storage.checkpoints.leader_epochs import EpochStart
 from hightide_broker.storage.files.files import Files
 from hightide_broker.storage.files.sealed_file import TEMPORARY_SUFFIX
+from hightide_broker.storage.recovery.cut_tail import CutTail
 from hightide_broker.storage.segments.batch_scan import TornBatch, check_order, scan
 from hightide_broker.storage.segments.segment import (
     INDEX_SUFFIX,
@@ -37,7 +40,6 @@ __all__ = ["RecoveryFindings", "open_clean", "recover"]
 log = logging.getLogger(__name__)
 
 _OFFSET_DIGITS: Final = 20
-_COPY_BYTES: Final = 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -58,6 +60,8 @@ class RecoveryFindings:
     gaps: list[tuple[int, int]] = field(default_factory=list)
     # The names of the indexes that were there.
     indexes: set[str] = field(default_factory=set)
+    # What is cut off, if there was no room to keep it aside.
+    unkept: CutTail | None = None
 
     def check(self, header: BatchHeader, expected_offset: int) -> None:
         """Check that a batch is this partition's and the next one. Raises CorruptBatch."""
@@ -132,13 +136,13 @@ def recover(
     for place in range(first, len(bases)):
         if bases[place] != expected:
             recovered.cut_because = f"segment {bases[place]} does not follow on offset {expected}"
-            _keep_aside(volume, directory, bases[place:], kept_at, recovered)
+            _cut_off(CutTail(volume, directory, kept_at, None, 0, bases[place:]), recovered)
             break
-        segment = _read_segment(volume, directory, bases[place], recovered, kept_at)
+        segment, kept_bytes = _read_segment(volume, directory, bases[place], recovered)
         recovered.segments.append(segment)
         expected = segment.next_offset
         if recovered.cut_because:
-            _keep_aside(volume, directory, bases[place + 1 :], kept_at, recovered)
+            _cut_off(CutTail(volume, directory, kept_at, segment, kept_bytes, bases[place + 1 :]), recovered)
             break
     recovered.segments[-1].activate()
     _make_durable(volume, directory, recovered, recovery_point)
@@ -178,12 +182,13 @@ def _trust(
 
 
 def _read_segment(
-    volume: Volume, directory: str, base: int, recovered: RecoveryFindings, kept_at: str
-) -> Segment:
-    """Read one segment; truncate it before the first batch that cannot be used."""
+    volume: Volume, directory: str, base: int, recovered: RecoveryFindings
+) -> tuple[Segment, int]:
+    """Read one segment, which ends before the first batch that cannot be used; tell also how many bytes
+    behind that are to be kept."""
     _remove_indexes(volume.files, directory, base, recovered)
     segment = Segment(volume, directory, base, base, 0, exists=True)
-    segment.synced_bytes = 0
+    segment.synced_bytes = kept_bytes = 0
     segment.forget_indexes()
     size = volume.files.size(segment.log_path)
     try:
@@ -193,50 +198,22 @@ def _read_segment(
     except BatchError as error:
         recovered.cut_because = f"at byte {segment.size_bytes} of {segment.log_path}: {error}"
         if not isinstance(error, TornBatch):
-            _keep_suffix(volume, segment, size, kept_at, recovered)
-        with volume.open_files.lease(segment.log_path) as fd:
-            volume.files.truncate(fd, segment.size_bytes)
+            kept_bytes = size - segment.size_bytes
         log.warning("cutting the log at offset %d: %s", segment.next_offset, recovered.cut_because)
     assert recovered.cut_because or segment.size_bytes == size
-    return segment
+    return segment, kept_bytes
 
 
-def _keep_suffix(
-    volume: Volume, segment: Segment, size: int, kept_at: str, recovered: RecoveryFindings
-) -> None:
-    """Copy what is about to be truncated from a segment."""
-    files = volume.files
-    files.make_directory(kept_at)
-    recovered.lost_data = True
-    target = f"{kept_at}/{offset_name(segment.next_offset)}.cut"
-    fd = files.open(target, create=True)
+def _cut_off(tail: CutTail, recovered: RecoveryFindings) -> None:
+    recovered.lost_data |= tail.has_records()
     try:
-        at = segment.size_bytes
-        while at < size:
-            piece = segment.read_at(min(_COPY_BYTES, size - at), at)
-            files.write_at(fd, [piece], at - segment.size_bytes)
-            at += len(piece)
-        files.sync(fd)
-    finally:
-        files.close(fd)
-    log.error("what is cut off offset %d is kept at %s", segment.next_offset, target)
-
-
-def _keep_aside(
-    volume: Volume, directory: str, bases: list[int], kept_at: str, recovered: RecoveryFindings
-) -> None:
-    """Move segments after the truncation; delete those that are empty."""
-    for base in bases:
-        path = f"{directory}/{offset_name(base)}"
-        _remove_indexes(volume.files, directory, base, recovered)
-        volume.open_files.forget(path + LOG_SUFFIX)
-        if volume.files.size(path + LOG_SUFFIX) == 0:
-            volume.files.remove(path + LOG_SUFFIX)
-            continue
-        recovered.lost_data = True
-        volume.files.make_directory(kept_at)
-        volume.files.replace(path + LOG_SUFFIX, f"{kept_at}/{offset_name(base)}{LOG_SUFFIX}")
-        log.error("segment %d lies behind a cut and is kept at %s", base, kept_at)
+        tail.keep()
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        log.error("what is cut off %s is kept aside when there is room: %s", tail.directory, error)
+        tail.volume.disk.was_full = True
+        recovered.unkept = tail
 
 
 def _make_durable(volume: Volume, directory: str, recovered: RecoveryFindings, recovery_point: int) -> None:

@@ -343,7 +343,8 @@ class Segment:
         self._remove_indexes()
         self._volume.open_files.forget(self.log_path)
         if self.exists:
-            self._volume.files.remove(self.log_path)
+            with suppress(FileNotFoundError):  # An operator has deleted it, or a disk has lost it.
+                self._volume.files.remove(self.log_path)
 
     def give_up_name(self) -> str:
         """Have the file bear another name, which recovery removes if nobody else does; returns that. Raises
@@ -374,6 +375,12 @@ class Segment:
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
+
+    def drop_indexes(self) -> None:
+        """Remove the files of both indexes, which are made again if they are needed. Raises OSError."""
+        self._volume.indexes.forget(self)
+        self.unload_indexes()
+        self._remove_indexes()
 
     def unload_indexes(self) -> None:
         """Drop the indexes in memory; they are read again when used."""

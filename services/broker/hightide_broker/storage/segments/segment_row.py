@@ -150,6 +150,12 @@ class SegmentRow:
         """The oldest segments that have records, none of which is at or above an offset."""
         return takewhile(lambda each: each.size_bytes and each.next_offset <= offset, self.segments)
 
+    def drop_indexes_before(self, offset: int) -> None:
+        """Remove the indexes of those segments, whose records nobody may read any more."""
+        for segment in self.ending_before(offset):
+            if not segment.is_active:
+                segment.drop_indexes()
+
     def let_go(self, oldest: Segment) -> str:
         """Take the oldest segment out of the row. Returns the name that its file has now; the caller removes
         it, without the lock."""

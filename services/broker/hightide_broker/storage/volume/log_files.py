@@ -13,7 +13,7 @@ from types import TracebackType
 
 from hightide.batch.errors import BatchError
 
-from hightide_broker.storage.errors import CorruptFile, DamagedLog, LogClosed
+from hightide_broker.storage.errors import CorruptFile, DamagedLog, DiskFull, LogClosed
 from hightide_broker.storage.files.disk_health import DiskHealth
 from hightide_broker.storage.files.files import Files
 from hightide_broker.storage.volume.identity import is_there
@@ -34,6 +34,7 @@ class LogFiles:
         "_topic_id",
         "is_closed",
         "is_damaged",
+        "unkept",
     )
 
     def __init__(
@@ -60,6 +61,9 @@ class LogFiles:
         damage."""
         self.is_damaged = False
         """Whether damage is known that is not mended. The checkpoints tell the next life of it."""
+        self.unkept: Callable[[], None] | None = None
+        """Keeps aside what recovery cut off, for which there was no room; None if nothing is left there. It
+        raises OSError."""
 
     @property
     def was_full(self) -> bool:
@@ -73,6 +77,23 @@ class LogFiles:
     def check_usable(self) -> None:
         """Raise StorageFailed after the directory's first final error."""
         self._disk.check_usable()
+
+    def check_changeable(self) -> None:
+        """Raise DiskFull if a change could meet what recovery cut off; called before every change of a
+        segment."""
+        if self.unkept is not None:
+            raise DiskFull(
+                f"{self._topic}-{self._partition} takes nothing before what recovery cut off is kept aside, "
+                f"for which data directory {self._path} had no room; free or add space"
+            )
+
+    def keep_aside(self) -> None:
+        """Try again to keep aside what recovery cut off. Waits for the disk, without the log's lock: nobody
+        changes the log meanwhile. Raises DiskFull, StorageFailed, LogClosed."""
+        if self.unkept is not None:
+            with self:
+                self.unkept()
+            self.unkept = None
 
     def damaged(self, reason: object, segment: int = -1, offset: int = -1) -> DamagedLog:
         """Report damage. The caller raises the returned error."""
