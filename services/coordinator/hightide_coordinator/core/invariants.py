@@ -68,7 +68,7 @@ def _check_members(state: ShardState, group: Group) -> None:
         assert member.is_connected or member.order is None, "an order is open on no stream"
         assert member.is_resting == (member_id in group.resting), member_id
         assert set(member.unstarted) <= set(member.reading)
-        assert set(member.sought) <= set(group.owned.get(member_id, {}))
+        assert {*member.sought, *member.resets} <= set(group.owned.get(member_id, {}))
     assert set(group.open_orders) <= set(group.members)
     stops = sum(
         1 for member in group.open_orders.values() if member.order and member.order.kind is OrderKind.STOP

@@ -71,7 +71,7 @@ def _back_refusal(
     if commit.name in request.overtaken:
         message = (
             f"the member has committed another offset of {commit.name.topic}/{commit.name.partition} as a "
-            f"reset while {commit.offset} was checked; commit this one again if it is still wanted"
+            f"reset while {commit.offset} was under way; commit this one again if it is still wanted"
         )
         return Refusal.COMMIT_GOES_BACK, message
     if request.is_reset or commit.is_reset or commit.offset >= previous_offset:

@@ -86,15 +86,18 @@ def _is_owners(group: Group, member: Member, position: ConsumerPosition) -> bool
     return group.store is None or position.name not in group.store.owners
 
 
-def note_seek(state: ShardState, group: Group, member: Member, names: Iterable[TopicPartition]) -> None:
+def note_seek(
+    state: ShardState, group: Group, member: Member, names: Iterable[TopicPartition], request_id: int
+) -> None:
     """Take note that the member commits a reset of these partitions: answers on their way may be from before
-    its seek. Forgotten with the stream, whose answers alone can be so old, and with the ownership. What it
+    its seek, and so may commits that came before this request. Forgotten with the stream, whose answers alone can be so old, and with the ownership. What it
     told before, and is being compared with the ends of partitions, is passed over."""
     owned = group.owned.get(member.member_id, {})
     sought = {name for name in names if name in owned}
     if not sought:
         return
     member.sought.update(dict.fromkeys(sought, member.sequence))
+    member.resets.update(dict.fromkeys(sought, request_id))
     whose = (group.name, member.member_id)
     for commit in state.checks.values():
         if (commit.group, commit.member_id) == whose:

@@ -26,6 +26,7 @@ from hightide_coordinator.core.state.group import (
 from hightide_coordinator.core.state.shard_state import ShardState
 from hightide_coordinator.core.values.refusals import Refusal
 from hightide_coordinator.core.values.registration import OffsetReset
+from hightide_coordinator.core.values.topic_partition import TopicPartition
 
 __all__ = [
     "on_commit_ends_found",
@@ -43,7 +44,10 @@ def refuse(state: ShardState, request_id: int, refused: QuestionRefused) -> None
 
 def on_commit_requested(state: ShardState, event: CommitRequested) -> None:
     """Let it wait for the group's next store, with all others that come meanwhile. First look up the ends of
-    partitions in which it leaps (`plausible_offsets`)."""
+    partitions in which it leaps (`plausible_offsets`).
+
+    Requests are numbered as they come, and may be held up before they are fed: the shell looks up topics that
+    are not known."""
     refused = not_active(state) or check_commits(state.limits, event.group, event.commits)
     group = state.groups.get(event.group)
     refused = refused or _no_room_or_stranger(state, group, event.group, event.member_id, event.commits)
@@ -57,9 +61,13 @@ def on_commit_requested(state: ShardState, event: CommitRequested) -> None:
     member = None if group is None else group.members.get(event.member_id)
     if member is not None and member.is_connected:
         member.heard_ms = state.now_ms
+    overtaken: set[TopicPartition] = set()
     if group is not None and member is not None:
-        note_seek(state, group, member, (commit.name for commit in event.commits if commit.is_reset))
-    checking = CommitChecking(event.request_id, event.group, event.member_id, event.commits)
+        came = event.request_id
+        overtaken = {each.name for each in event.commits if came < member.resets.get(each.name, came)}
+        resets = (each.name for each in event.commits if each.is_reset and each.name not in overtaken)
+        note_seek(state, group, member, resets, came)
+    checking = CommitChecking(event.request_id, event.group, event.member_id, event.commits, overtaken)
     if not wanted:
         _commit(state, checking, OffsetsLookedUp(0))
         return

@@ -135,6 +135,7 @@ def set_owner(group: Group, name: TopicPartition, owner: PartitionOwner | None) 
         holder = group.members.get(before.member_id)
         if holder is not None:
             holder.sought.pop(name, None)
+            holder.resets.pop(name, None)
     if owner is None:
         group.owners.pop(name, None)
         return

@@ -96,15 +96,35 @@ def test_a_commit_whose_end_is_looked_up_does_not_overtake_a_later_seek_of_its_m
     world.look_ups_answer = False
     generation = consumer.reading[tp(0)].generation
     leap = ev.OffsetCommit(tp(0), generation, 4 * LEAP_RECORDS, is_reset=is_reset)
-    world.feed(ev.CommitRequested(99, "g", consumer.member_id, (leap,)))
+    world._ids += 1
+    came = world._ids
+    world.feed(ev.CommitRequested(came, "g", consumer.member_id, (leap,)))
     assert consumer.commit(tp(0), 3, is_reset=True).refusal is None
     world.look_up()
     assert world.committed(0) == 3
-    (outcome,) = world.the(ef.AnswerCommit, lambda answer: answer.request_id == 99).outcomes
+    (outcome,) = world.the(ef.AnswerCommit, lambda answer: answer.request_id == came).outcomes
     assert outcome.refusal is Refusal.COMMIT_GOES_BACK
     world.look_ups_answer = True
     assert consumer.commit(tp(0), 4 * LEAP_RECORDS).refusal is None
     assert world.committed(0) == 4 * LEAP_RECORDS
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_a_commit_that_was_held_up_before_it_was_fed_does_not_overtake_a_later_seek(is_reset: bool) -> None:
+    """It named a topic that was not known, of which the shell asked ZooKeeper first. The consumer sought
+    back meanwhile, its reset was acknowledged, and the next one would have skipped what lies between."""
+    world, consumer = alone()
+    generation = consumer.reading[tp(0)].generation
+    held_up = ev.OffsetCommit(tp(0), generation, 10, is_reset=is_reset)
+    world._ids += 1
+    came = world._ids
+    assert consumer.commit(tp(0), 3, is_reset=True).refusal is None
+    world.feed(ev.CommitRequested(came, "g", consumer.member_id, (held_up,)))
+    assert world.committed(0) == 3
+    (outcome,) = world.the(ef.AnswerCommit, lambda answer: answer.request_id == came).outcomes
+    assert outcome.refusal is Refusal.COMMIT_GOES_BACK
+    assert consumer.commit(tp(0), 10).refusal is None
+    assert world.committed(0) == 10
 
 
 def test_a_position_that_leapt_on_an_earlier_stream_does_not_overtake_a_later_seek() -> None:
