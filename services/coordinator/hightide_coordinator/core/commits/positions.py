@@ -90,8 +90,9 @@ def note_seek(
     state: ShardState, group: Group, member: Member, names: Iterable[TopicPartition], request_id: int
 ) -> None:
     """Take note that the member commits a reset of these partitions: answers on their way may be from before
-    its seek, and so may commits that came before this request. Forgotten with the stream, whose answers alone can be so old, and with the ownership. What it
-    told before, and is being compared with the ends of partitions, is passed over."""
+    its seek, and so may commits that came before this request. Forgotten with the ownership; for answers also
+    with the stream, whose answers alone can be so old. What it told before, and is being compared with the
+    ends of partitions, is passed over."""
     owned = group.owned.get(member.member_id, {})
     sought = {name for name in names if name in owned}
     if not sought:
