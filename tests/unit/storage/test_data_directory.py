@@ -317,6 +317,22 @@ def test_logs_can_be_looked_into_while_they_are_open_and_when_damaged(tmp_path: 
     rig.close()
 
 
+def test_what_an_operator_has_put_into_the_quarantine_costs_no_disk(tmp_path: Path) -> None:
+    """It is not deleted, and neither is what it is in. All else is."""
+    rig = LogRig(tmp_path)
+    rig.fill(3)
+    rig.directory.quarantine(*KEY, now_us=1)
+    (first,) = (rig.path / "quarantine").iterdir()
+    (first / "copies").mkdir()
+    rig.log = rig.directory.log(*KEY, True, "flights", LogSettings())
+    rig.fill(3)
+    rig.directory.quarantine(*KEY, now_us=2)
+    assert rig.directory.delete_expired_quarantine(2 * DAY_US) == [f"{TOPIC_ID.hex()}-3.2"]
+    assert not rig.directory.failed
+    assert (first / "copies").is_dir()
+    rig.close()
+
+
 def test_whoever_wants_a_log_that_another_thread_puts_aside_waits_and_gets_a_new_one(tmp_path: Path) -> None:
     rig = LogRig(tmp_path)
     rig.fill(3)

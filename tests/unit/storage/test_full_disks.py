@@ -187,3 +187,17 @@ def test_a_clean_stop_before_there_is_room_does_not_hide_what_was_cut_off(tmp_pa
     assert not rig.log.takes_nothing_yet
     assert [path.stat().st_size for path in rig.path.glob("quarantine/*/*")] == [size - SIZE]
     rig.close()
+
+
+@pytest.mark.parametrize("damage", ["a bit of the last segment flipped", "a bit of the one before flipped"])
+def test_no_power_cut_takes_what_is_kept_aside(tmp_path: Path, damage: str) -> None:
+    for seed in range(20):
+        rig = stopped(tmp_path / str(seed), DAMAGES[damage])
+        rig.files = FaultyFiles()  # What was written before is on disk.
+        before = sum(path.stat().st_size for path in rig.segments())
+        rig.open()
+        assert sum(path.stat().st_size for path in rig.segments()) < before
+        rig.cut_power(seed)
+        found = [*rig.segments(), *rig.path.glob("quarantine/*/*")]
+        assert sum(path.stat().st_size for path in found) >= before, seed
+        rig.close()

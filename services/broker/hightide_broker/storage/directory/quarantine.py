@@ -8,11 +8,14 @@ directory's clock (`ageing`).
 
 from __future__ import annotations
 
+import logging
 from typing import Final
 
 from hightide_broker.storage.files.files import Files
 
 __all__ = ["Quarantine"]
+
+log = logging.getLogger(__name__)
 
 _NAME: Final = "quarantine"
 
@@ -55,9 +58,16 @@ class Quarantine:
                 continue
             if int(since) > now_us:
                 self._files.replace(f"{self._path}/{name}", self._free_place_for(what, now_us))
-            elif int(since) < now_us - grace_us:
+            elif int(since) < now_us - grace_us and not self._has_others(name):
                 for file_name in self._files.names(f"{self._path}/{name}"):
                     self._files.remove(f"{self._path}/{name}/{file_name}")
                 self._files.remove_directory(f"{self._path}/{name}")
                 deleted.append(name)
         return deleted
+
+    def _has_others(self, name: str) -> bool:
+        """Whether somebody has put something of his own there. It stays, with what it is in."""
+        others = self._files.directories(f"{self._path}/{name}")
+        if others:
+            log.warning("%s/%s is kept, because %s is no file of a log", self._path, name, others[0])
+        return bool(others)

@@ -53,11 +53,20 @@ class CutTail:
         # The newest goes first, so that a crash in between leaves what can be cut again.
         for base in reversed(self.behind):
             self._move(base)
+        self._sync_kept()
         if self.cut is not None:
             with self.volume.open_files.lease(self.cut.log_path) as fd:
                 self.volume.files.truncate(fd, self.cut.size_bytes)
                 self.volume.files.sync(fd)
         self.volume.files.sync_directory(self.directory)
+
+    def _sync_kept(self) -> None:
+        """Let no power cut take what is kept. Nothing else has it from here on."""
+        files = self.volume.files
+        if files.exists(self.kept_at):
+            quarantine = self.kept_at.rpartition("/")[0]
+            for each in (self.kept_at, quarantine, self.volume.path):
+                files.sync_directory(each)
 
     def _copy(self, segment: Segment) -> None:
         """Copy what is about to be truncated from a segment."""
