@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -429,3 +430,30 @@ def test_a_log_that_is_closed_writes_nothing_more(rig: LogRig) -> None:
     rig.log.abandon()
     with pytest.raises(LogClosed):
         rig.log.persist_start()
+
+
+def test_the_start_of_a_log_that_was_put_aside_hides_nothing_of_the_next_one(rig: LogRig) -> None:
+    """After a kill its mark says that it is gone. But marks are of one boot, and checkpoints are older."""
+    delete(rig, 25)
+    rig.directory.checkpoint_high_watermarks({KEY: 30})
+    rig.directory.quarantine(*KEY, rig.directory.now_us())
+    rig.crash()
+    rig.append(epoch=3)
+    rig.log.flush()
+    rig.cut_power(1)
+    assert rig.log.log_start_offset == 0
+    assert offsets(rig.log) == [0]
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_nor_does_that_of_a_log_that_was_lost(rig: LogRig, clean: bool) -> None:
+    delete(rig, 25)
+    rig.directory.checkpoint_high_watermarks({KEY: 30})
+    rig.close(clean)
+    shutil.rmtree(rig.log_directory)
+    assert rig.open().lost_data
+    rig.append(30, epoch=3)
+    rig.log.flush()
+    rig.cut_power(1)
+    assert rig.log.log_start_offset == 0
+    assert offsets(rig.log) == [0]

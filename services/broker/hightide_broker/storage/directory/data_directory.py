@@ -11,8 +11,9 @@ import errno
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -88,7 +89,7 @@ class DataDirectory:
         self._marks = found.marks
         self._is_settled = False
         # In quarantine, and not recorded as gone yet.
-        self._void: set[PartitionKey] = set()
+        self._void = found.void
         # Found on disk, or made since.
         self._known = found.on_disk
         self._threads = threads
@@ -249,12 +250,12 @@ class DataDirectory:
         except StorageError:
             self._marks.give_back(mark)  # The next attempt must find what this one must have found.
             raise
-        if self._is_settled:
-            made.promises.settle()
         with self._lock:
             assert key not in self._logs, f"{made!r} was opened twice at once"
             self._logs[key] = made
             self._known.add(key)
+        if self._is_settled and made.lost_data:
+            self._settle([made])
         return made
 
     def checkpoint_high_watermarks(
@@ -354,9 +355,15 @@ class DataDirectory:
         """Take note that the losses of logs have been handled, and do not count against them any more. Raises
         StorageFailed."""
         self._is_settled = True
-        for opened in tuple(self._logs.values()):
-            if opened.lost_data:
-                opened.promises.settle()
+        self._settle([opened for opened in tuple(self._logs.values()) if opened.lost_data])
+
+    def _settle(self, lost: Sequence[Log]) -> None:
+        """Let no later life hold against these logs, or hide of them, what they had."""
+        for opened in lost:
+            opened.promises.settle()
+        if lost:
+            with suppress(DiskFull), self._checkpoint_lock, self._volume.disk:
+                self._write_checkpoints({}, clean=frozenset())
 
     def delete_expired_quarantine(self, now_us: int) -> list[str]:
         """Delete what was put aside longer than the grace period before `now_us`; give the names deleted.
@@ -459,6 +466,7 @@ class _Found:
     checkpoints: dict[PartitionKey, PartitionCheckpoint]
     marks: LogMarks
     on_disk: set[PartitionKey]
+    void: set[PartitionKey]
     is_clean: bool
     knows_its_logs: bool
     lost_checkpoints: bool
@@ -479,10 +487,13 @@ def _find(files: Files, root: str, is_new: bool) -> _Found:
         if entry.end_offset > 0
     }
     marks, hold = LogMarks.open(files, root, promised, is_known=is_clean)
+    void: set[PartitionKey] = set()
     if hold:
-        # What has no mark was put aside since; the entry is of a log that had the name before.
+        # What has no mark was put aside since; the entry is of a log that had the name before. Marks hold for
+        # this boot only.
+        void = {key for key in promised if marks.promised(key) is None}
         known = {key: entry for key, entry in known.items() if marks.promised(key) is not None}
-    return _Found(known, marks, on_disk, is_clean, is_clean or hold, checkpoints is None)
+    return _Found(known, marks, on_disk, void, is_clean, is_clean or hold, checkpoints is None)
 
 
 def _make_root(files: Files, root: str) -> None:
