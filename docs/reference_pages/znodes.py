@@ -49,6 +49,7 @@ def _section(title: str, module: ModuleType) -> str:
         path, _, meaning = whole(cls.__doc__ or "").partition(": ")
         path, _, kind = path.partition(", ")
         assert path.startswith("/"), f"{cls.__name__} does not begin with its path"
-        fields = ", ".join(code(each.name) for each in dataclasses.fields(cls))
+        names = (each.metadata.get("znode", each.name) for each in dataclasses.fields(cls))
+        fields = ", ".join(map(code, filter(None, names)))
         rows.append((code(path), kind or "persistent", fields, meaning[:1].upper() + meaning[1:]))
     return f"## {title}\n\n" + table(("path", "kind", "holds", "meaning"), sorted(rows))

@@ -33,6 +33,7 @@ from hightide_runtime.znodes.leaders_znodes import (
     StateQueueZnode,
     is_queued,
 )
+from hightide_runtime.znodes.led_nodes import TopicNode
 from hightide_runtime.znodes.topic_names import is_legal_topic_name
 from hightide_runtime.zookeeper.errors import BadVersion, NodeExists, NoNode, NotEmpty, ZooKeeperError
 from hightide_runtime.zookeeper.registrations import read_registrations
@@ -56,7 +57,6 @@ from hightide_leaders.core.values import (
     QueuedChange,
     Settings,
     StateChange,
-    TopicNode,
     TopicNodes,
     TopicPartition,
 )
@@ -82,9 +82,11 @@ class HostedReplicas(Protocol):
     """What the broker does for its decider. A replica that does not lead when it is to is told by
     `LeadersShell.hear(LeadershipDeclined(…))`."""
 
-    async def open_replica(self, name: TopicPartition, topic_id: str, is_first: bool) -> None:
-        """Open its log, or create it; a log of another topic id is put aside first. `is_first`: there is none
-        of it anywhere."""
+    async def open_replica(
+        self, name: TopicPartition, topic_id: str, is_first: bool, first_epoch: int
+    ) -> None:
+        """Open its log, or create it; a log of another topic id, or with records of before `first_epoch`, is
+        put aside first. `is_first`: there is none of it anywhere."""
         ...
 
     async def close_replica(self, name: TopicPartition, topic_id: str) -> None:
@@ -146,7 +148,6 @@ class LeadersShell:
         self._known_changes: dict[int, dict[str, StateChange | None]] = {}
         """By broker and znode: what was in its queue when that was read last."""
         self._waiting: dict[int, asyncio.Future[fx.Outcome]] = {}
-        self._handed_over = asyncio.Event()
         self._asked = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -171,8 +172,7 @@ class LeadersShell:
     async def hand_over(self) -> None:
         """Leave what others can lead, and take nothing any more; returns when they lead it. Called once,
         before the broker stops. The caller bounds how long."""
-        self.hear(ev.StopRequested())
-        await self._handed_over.wait()
+        await self.ask(ev.StopRequested)
 
     async def run(self, incarnation: int) -> None:
         """Start the replicas, register, and decide, until cancelled."""
@@ -225,8 +225,8 @@ class LeadersShell:
                 task.add_done_callback(self._tasks.discard)
             case fx.Decide(name, decision):
                 self._replicas.decide(name, decision)
-            case fx.OpenReplica(name, topic_id, is_first):
-                await self._replicas.open_replica(name, topic_id, is_first)
+            case fx.OpenReplica(name, topic_id, is_first, first_epoch):
+                await self._replicas.open_replica(name, topic_id, is_first, first_epoch)
             case fx.CloseReplica(name, topic_id):
                 await self._replicas.close_replica(name, topic_id)
             case fx.Answer(request_id, outcome):
@@ -234,10 +234,6 @@ class LeadersShell:
                 waiting = self._waiting.pop(request_id)
                 if not waiting.done():
                     waiting.set_result(outcome)
-            case fx.Complain(message):
-                _log.warning("%s", message)
-            case fx.HandedOver():
-                self._handed_over.set()
             case fx.StepAside():
                 self._replicas.step_aside()
             case _:
@@ -251,7 +247,7 @@ class LeadersShell:
                 self.hear(ev.PartitionTouched(self._names[event.path]))
             elif event.path.startswith(f"{STATE}/"):
                 if event.path == StateQueueZnode.path(self.state.me):
-                    self.hear(ev.QueueTouched())
+                    self._readers[fx.ReadQueue].mark()
                 self._readers[fx.ReadQueues].mark()
         elif isinstance(event, SessionStateChanged) and event.state is not SessionState.CONNECTED:
             self._connected.clear()
@@ -269,6 +265,7 @@ class LeadersShell:
             self._spans.written(effect.operations)
             ending = ev.Ending.COMMITTED
         except queues.FollowerStateChangeQueueFull:
+            _log.warning("a broker's queue of state changes is full: %s", queues.added_by(effect))
             ending = ev.Ending.QUEUE_FULL
         except REFUSALS as refused:
             mine = refused.path == BrokerIncarnationZnode.path(self.state.me)
@@ -382,11 +379,15 @@ class LeadersShell:
             return None
         except ZnodeGarbage as garbage:
             _log.warning("topic %s: %s; correct or delete the znode", topic, garbage)
-            return TopicNodes(TopicNode(""), 0, {})
+            return TopicNodes(TopicNode(b""), 0, {})
         numbers = [number for number in numbers_in(children) if only in (None, number)]
         nodes = await self._partitions([TopicPartition(topic, number) for number in numbers])
         # A partition without AR and RAR is one that a creation has not come to.
-        known = {name.partition: found or PartitionNodes(node.topic_id) for name, found in nodes.items()}
+        known = {
+            name.partition: found
+            or PartitionNodes(node.topic_id.hex(), first_epoch=node.first_epoch(name.partition))
+            for name, found in nodes.items()
+        }
         return TopicNodes(node, znode.version, known)
 
     async def _read_topics(self) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from functools import lru_cache
 from typing import assert_never
 
 from hightide_runtime.znodes.cluster_znodes import TopicIdZnode
@@ -15,23 +18,15 @@ from hightide_runtime.znodes.leaders_znodes import (
     ReplicasZnode,
     StateChangeZnode,
 )
+from hightide_runtime.znodes.led_nodes import IsrNode, LeaderNode, TopicNode
 from hightide_runtime.zookeeper.operations import Check, Create, Delete, Operation, SetData, multis_of
 from hightide_runtime.zookeeper.session import Znode
 
 from hightide_leaders.core import writes as wr
 from hightide_leaders.core.effects import Write
-from hightide_leaders.core.values import (
-    NO_LEADER,
-    Attempt,
-    ChangeKind,
-    IsrNode,
-    LeaderNode,
-    PartitionNodes,
-    StateChange,
-    TopicNode,
-    TopicPartition,
-)
+from hightide_leaders.core.values import NO_LEADER, ChangeKind, PartitionNodes, StateChange, TopicPartition
 
+_log = logging.getLogger(__name__)
 Found = Mapping[str, Znode]
 
 
@@ -68,21 +63,16 @@ def _of(operation: wr.Operation) -> Operation:
 
 def _encoded(content: wr.Content) -> bytes:
     match content:
-        case IsrNode(epoch, isr, _, eligible, recovered, unclean_epoch):
-            return IsrZnode(epoch, isr, eligible, recovered, unclean_epoch).encode()
-        case LeaderNode(broker_id, epoch):
-            return LeaderZnode(broker_id, epoch).encode()
+        case IsrNode():
+            return IsrZnode.encode(content)
+        case LeaderNode():
+            return LeaderZnode.encode(content)
         case TopicNode():
-            return _topic(content).encode()
+            return LedTopicZnode.encode(content)
         case str():
             return TopicIdZnode(content).encode() if content else b""
         case _:
             return ReplicasZnode(content).encode()  # RAR is written as AR is.
-
-
-def _topic(node: TopicNode) -> LedTopicZnode:
-    attempt = None if node.attempt is None else (node.attempt.broker_id, node.attempt.incarnation)
-    return LedTopicZnode(bytes.fromhex(node.topic_id), attempt, node.partition_count, dict(node.configs))
 
 
 def _change(change: StateChange) -> StateChangeZnode:
@@ -112,50 +102,46 @@ def partition_of(name: TopicPartition, found: Found, min_insync_replicas: int) -
     try:
         node = topic_of(topic.data)
         return PartitionNodes(
-            node.topic_id,
+            node.topic_id.hex(),
             () if replicas is None else ReplicasZnode.decode(replicas.data).replicas,
             None if leader is None else leader_of(leader),
-            None if isr is None else _isr(isr),
+            None if isr is None else replace(IsrZnode.decode(isr.data), version=isr.version),
             None if reassigned is None else ReassignedZnode.decode(reassigned.data).replicas,
             _min_insync_replicas(node, min_insync_replicas),
+            first_epoch=node.first_epoch(name.partition),
+            removals=node.removals,
+            is_counted=node.counts(name.partition),
         )
     except ZnodeGarbage as garbage:
+        _log.warning("%s-%d: %s; correct or delete the znode", *name, garbage)
         return PartitionNodes("", garbage=str(garbage))
 
 
 def _min_insync_replicas(node: TopicNode, otherwise: int) -> int:
-    setting = dict(node.configs).get("min.insync.replicas", "")
+    setting = node.configs.get("min.insync.replicas", "")
     return int(setting) if setting.isascii() and setting.isdigit() and len(setting) < 10 else otherwise
 
 
 def leader_of(znode: Znode) -> LeaderNode:
     """Who leads; nobody, where that cannot be read."""
     try:
-        content = LeaderZnode.decode(znode.data)
+        return replace(LeaderZnode.decode(znode.data), session=znode.ephemeral_owner)
     except ZnodeGarbage:
         return LeaderNode(NO_LEADER, -1, znode.ephemeral_owner)
-    return LeaderNode(content.broker_id, content.leader_epoch, znode.ephemeral_owner)
 
 
-def _isr(znode: Znode) -> IsrNode:
-    read = IsrZnode.decode(znode.data)
-    return IsrNode(
-        read.leader_epoch, read.isr, znode.version, read.eligible, read.recovered, read.unclean_epoch
-    )
-
-
+@lru_cache(1024)
 def topic_of(data: bytes) -> TopicNode:
-    """The znode of a topic. Raises ZnodeGarbage."""
-    read = LedTopicZnode.decode(data)
-    attempt = None if read.attempt is None else Attempt(*read.attempt)
-    return TopicNode(read.topic_id.hex(), attempt, read.partition_count, tuple(sorted(read.configs.items())))
+    """The znode of a topic, which is read with each of its partitions. Raises ZnodeGarbage."""
+    return LedTopicZnode.decode(data)
 
 
 def change_of(znode: Znode | None) -> StateChange | None:
     """A state change of a queue; None where it cannot be read."""
     try:
         read = StateChangeZnode.decode(b"" if znode is None else znode.data)
-    except ZnodeGarbage:
+    except ZnodeGarbage as garbage:
+        _log.warning("no state change, it is removed from the queue: %s", garbage)
         return None
     kind = ChangeKind(read.kind)
     topic_id = "" if kind is ChangeKind.READ_ASSIGNMENTS else read.topic_id.hex()

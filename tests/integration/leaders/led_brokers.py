@@ -31,7 +31,9 @@ DEADLINE_S = 120
 class NoReplicas:
     """What the admin's decider works on: nothing."""
 
-    async def open_replica(self, name: TopicPartition, topic_id: str, is_first: bool) -> None:
+    async def open_replica(
+        self, name: TopicPartition, topic_id: str, is_first: bool, first_epoch: int
+    ) -> None:
         raise AssertionError("no partition is assigned to the admin")
 
     async def close_replica(self, name: TopicPartition, topic_id: str) -> None:
@@ -140,7 +142,7 @@ class Looker:
 
     async def create(self, topic: str, topic_id: str, assignment: tuple[tuple[int, ...], ...]) -> None:
         """Create a topic."""
-        asked = await self.ask(lambda number: ev.CreateTopicRequested(number, topic, topic_id, assignment))
+        asked = await self.ask(lambda number: ev.AdditionRequested(number, topic, topic_id, assignment))
         assert asked is Outcome.DONE, asked
 
     async def ask(self, request: Callable[[int], ev.Event]) -> Outcome:

@@ -13,7 +13,7 @@ import pytest
 from hightide_leaders.core import events as ev
 from hightide_leaders.core.effects import Outcome
 from hightide_leaders.core.elections import isr_change
-from hightide_leaders.core.values import Decision, IsrNode, Settings, TopicPartition
+from hightide_leaders.core.values import Decision, Settings, TopicPartition
 from hightide_leaders.shell import LeadersShell
 from hightide_leaders.znode_operations import leader_of, operations_of
 from hightide_local.processes.embedded_zookeeper import EmbeddedZooKeeper
@@ -28,6 +28,7 @@ from hightide_runtime.znodes.leaders_znodes import (
     StateChangeZnode,
     StateQueueZnode,
 )
+from hightide_runtime.znodes.led_nodes import IsrNode
 from hightide_runtime.zookeeper.errors import BadVersion, NodeExists, ZooKeeperError
 from hightide_runtime.zookeeper.session import Create, Znode, ZooKeeperSession
 
@@ -67,7 +68,9 @@ class ObedientReplicas:
         self.joining: dict[TopicPartition, asyncio.Task[None]] = {}
         self.aside = asyncio.Event()
 
-    async def open_replica(self, name: TopicPartition, topic_id: str, is_first: bool) -> None:
+    async def open_replica(
+        self, name: TopicPartition, topic_id: str, is_first: bool, first_epoch: int
+    ) -> None:
         self.hosted[name] = topic_id
 
     async def close_replica(self, name: TopicPartition, topic_id: str) -> None:
@@ -123,7 +126,7 @@ class ObedientReplicas:
         except BadVersion:
             znode = await self.session.get(IsrZnode.path(*name))
             read = IsrZnode.decode(znode.data)
-            self.isrs[name] = (read.leader_epoch, read.isr, znode.version)
+            self.isrs[name] = (read.epoch, read.isr, znode.version)
             return
         self.isrs[name] = (epoch, node.isr, version + 1)
         assert self.shell is not None
@@ -194,11 +197,11 @@ class Cluster:
     ) -> Outcome:
         assignment = tuple(rotated(replicas, number) for number in range(partitions))
         return await self.shells[admin].ask(
-            lambda number: ev.CreateTopicRequested(number, TOPIC, topic_id, assignment)
+            lambda number: ev.AdditionRequested(number, TOPIC, topic_id, assignment)
         )
 
     async def delete(self, admin: int) -> Outcome:
-        return await self.shells[admin].ask(lambda number: ev.DeleteTopicRequested(number, TOPIC))
+        return await self.shells[admin].ask(lambda number: ev.DeletionRequested(number, TOPIC))
 
     async def are_preferred(self) -> bool:
         """Whether the preferred replica of each partition leads it, and all are in sync."""

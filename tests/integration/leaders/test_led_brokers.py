@@ -129,7 +129,7 @@ def test_a_topic_that_is_deleted_and_created_again_begins_empty(tmp_path: Path) 
                 await asyncio.to_thread(produced, brokers.bootstrap, [b"of the first"])
                 brokers.process(3).kill()
                 await looker.gone(3)
-                assert await looker.ask(lambda n: ev.DeleteTopicRequested(n, TOPIC)) is Outcome.DONE
+                assert await looker.ask(lambda n: ev.DeletionRequested(n, TOPIC)) is Outcome.DONE
                 await looker.create(TOPIC, "b" * 32, ((2, 1),))
                 await looker.led(TOPIC, by=(2,), isr=(1, 2))
                 await asyncio.to_thread(produced, brokers.bootstrap, [b"of the second"])

@@ -3,7 +3,7 @@ time."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from hightide_leaders.core import admin, elections, listening, moves, replicas
@@ -11,10 +11,10 @@ from hightide_leaders.core.effects import CloseReplica, Effects
 from hightide_leaders.core.events import IsrAdopted
 from hightide_leaders.core.state import LeadersState
 from hightide_leaders.core.values import ChangeKind, Lives, PartitionNodes, StateChange
-from hightide_leaders.core.writes import ANY_VERSION
+from hightide_leaders.core.writes import ANY_VERSION, Enqueue
 from sim.known_wrong.replacing import Replacement, always
 
-Sent = tuple[tuple[int, StateChange], ...]
+Sent = Sequence[Enqueue]
 
 
 def _after_a_commit(event: IsrAdopted) -> bool:

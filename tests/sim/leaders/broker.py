@@ -17,7 +17,7 @@ from hightide_leaders.core import events as ev
 from hightide_leaders.core.machine import step
 from hightide_leaders.core.state import LeadersState, next_deadline_ms
 from hightide_leaders.core.values import Decision as Decided
-from hightide_leaders.core.values import IsrNode, PartitionNodes, QueuedChange, Settings, TopicPartition
+from hightide_leaders.core.values import PartitionNodes, QueuedChange, Settings, TopicPartition
 from hightide_leaders.core.writes import Operations
 from hightide_runtime.znodes.leaders_znodes import (
     LeaderZnode,
@@ -25,6 +25,7 @@ from hightide_runtime.znodes.leaders_znodes import (
     ReplicasZnode,
     StateQueueZnode,
 )
+from hightide_runtime.znodes.led_nodes import IsrNode
 from sim.broker import SimBroker
 from sim.disk import Disk
 from sim.leaders.messages import Inquiry, Told
@@ -47,6 +48,10 @@ class LeadersBroker(SimBroker):
         self.queue_max = queue_max
         self.topic_id = ""
         """Of what is on the disk."""
+        self.second: tuple[str, int] | None = None
+        """Which partition with the number of the second one the disk has: its topic id and first epoch."""
+        self.wrong: list[str] = []
+        """What it did with that one that nobody may do."""
 
     def open(self, *, is_new: bool = False) -> None:
         """A new life; nothing is decided yet."""
@@ -214,16 +219,17 @@ class LeadersBroker(SimBroker):
                 self._close_replica(topic_id)
             case fx.Decide(name, decision) if name == NAME:
                 self._decide(decision)
-            case fx.OpenReplica() | fx.CloseReplica() | fx.Decide():
-                pass  # Of a partition that holds nothing.
+            case fx.OpenReplica(_, topic_id, _, first_epoch):
+                self.second = topic_id, first_epoch
+            case fx.CloseReplica(_, topic_id):
+                if self.second is not None and self.second[0] == topic_id:
+                    self.second = None
+            case fx.Decide(_, decision):
+                self._decide_second(decision)
             case fx.Answer(request_id, outcome):
                 self.answers[request_id] = outcome
-            case fx.HandedOver():
-                raise AssertionError("brokers of these schedules are killed")
             case fx.StepAside():
                 raise AssertionError("one process for each broker in these schedules")
-            case fx.Complain():
-                pass
 
     def _read(self, read_id: int, found: Any) -> None:
         self.hear(ev.PartitionsRead(read_id, *found))
@@ -303,6 +309,16 @@ class LeadersBroker(SimBroker):
         self.told.clear()
         self.world.log_changed()
 
+    def _decide_second(self, decided: Decided) -> None:
+        """It holds nothing; but a broker that leads it must have the log of that very partition."""
+        zookeeper = self.world.zookeeper  # type: ignore[attr-defined]
+        begun = [epoch for epoch in zookeeper.begun if epoch <= decided.leader_epoch]
+        if decided.leader == self.broker_id and (self.second is None or self.second[1] != begun[-1]):
+            self.wrong.append(
+                f"{self.broker_id} leads the second partition in epoch {decided.leader_epoch} by the log of "
+                f"{self.second}; first epochs are {begun}"
+            )
+
     def _decide(self, decided: Decided) -> None:
         isr = decided.isr
         decision = Decision(
@@ -343,7 +359,7 @@ class LeadersBroker(SimBroker):
                 if self.leaders.session:
                     self.hear(ev.Connected(self.session))
             case Noticed(path) if path == StateQueueZnode.path(self.broker_id):
-                self.hear(ev.QueueTouched())
+                self._do(fx.ReadQueue())
                 self._watched(path)
             case Noticed(path) if path == ISR:
                 self._follow_topics()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hightide_leaders.core.values import FIRST_EPOCH
+from hightide_runtime.znodes.led_nodes import FIRST_EPOCH
 from sim.checkers import ALL_CHECKERS, Checker
 from sim.checkers.healed import Healed
 from sim.checkers.znodes import Znodes, is_departure
@@ -74,7 +74,19 @@ class LedZnodes(Checker):
             self.violated(f"unclean election: {before} to {after}")
 
 
-LED_CHECKERS: Final = (*(each for each in ALL_CHECKERS if each is not Znodes), LedZnodes)
+class LedNumbers(Checker):
+    """A partition whose number was used before begins above all epochs of the earlier ones, and is led from
+    logs of its own."""
+
+    def check(self) -> None:
+        for wrong in self.world.zookeeper.wrong:  # type: ignore[attr-defined]
+            self.violated(wrong)
+        for broker in self.world.brokers.values():
+            for wrong in broker.wrong:  # type: ignore[attr-defined]
+                self.violated(wrong)
+
+
+LED_CHECKERS: Final = (*(each for each in ALL_CHECKERS if each is not Znodes), LedZnodes, LedNumbers)
 
 
 class LedHealed(Healed):

@@ -35,6 +35,8 @@ class LeadersWalk(RandomWalk):
             getattr(self, f"_{name}")()
         world.heal()
         world.converge(20)
+        world.finish_what_admins_left()
+        world.converge(4)
         healed = LedHealed(world)
         healed.check()
         healed.check_progress()
@@ -68,7 +70,15 @@ class LeadersWalk(RandomWalk):
             self.world.ask_to_move(self.rng.choice(running).broker_id, None)
 
     def _controller_expire(self) -> None:
-        """There is none. A client asks any broker for the preferred leader."""
+        """There is none. A client asks any broker for the preferred leader, for a partition more, or for one
+        less."""
         running = self._running()
-        if running:
-            self.world.ask_to_elect(self.rng.choice(running).broker_id)
+        if not running:
+            return
+        admin, what = self.rng.choice(running).broker_id, self.rng.choice(("elect", "grow", "shrink"))
+        if what == "elect":
+            self.world.ask_to_elect(admin)
+        elif what == "grow":
+            self.world.ask_to_grow(admin, tuple(self.rng.sample(BROKERS, 2)))
+        else:
+            self.world.ask_to_shrink(admin)

@@ -12,15 +12,8 @@ from hightide_leaders.core import writes as wr
 from hightide_leaders.core.elections import resignation
 from hightide_leaders.core.machine import step
 from hightide_leaders.core.state import LeadersState
-from hightide_leaders.core.values import (
-    IsrNode,
-    LeaderNode,
-    Lives,
-    PartitionNodes,
-    Settings,
-    TopicNode,
-    TopicNodes,
-)
+from hightide_leaders.core.values import Lives, PartitionNodes, Settings, TopicNodes
+from hightide_runtime.znodes.led_nodes import IsrNode, LeaderNode, TopicNode
 from hightide_runtime.znodes.paths import (
     isr_path,
     leader_path,
@@ -47,7 +40,7 @@ class Store:
             () if leader is None else (wr.Create(leader_path(*NAME), LeaderNode(leader, 5)),)
         )
         move = wr.Put(reassigned_path(*NAME), (2, 3, 4)) if moving else wr.Delete(reassigned_path(*NAME))
-        topic = wr.create_topic(NAME.topic, TopicNode(topic_id, None, 1))
+        topic = wr.create_topic(NAME.topic, TopicNode(bytes.fromhex(topic_id), None, 1))
         replicas = wr.Create(replicas_path(*NAME), AR)
         for made in (
             *topic,
@@ -84,8 +77,8 @@ def decided(asked: ev.Event, found: TopicNodes | None, lives: Lives) -> fx.Effec
 REQUESTS = {
     "move": (ev.ReassignmentRequested(REQUEST, NAME, (2, 3, 4)), 1, AR, False, ALL),
     "elect": (ev.ElectionRequested(REQUEST, NAME), 2, AR, False, ALL),
-    "grow": (ev.GrowTopicRequested(REQUEST, "tide", ((1, 2),), 1), 1, AR, False, ALL),
-    "delete": (ev.DeleteTopicRequested(REQUEST, "tide"), 1, AR, False, ALL),
+    "grow": (ev.AdditionRequested(REQUEST, "tide", "", ((1, 2),), first=1), 1, AR, False, ALL),
+    "delete": (ev.DeletionRequested(REQUEST, "tide"), 1, AR, False, ALL),
     "cancel": (ev.ReassignmentRequested(REQUEST, NAME, None), 1, AR, True, ALL),
     "elect-unclean": (ev.ElectionRequested(REQUEST, NAME, unclean=True), None, (1, 2), False, ONLY_3),
 }

@@ -14,10 +14,10 @@ from hightide_leaders.core.effects import Outcome
 from hightide_runtime.znodes.leaders_znodes import ReplicasZnode
 from sim.broker import SimBroker
 from sim.controller import SimController
-from sim.leaders.broker import LeadersBroker
+from sim.leaders.broker import KEEP_IN_SYNC_TIME_MS, LeadersBroker
 from sim.leaders.checkers import LED_CHECKERS, LedHealed
 from sim.leaders.messages import Inquiry, Told
-from sim.leaders.zookeeper import NAME, LeadersZooKeeper
+from sim.leaders.zookeeper import NAME, SECOND, LeadersZooKeeper
 from sim.messages import Envelope, Noticed
 from sim.world import BROKERS, Settings, World
 from sim.zookeeper import ZooKeeper
@@ -102,13 +102,13 @@ class LeadersWorld(World):
         self.topics_made += 1
         topic_id = f"{self.topics_made:032x}"
         return self._ask(
-            admin, lambda number: ev.CreateTopicRequested(number, NAME.topic, topic_id, (replicas,))
+            admin, lambda number: ev.AdditionRequested(number, NAME.topic, topic_id, (replicas,))
         )
 
     def delete_topic(self, admin: int) -> Outcome | None:
         """A client asks a broker to delete the topic. What it held is not asked for any more."""
         self.forget_topic()
-        outcome = self._ask(admin, lambda number: ev.DeleteTopicRequested(number, NAME.topic))
+        outcome = self._ask(admin, lambda number: ev.DeletionRequested(number, NAME.topic))
         self.forget_topic()
         return outcome
 
@@ -116,7 +116,7 @@ class LeadersWorld(World):
         """What comes now is another topic: nothing of before is held against it."""
         self.acked.clear()
         self.contradictions.clear()
-        self.zookeeper.state_writes.clear()
+        self.zookeeper.forget_topic()
         for broker in self.brokers.values():
             broker.out_at = -1
         self.checkers = [checker(self) for checker in self.judged_by]
@@ -127,7 +127,13 @@ class LeadersWorld(World):
 
     def grow_topic(self, admin: int, replicas: tuple[int, ...]) -> Outcome | None:
         """A client asks a broker to add a partition."""
-        return self._ask(admin, lambda number: ev.GrowTopicRequested(number, NAME.topic, (replicas,), 1))
+        return self._ask(
+            admin, lambda number: ev.AdditionRequested(number, NAME.topic, "", (replicas,), first=1)
+        )
+
+    def shrink_topic(self, admin: int) -> Outcome | None:
+        """A client asks a broker to remove all partitions but the first."""
+        return self._ask(admin, lambda number: ev.DeletionRequested(number, NAME.topic, keep=1))
 
     def cancel(self, admin: int) -> Outcome | None:
         """A client asks a broker to take the move of the partition back."""
@@ -151,6 +157,36 @@ class LeadersWorld(World):
         self.story.append(f"elect the preferred at {admin}")
         self.broker(admin).hear(ev.ElectionRequested(-self.requests_made, NAME))
         self.check()
+
+    def ask_to_grow(self, admin: int, replicas: tuple[int, ...]) -> None:
+        """A client asks a broker for a second partition, and nobody waits for the answer."""
+        self.requests_made += 1
+        self.story.append(f"grow, to {replicas}, at {admin}")
+        self.broker(admin).hear(
+            ev.AdditionRequested(-self.requests_made, NAME.topic, "", (replicas,), first=1)
+        )
+        self.check()
+
+    def ask_to_shrink(self, admin: int) -> None:
+        """A client asks a broker to remove the second partition, and nobody waits for the answer."""
+        self.requests_made += 1
+        self.story.append(f"shrink at {admin}")
+        self.broker(admin).hear(ev.DeletionRequested(-self.requests_made, NAME.topic, keep=1))
+        self.check()
+
+    def finish_what_admins_left(self) -> None:
+        """What is left of an admin that died is taken away by the next one; of one that lives, and whose
+        write came after its client had an answer, by the next request there."""
+        found = self.zookeeper.topic_znode(NAME.topic)
+        assert found is not None
+        keep, attempt = found[0].partition_count, found[0].attempt
+        admin = BROKERS[0] if attempt is None else attempt[0]
+        outcome = self._ask(admin, lambda number: ev.DeletionRequested(number, NAME.topic, keep=keep))
+        while outcome is None:
+            self.advance(KEEP_IN_SYNC_TIME_MS // 2)
+            self.settle()
+            outcome = self.broker(admin).answers.get(-self.requests_made)
+        assert outcome is Outcome.DONE, outcome
 
     def tell_of_the_gone(self, broker_id: int, gone: int) -> None:
         """A broker hears that another one is not registered any more, in time or far too late."""
@@ -184,6 +220,10 @@ class LeadersWorld(World):
                 judge.violated(f"the queue of {broker_id} has {queue}")
             if self.broker(broker_id).topic_id and broker_id not in self.assigned:
                 judge.violated(f"{broker_id} still has a replica")
+            second = self.zookeeper.partition(SECOND)
+            is_assigned = second is not None and broker_id in second.assigned
+            if self.broker(broker_id).second != (second.life if second and is_assigned else None):
+                judge.violated(f"{broker_id} has {self.broker(broker_id).second} of {second}")
 
 
 def heal(world: LeadersWorld) -> None:

@@ -11,13 +11,10 @@ from typing import assert_never
 
 from hightide_leaders.core import writes as wr
 from hightide_leaders.core.values import (
-    IsrNode,
-    LeaderNode,
     Lives,
     PartitionNodes,
     QueuedChange,
     StateChange,
-    TopicNode,
     TopicNodes,
     TopicPartition,
 )
@@ -30,6 +27,8 @@ from hightide_runtime.znodes.leaders_znodes import (
     StateChangeZnode,
     StateQueueZnode,
 )
+from hightide_runtime.znodes.led_nodes import IsrNode, LeaderNode, TopicNode
+from hightide_runtime.znodes.paths import partition_path
 from sim.zookeeper import (
     Check,
     Create,
@@ -44,8 +43,14 @@ from sim.zookeeper import (
 NAME = TopicPartition("tide", 0)
 """The partition that holds records."""
 ISR = IsrZnode.path(*NAME)
-NAMES = (NAME, TopicPartition("tide", 1))
-"""With one that a topic may grow by: it is led, and holds nothing."""
+SECOND = TopicPartition("tide", 1)
+"""The partition by which the topic may grow, and which may be removed: it is led, and holds nothing."""
+NAMES = (NAME, SECOND)
+
+
+PARTITION_OF_SECOND = partition_path(*SECOND)
+ISR_OF_SECOND = IsrZnode.path(*SECOND)
+LEADER_OF_SECOND = LeaderZnode.path(*SECOND)
 
 
 class LeadersZooKeeper(ZooKeeper):
@@ -53,10 +58,18 @@ class LeadersZooKeeper(ZooKeeper):
 
     min_insync_replicas = 1
     _next_change = 0
+    spent_epoch = 0
+    """The newest leader epoch that any partition with the number of the second one has had."""
 
     def __init__(self, notify: Callable[[int, str], None]) -> None:
         self._followers: set[int] = set()
         """Who watches the tree of topics."""
+        self.begun: list[int] = []
+        """The epoch in which each partition with the number of the second one was led first."""
+        self._led: dict[int, int] = {}
+        """Leader epoch → who led it in that."""
+        self.wrong: list[str] = []
+        """What no partition with that number may do."""
         super().__init__(notify)
 
     # --- what the checkers see -------------------------------------------------------------------
@@ -75,14 +88,53 @@ class LeadersZooKeeper(ZooKeeper):
 
     def multi(self, operations: tuple[Operation, ...], writer: int) -> Operation | None:
         """As ever, and what the partition became by it is one change."""
-        before = self.state()
+        before, second = self.state(), self._epoch_of_second()
         refused = super().multi(operations, writer)
+        self._note_second(second, self._epoch_of_second())
         after = self.state()
         if after is not None and (before is None or before[:2] != after[:2]):
             self.state_writes.append(
                 StateWrite(writer, None if before is None else before[0], after[0], after[1], 0)
             )
         return refused
+
+    def _possible(self, operation: Operation, gone: set[str]) -> bool:
+        """As ever; and no parent goes before its children, and none comes below a parent that is gone."""
+        if isinstance(operation, Delete):
+            below = (path for path in self.nodes if path.startswith(f"{operation.path}/"))
+            if any(path not in gone for path in below):
+                return False
+        if isinstance(operation, Create) and operation.path in (ISR_OF_SECOND, LEADER_OF_SECOND):
+            return PARTITION_OF_SECOND in self.nodes and super()._possible(operation, gone)
+        return super()._possible(operation, gone)
+
+    def _epoch_of_second(self) -> int | None:
+        node = self.nodes.get(ISR_OF_SECOND)
+        if node is None:
+            return None
+        assert isinstance(node.data, IsrNode)
+        return node.data.epoch
+
+    def _note_second(self, before: int | None, after: int | None) -> None:
+        if after is not None and before is None:
+            if after <= self.spent_epoch:
+                self.wrong.append(f"a partition begins with epoch {after}, {self.spent_epoch} is spent")
+            self.begun.append(after)
+        elif after is not None and before is not None and after < before:
+            self.wrong.append(f"the leader epoch of the second partition went back from {before} to {after}")
+        leader = self.leader_of(SECOND)
+        if leader is not None and leader.epoch != after:
+            self.wrong.append(f"{leader} leads the second partition, whose epoch is {after}")
+        elif leader is not None and self._led.setdefault(leader.epoch, leader.broker_id) != leader.broker_id:
+            self.wrong.append(f"{leader} leads the second partition, as {self._led[leader.epoch]} did")
+        self.spent_epoch = max(self.spent_epoch, after or 0)
+
+    def forget_topic(self) -> None:
+        """What comes now is another topic."""
+        self.state_writes.clear()
+        self.spent_epoch = 0
+        self.begun.clear()
+        self._led.clear()
 
     def forget_watches(self, node: int) -> None:
         """The session of a node is over, and its watches with it."""
@@ -165,7 +217,15 @@ class LeadersZooKeeper(ZooKeeper):
             isr = replace(node.data, version=node.version)
         leader = self.leader_of(name)
         return PartitionNodes(
-            topic[0].topic_id, replicas or (), leader, isr, reassigned, self.min_insync_replicas
+            topic[0].topic_id.hex(),
+            replicas or (),
+            leader,
+            isr,
+            reassigned,
+            self.min_insync_replicas,
+            first_epoch=topic[0].first_epoch(name.partition),
+            removals=topic[0].removals,
+            is_counted=topic[0].counts(name.partition),
         )
 
     def topic_znode(self, topic: str) -> tuple[TopicNode, int] | None:

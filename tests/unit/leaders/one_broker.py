@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from hightide_leaders.core import effects as fx
 from hightide_leaders.core import events as ev
+from hightide_leaders.core import writes as wr
 from hightide_leaders.core.effects import Effect, Effects
 from hightide_leaders.core.machine import step
 from hightide_leaders.core.state import Hosted, LeadersState
 from hightide_leaders.core.values import (
-    Attempt,
     ChangeKind,
     Configs,
-    IsrNode,
-    LeaderNode,
     Lives,
     PartitionNodes,
     QueuedChange,
     Settings,
     StateChange,
-    TopicNode,
     TopicNodes,
     TopicPartition,
 )
 from hightide_leaders.core.writes import Operations
+from hightide_runtime.znodes.led_nodes import IsrNode, LeaderNode, TopicNode
+from hightide_runtime.znodes.paths import topic_id_path, topic_path
 
 NAME = TopicPartition("tide", 0)
 ID, LATER_ID = "a" * 32, "b" * 32
+KEY = bytes.fromhex(ID)
 SESSION = 70
 ALL = Lives(((1, 0), (2, 0), (3, 0)))
 SETTINGS = Settings(1, queue_max=4)
@@ -136,6 +137,11 @@ def led_by_me(before: PartitionNodes, isr: tuple[int, ...] | None = None, change
     )
 
 
+def queued_for(sent: Iterable[tuple[int, StateChange]]) -> tuple[wr.Enqueue, ...]:
+    """State changes on their way into the queues of brokers."""
+    return tuple(wr.Enqueue(broker_id, change) for broker_id, change in sent)
+
+
 def change(kind: ChangeKind, epoch: int = 3, topic_id: str = ID, name: TopicPartition = NAME) -> StateChange:
     """A state change about the partition."""
     return StateChange(kind, name, topic_id, epoch)
@@ -148,9 +154,25 @@ def topic(
     version: int = 0,
     count: int | None = None,
     configs: Configs = (),
+    removals: int = 0,
 ) -> TopicNodes:
     """The znodes of a topic. `count`: the partitions that are there for clients; none during an attempt."""
-    made_by = None if attempt is None else Attempt(*attempt)
     if count is None:
         count = 0 if attempt is not None else len(nodes)
-    return TopicNodes(TopicNode(topic_id, made_by, count, configs), version, dict(enumerate(nodes)))
+    node = TopicNode(bytes.fromhex(topic_id), attempt, count, dict(configs), removals)
+    return TopicNodes(node, version, dict(enumerate(nodes)))
+
+
+def counted(
+    count: int,
+    version: int = 0,
+    removals: int = 1,
+    configs: Configs = (),
+    first_epochs: Mapping[int, int] | None = None,
+) -> Operations:
+    """What is written of the topic when partitions go, for the time that is counted."""
+    node = TopicNode(KEY, None, count, dict(configs), removals, first_epochs or {})
+    return (
+        wr.Put(topic_id_path(ID), "tide", removals - 1),
+        wr.Put(topic_path("tide"), node, version),
+    )

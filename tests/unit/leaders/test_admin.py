@@ -10,26 +10,25 @@ from hightide_leaders.core import events as ev
 from hightide_leaders.core import writes as wr
 from hightide_leaders.core.effects import Outcome
 from hightide_leaders.core.values import (
-    Attempt,
     ChangeKind,
-    IsrNode,
-    LeaderNode,
     Lives,
     QueuedChange,
     StateChange,
-    TopicNode,
     TopicNodes,
     TopicPartition,
 )
+from hightide_runtime.znodes.led_nodes import IsrNode, LeaderNode, TopicNode
 from hightide_runtime.znodes.paths import isr_path, partition_path, reassigned_path, replicas_path, topic_path
 from unit.leaders.one_broker import (
     ALL,
     ID,
+    KEY,
     LATER_ID,
     NAME,
     SETTINGS,
     OneBroker,
     change,
+    counted,
     kinds,
     partition,
     the,
@@ -37,8 +36,8 @@ from unit.leaders.one_broker import (
     written,
 )
 
-CREATE = ev.CreateTopicRequested(-1, "tide", ID, ((2, 3),))
-DELETE = ev.DeleteTopicRequested(-2, "tide")
+CREATE = ev.AdditionRequested(-1, "tide", ID, ((2, 3),))
+DELETE = ev.DeletionRequested(-2, "tide")
 START = change(ChangeKind.START_REPLICA, epoch=0)
 EMPTY: dict[int, tuple[QueuedChange, ...]] = {2: (), 3: ()}
 LIVING = partition(replicas=(2, 3), leader=LeaderNode(2, 4, 71), isr=IsrNode(4, (2, 3), 9))
@@ -78,7 +77,7 @@ def test_creation_writes_rar_and_state_changes_first() -> None:
     broker = admin()
     broker.hear(CREATE)
     assert written(read(broker, -1, None)) == (
-        *wr.create_topic("tide", TopicNode(ID, Attempt(1, 0))),
+        *wr.create_topic("tide", TopicNode(KEY, (1, 0))),
         wr.Create(partition_path(*NAME)),
         wr.Create(reassigned_path(*NAME), (2, 3)),
         wr.Enqueue(2, START),
@@ -95,7 +94,7 @@ def test_ar_comes_when_all_replicas_have_started() -> None:
         *wr.check_topic("tide", 0, ID),
         wr.Create(replicas_path(*NAME), (2, 3)),
         wr.Delete(reassigned_path(*NAME)),
-        wr.Put(topic_path("tide"), TopicNode(ID, None, 1), 0),
+        wr.Put(topic_path("tide"), TopicNode(KEY, None, 1), 0),
     )
     broker.end(done)
     assert read(broker, -1, topic(LIVING)) == (fx.Answer(-1, Outcome.DONE),)
@@ -130,7 +129,8 @@ def test_a_creation_that_takes_too_long_is_cleaned_up_and_fails() -> None:
 def test_the_attempt_of_a_dead_admin_is_cleaned_up_before_a_new_one() -> None:
     broker = admin()
     broker.hear(CREATE)
-    dead = topic(partition(replicas=(), reassigned=(3,)), attempt=(4, 7), topic_id=LATER_ID)
+    begun = partition(replicas=(), reassigned=(3,), topic_id=LATER_ID)
+    dead = topic(begun, attempt=(4, 7), topic_id=LATER_ID)
     cleaning = read(broker, -1, dead)
     assert wr.Enqueue(3, change(ChangeKind.CLOSE_REPLICA, -1, LATER_ID)) in written(cleaning)
     broker.end(cleaning)
@@ -193,7 +193,7 @@ def test_a_creation_of_unknown_outcome_goes_on_from_what_is_there() -> None:
 def test_a_creation_of_which_only_a_part_was_written_is_written_to_the_end() -> None:
     """A topic of many partitions takes several multis, and a connection may break between two of them."""
     broker = admin()
-    broker.hear(ev.CreateTopicRequested(-1, "tide", ID, ((2, 3), (3, 2))))
+    broker.hear(ev.AdditionRequested(-1, "tide", ID, ((2, 3), (3, 2))))
     broker.end(read(broker, -1, None), ev.Ending.UNKNOWN)
     part = topic(partition(replicas=(), reassigned=(2, 3)), attempt=(1, 0))
     rest = read(broker, -1, part)
@@ -213,7 +213,7 @@ def test_a_creation_of_which_only_a_part_was_written_is_written_to_the_end() -> 
 
 def test_of_what_is_completed_already_nothing_is_completed_again() -> None:
     broker = admin()
-    broker.hear(ev.CreateTopicRequested(-1, "tide", ID, ((2, 3), (3, 2))))
+    broker.hear(ev.AdditionRequested(-1, "tide", ID, ((2, 3), (3, 2))))
     broker.end(read(broker, -1, None))
     starting = partition(replicas=(), reassigned=(3, 2))
     read(broker, -1, topic(starting, starting, attempt=(1, 0)))
@@ -224,7 +224,7 @@ def test_of_what_is_completed_already_nothing_is_completed_again() -> None:
         *wr.check_topic("tide", 0, ID),
         wr.Create(replicas_path(*second), (3, 2)),
         wr.Delete(reassigned_path(*second)),
-        wr.Put(topic_path("tide"), TopicNode(ID, None, 2), 0),
+        wr.Put(topic_path("tide"), TopicNode(KEY, None, 2), 0),
     )
 
 
@@ -235,15 +235,15 @@ def test_a_deletion_of_which_only_a_part_was_written_marks_the_rest_and_tells_it
     gone = partition(replicas=(2, 3), isr=IsrNode(4, (2, 3), 9), reassigned=())
     second = TopicPartition("tide", 1)
     close = change(ChangeKind.CLOSE_REPLICA, epoch=4, name=second)
-    again = read(broker, -2, topic(gone, LIVING))
+    again = read(broker, -2, topic(gone, LIVING, count=0, version=1, removals=1))
     assert written(again) == (
-        *wr.check_topic("tide", 0, ID),
+        *counted(0, version=1, removals=2),
         wr.Create(reassigned_path(*second), ()),
         wr.Enqueue(2, close),
         wr.Enqueue(3, close),
     )
     broker.end(again)
-    assert kinds(read(broker, -2, topic(gone, gone))) == [fx.ReadQueues]
+    assert kinds(read(broker, -2, topic(gone, gone, count=0, version=2))) == [fx.ReadQueues]
 
 
 def test_deletion_marks_every_partition_and_tells_every_replica_in_one_multi() -> None:
@@ -251,7 +251,7 @@ def test_deletion_marks_every_partition_and_tells_every_replica_in_one_multi() -
     broker.hear(DELETE)
     close = change(ChangeKind.CLOSE_REPLICA, epoch=4)
     assert written(read(broker, -2, topic(LIVING, version=3))) == (
-        *wr.check_topic("tide", 3, ID),
+        *counted(0, version=3),
         wr.Create(reassigned_path(*NAME), ()),
         wr.Enqueue(2, close),
         wr.Enqueue(3, close),
@@ -262,7 +262,7 @@ def marked(broker: OneBroker) -> TopicNodes:
     """The topic is marked, and the admin waits."""
     broker.hear(DELETE)
     broker.end(read(broker, -2, topic(LIVING)))
-    gone = topic(partition(replicas=(2, 3), isr=IsrNode(4, (2, 3), 9), reassigned=()))
+    gone = topic(partition(replicas=(2, 3), isr=IsrNode(4, (2, 3), 9), reassigned=()), count=0, version=1)
     assert kinds(read(broker, -2, gone)) == [fx.ReadQueues]
     return gone
 
@@ -276,12 +276,12 @@ def test_deletion_does_not_wait_for_a_dead_broker() -> None:
     assert kinds(effects) == [fx.ReadTopic]
     removal = read(broker, -2, gone)
     assert written(removal) == (
-        *wr.check_topic("tide", 0, ID),
+        *wr.check_topic("tide", 1, ID),
         wr.Delete(isr_path(*NAME), 9),
         wr.Delete(replicas_path(*NAME)),
         wr.Delete(reassigned_path(*NAME)),
         wr.Delete(partition_path(*NAME)),
-        *wr.delete_topic("tide", 0, ID),
+        *wr.delete_topic("tide", 1, ID),
     )
     broker.end(removal)
     assert read(broker, -2, None) == (fx.Answer(-2, Outcome.DONE),)
@@ -300,7 +300,7 @@ def test_a_broker_that_does_nothing_holds_a_deletion_up_for_keep_in_sync_time() 
 def test_a_deletion_that_a_dead_admin_began_is_gone_on_with() -> None:
     broker = admin()
     broker.hear(DELETE)
-    gone = topic(partition(replicas=(2, 3), reassigned=()))
+    gone = topic(partition(replicas=(2, 3), reassigned=()), count=0)
     read(broker, -2, gone)
     assert kinds(queues(broker, -2)) == [fx.ReadTopic]
     assert fx.Write in kinds(read(broker, -2, gone))
@@ -341,7 +341,7 @@ def test_a_topic_that_is_not_there_cannot_be_deleted() -> None:
 def test_a_creation_finds_a_half_deleted_topic_and_finishes_that_first() -> None:
     broker = admin()
     broker.hear(CREATE)
-    half = topic(partition(replicas=(3,), reassigned=()), topic_id=LATER_ID)
+    half = topic(partition(replicas=(3,), reassigned=()), topic_id=LATER_ID, count=0)
     assert written(read(broker, -1, half))[-3:] == wr.delete_topic("tide", 0, LATER_ID)
 
 
@@ -364,7 +364,7 @@ FULL = fx.Answer(-1, Outcome.FOLLOWER_STATE_CHANGE_QUEUE_FULL)
 
 def test_a_creation_that_finds_a_full_queue_takes_back_what_it_has_written() -> None:
     broker = admin()
-    broker.hear(ev.CreateTopicRequested(-1, "tide", ID, ((2, 3),) * 400))
+    broker.hear(ev.AdditionRequested(-1, "tide", ID, ((2, 3),) * 400))
     assert kinds(broker.end(read(broker, -1, None), ev.Ending.QUEUE_FULL)) == [fx.ReadTopic]
     begun = topic(partition(replicas=(), reassigned=(2, 3)), attempt=(1, 0))
     broker.end(read(broker, -1, begun))
@@ -380,5 +380,5 @@ def test_what_cannot_be_cleaned_up_as_a_queue_is_full_waits_for_the_next_admin()
 
 def test_a_deletion_that_finds_a_full_queue_is_asked_for_again() -> None:
     broker = admin()
-    broker.hear(ev.DeleteTopicRequested(-1, "tide"))
+    broker.hear(ev.DeletionRequested(-1, "tide"))
     assert broker.end(read(broker, -1, topic(LIVING)), ev.Ending.QUEUE_FULL) == (FULL,)

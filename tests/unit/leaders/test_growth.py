@@ -8,15 +8,8 @@ from hightide_leaders.core import effects as fx
 from hightide_leaders.core import events as ev
 from hightide_leaders.core import writes as wr
 from hightide_leaders.core.effects import Outcome
-from hightide_leaders.core.values import (
-    Attempt,
-    ChangeKind,
-    IsrNode,
-    LeaderNode,
-    Lives,
-    TopicNode,
-    TopicPartition,
-)
+from hightide_leaders.core.values import ChangeKind, Lives, TopicPartition
+from hightide_runtime.znodes.led_nodes import IsrNode, LeaderNode, TopicNode
 from hightide_runtime.znodes.paths import (
     partition_path,
     reassigned_path,
@@ -26,10 +19,12 @@ from hightide_runtime.znodes.paths import (
 )
 from unit.leaders.one_broker import (
     ID,
+    KEY,
     LATER_ID,
     SETTINGS,
     OneBroker,
     change,
+    counted,
     kinds,
     partition,
     topic,
@@ -38,7 +33,7 @@ from unit.leaders.one_broker import (
 from unit.leaders.test_admin import admin, queues, read
 
 ADDED = TopicPartition("tide", 1)
-GROW = ev.GrowTopicRequested(-1, "tide", ((2, 3),), 1)
+GROW = ev.AdditionRequested(-1, "tide", "", ((2, 3),), first=1)
 START = change(ChangeKind.START_REPLICA, epoch=0, name=ADDED)
 LIVING = partition(replicas=(2, 3), leader=LeaderNode(2, 4, 71), isr=IsrNode(4, (2, 3), 9))
 STARTING = partition(replicas=(), reassigned=(2, 3))
@@ -59,7 +54,7 @@ def test_growth_names_its_attempt_in_the_topic_and_starts_the_replicas() -> None
     broker.hear(GROW)
     assert written(read(broker, -1, GROWN)) == (
         wr.Check(topic_id_path(ID)),
-        wr.Put(topic_path("tide"), TopicNode(ID, Attempt(1, 0), 1, SET), 5),
+        wr.Put(topic_path("tide"), TopicNode(KEY, (1, 0), 1, dict(SET)), 5),
         wr.Create(partition_path(*ADDED)),
         wr.Create(reassigned_path(*ADDED), (2, 3)),
         wr.Enqueue(2, START),
@@ -76,7 +71,7 @@ def test_clients_see_the_new_partitions_when_all_replicas_have_started() -> None
         *wr.check_topic("tide", 6, ID),
         wr.Create(replicas_path(*ADDED), (2, 3)),
         wr.Delete(reassigned_path(*ADDED)),
-        wr.Put(topic_path("tide"), TopicNode(ID, None, 2, SET), 6),
+        wr.Put(topic_path("tide"), TopicNode(KEY, None, 2, dict(SET)), 6),
     )
     broker.end(done)
     assert read(broker, -1, topic(LIVING, LIVING, version=7)) == (fx.Answer(-1, Outcome.DONE),)
@@ -90,12 +85,11 @@ def test_a_growth_that_takes_too_long_takes_back_what_it_added_and_nothing_else(
     close = change(ChangeKind.CLOSE_REPLICA, epoch=-1, name=ADDED)
     cleaning = read(broker, -1, GROWING)
     assert written(cleaning) == (
-        *wr.check_topic("tide", 6, ID),
+        *counted(1, version=6, configs=SET),
         wr.Enqueue(2, close),
         wr.Enqueue(3, close),
         wr.Delete(reassigned_path(*ADDED)),
         wr.Delete(partition_path(*ADDED)),
-        wr.Put(topic_path("tide"), TopicNode(ID, None, 1, SET), 6),
     )
     broker.end(cleaning)
     assert read(broker, -1, topic(LIVING, version=7)) == (fx.Answer(-1, Outcome.TIMED_OUT),)
@@ -106,15 +100,15 @@ def test_what_a_dead_admin_has_begun_to_add_goes_before_another_growth() -> None
     broker.hear(GROW)
     dead = topic(LIVING, STARTING, attempt=(4, 7), version=6, count=1)
     cleaning = read(broker, -1, dead)
-    assert wr.Put(topic_path("tide"), TopicNode(ID, None, 1), 6) in written(cleaning)
+    assert written(cleaning)[:2] == counted(1, version=6)
     broker.end(cleaning)
     begun = written(read(broker, -1, topic(LIVING, version=7)))
-    assert begun[1] == wr.Put(topic_path("tide"), TopicNode(ID, Attempt(1, 0), 1), 7)
+    assert begun[1] == wr.Put(topic_path("tide"), TopicNode(KEY, (1, 0), 1), 7)
 
 
 def test_a_creation_leaves_a_topic_alone_that_a_dead_admin_was_growing() -> None:
     broker = admin()
-    broker.hear(ev.CreateTopicRequested(-2, "tide", LATER_ID, ((2, 3),)))
+    broker.hear(ev.AdditionRequested(-2, "tide", LATER_ID, ((2, 3),)))
     dead = topic(LIVING, STARTING, attempt=(4, 7), version=6, count=1)
     assert read(broker, -2, dead) == (fx.Answer(-2, Outcome.TOPIC_ALREADY_EXISTS),)
 
@@ -141,7 +135,7 @@ def test_a_topic_that_has_grown_meanwhile_is_left_as_it_is() -> None:
 def test_a_topic_that_goes_does_not_grow() -> None:
     broker = admin()
     broker.hear(GROW)
-    gone = topic(partition(replicas=(2, 3), reassigned=()))
+    gone = topic(partition(replicas=(2, 3), reassigned=()), count=0)
     assert read(broker, -1, gone) == (fx.Answer(-1, Outcome.TOPIC_BEING_DELETED),)
 
 
@@ -155,8 +149,8 @@ def test_a_topic_whose_znode_nobody_can_read_is_left_alone() -> None:
     unreadable = topic(topic_id="")
     for asked, outcome in (
         (GROW, Outcome.UNKNOWN_TOPIC),
-        (ev.DeleteTopicRequested(-1, "tide"), Outcome.UNKNOWN_TOPIC),
-        (ev.CreateTopicRequested(-1, "tide", LATER_ID, ((2, 3),)), Outcome.TOPIC_ALREADY_EXISTS),
+        (ev.DeletionRequested(-1, "tide"), Outcome.UNKNOWN_TOPIC),
+        (ev.AdditionRequested(-1, "tide", LATER_ID, ((2, 3),)), Outcome.TOPIC_ALREADY_EXISTS),
     ):
         broker = admin()
         broker.hear(asked)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from hightide_leaders.core import writes as wr
 from hightide_leaders.core.effects import Write
-from hightide_leaders.core.queues import send
-from hightide_leaders.core.values import ChangeKind, TopicNode, TopicPartition
+from hightide_leaders.core.values import ChangeKind, TopicPartition
 from hightide_leaders.znode_operations import multis_for, operations_of
+from hightide_runtime.znodes.led_nodes import TopicNode
 from hightide_runtime.znodes.paths import partition_path, reassigned_path
 from hightide_runtime.zookeeper.operations import MAX_MULTI_OPERATIONS
-from unit.leaders.one_broker import ID, change
+from unit.leaders.one_broker import ID, KEY, change, queued_for
 
-CREATE = wr.create_topic("tide", TopicNode(ID))
+CREATE = wr.create_topic("tide", TopicNode(KEY))
 CHECK = wr.check_topic("tide", 0, ID)
 
 
@@ -19,7 +19,7 @@ def creation(partitions: int) -> Write:
     """The first write of a creation."""
     names = [TopicPartition("tide", number) for number in range(partitions)]
     made = ((wr.Create(reassigned_path(*name), (2,)),) for name in names)
-    starts = send((2, change(ChangeKind.START_REPLICA, name=name)) for name in names)
+    starts = queued_for((2, change(ChangeKind.START_REPLICA, name=name)) for name in names)
     return Write(1, CREATE, (*made, *((start,) for start in starts)), CHECK)
 
 

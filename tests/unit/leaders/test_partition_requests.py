@@ -8,7 +8,8 @@ from hightide_leaders.core import effects as fx
 from hightide_leaders.core import events as ev
 from hightide_leaders.core import writes as wr
 from hightide_leaders.core.effects import Outcome
-from hightide_leaders.core.values import ChangeKind, IsrNode, LeaderNode, Lives
+from hightide_leaders.core.values import ChangeKind, Lives
+from hightide_runtime.znodes.led_nodes import IsrNode, LeaderNode
 from hightide_runtime.znodes.paths import isr_path, leader_path, reassigned_path, topic_id_path
 from hightide_runtime.znodes.recovered_log import RecoveredLog
 from unit.leaders.one_broker import (
@@ -138,7 +139,7 @@ def test_the_preferred_replica_follows_a_leader_whose_term_ends() -> None:
     led = partition(replicas=(3, 2), leader=LED_BY_2, isr=IsrNode(4, (2, 3), 9))
     ended = read(broker, -1, topic(led))
     assert written(ended) == (
-        wr.Check(topic_id_path(ID)),
+        wr.Check(topic_id_path(ID), 0),
         wr.Check(isr_path(*NAME), 9),
         wr.Delete(leader_path(*NAME)),
     )

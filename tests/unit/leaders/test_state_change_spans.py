@@ -6,7 +6,6 @@ from pathlib import Path
 
 from hightide_leaders.core import effects as fx
 from hightide_leaders.core import writes as wr
-from hightide_leaders.core.queues import send
 from hightide_leaders.core.values import ChangeKind, QueuedChange, StateChange, TopicPartition
 from hightide_leaders.state_change_spans import StateChangeSpans
 from hightide_local.traces.span_files import SpanRecord, read_spans
@@ -17,7 +16,7 @@ from hightide_runtime.telemetry.span_kinds import (
 )
 from hightide_runtime.telemetry.tracing import Telemetry
 from hightide_runtime.znodes.paths import topic_id_path
-from unit.leaders.one_broker import ID, NAME, change
+from unit.leaders.one_broker import ID, NAME, change, queued_for
 
 OTHER = TopicPartition("tide", 1)
 START = ChangeKind.START_REPLICA
@@ -33,7 +32,7 @@ class Traced:
 
     def sent(self, *changes: StateChange) -> tuple[QueuedChange, ...]:
         """What stands in the queue of the follower after the leader has written."""
-        sent = send((2, each) for each in changes)
+        sent = queued_for((2, each) for each in changes)
         write, span = self.leader.requested(fx.Write(1, (wr.Check(topic_id_path(ID)), sent[0]), (sent[1:],)))
         span.end()
         queued = [each.change for each in write.everything if isinstance(each, wr.Enqueue)]
@@ -88,7 +87,7 @@ def test_two_writes_are_two_traces(tmp_path: Path) -> None:
 
 def test_a_broker_that_does_not_trace_names_no_trace_in_the_queue() -> None:
     spans = StateChangeSpans(Telemetry.off())
-    write = fx.Write(1, send([(2, change(START))]))
+    write = fx.Write(1, queued_for([(2, change(START))]))
     assert spans.requested(write)[0] is write
     spans.received([QueuedChange("change-0000000000", change(START)), QueuedChange("x", None)])
     spans.written((wr.Dequeue(1, "change-0000000000"),))

@@ -6,8 +6,9 @@ import pytest
 from hightide_leaders.core import effects as fx
 from hightide_leaders.core import events as ev
 from hightide_leaders.core import writes as wr
-from hightide_leaders.core.effects import Effects
-from hightide_leaders.core.values import IsrNode, LeaderNode, Lives, PartitionNodes
+from hightide_leaders.core.effects import Effects, Outcome
+from hightide_leaders.core.values import Lives, PartitionNodes
+from hightide_runtime.znodes.led_nodes import IsrNode, LeaderNode
 from hightide_runtime.znodes.paths import incarnation_path, isr_path, leader_path, topic_id_path
 from hightide_runtime.znodes.recovered_log import RecoveredLog
 from unit.leaders.one_broker import (
@@ -36,7 +37,7 @@ def leading() -> OneBroker:
 
 
 def stop(broker: OneBroker, nodes: PartitionNodes, lives: Lives = ALL) -> Effects:
-    read = the(fx.Read, broker.hear(ev.StopRequested()))
+    read = the(fx.Read, broker.hear(ev.StopRequested(-9)))
     return broker.hear(ev.PartitionsRead(read.read_id, {NAME: nodes}, lives))
 
 
@@ -45,11 +46,11 @@ def test_a_leader_leaves_the_isr_and_its_leader_znode_in_one_write() -> None:
     effects = stop(broker, LED)
     assert written(effects) == (
         wr.Check(incarnation_path(1), 0),
-        wr.Check(topic_id_path(ID)),
+        wr.Check(topic_id_path(ID), 0),
         wr.Delete(leader_path(*NAME)),
         wr.Put(isr_path(*NAME), IsrNode(5, (2, 3), 10), 10),
     )
-    assert fx.HandedOver not in kinds(effects)
+    assert fx.Answer not in kinds(effects)
 
 
 def test_it_stops_to_lead_when_that_is_written_and_leaves_the_race_to_others() -> None:
@@ -68,14 +69,14 @@ def test_it_waits_for_one_that_leads_so_that_it_can_tell_clients_who_that_is() -
     broker.see(partition(isr=IsrNode(5, (2, 3), 11)))
     effects = broker.see(partition(leader=LeaderNode(2, 6, 71), isr=IsrNode(6, (2, 3), 12)))
     assert the(fx.Decide, effects).decision.leader == 2
-    assert fx.HandedOver in kinds(effects)
+    assert fx.Answer in kinds(effects)
 
 
 def test_it_does_not_wait_for_the_dead() -> None:
     broker = leading()
     broker.end(stop(broker, LED))
     left = partition(isr=IsrNode(5, (2, 3), 11))
-    assert fx.HandedOver in kinds(broker.see(left, Lives(((1, 0),))))
+    assert fx.Answer in kinds(broker.see(left, Lives(((1, 0),))))
 
 
 def test_a_write_that_is_refused_is_made_again_from_what_is_there() -> None:
@@ -92,7 +93,7 @@ def test_a_follower_leaves_the_isr_so_that_its_leader_does_not_wait_for_it() -> 
     broker.serve(nodes)
     assert written(stop(broker, nodes)) == (
         wr.Check(incarnation_path(1), 0),
-        wr.Check(topic_id_path(ID)),
+        wr.Check(topic_id_path(ID), 0),
         wr.Put(isr_path(*NAME), IsrNode(4, (2,), 9), 9),
     )
 
@@ -117,10 +118,10 @@ def test_who_leaves_an_isr_that_becomes_too_small_to_commit_stays_eligible() -> 
 def test_what_nobody_else_can_lead_stays_until_the_end(isr: IsrNode, lives: Lives) -> None:
     broker = leading()
     effects = stop(broker, partition(leader=LeaderNode(1, 5, SESSION), isr=isr), lives)
-    assert kinds(effects) == [fx.HandedOver]
+    assert kinds(effects) == [fx.Answer]
 
 
 def test_a_broker_without_replicas_has_nothing_to_hand_over() -> None:
     broker = OneBroker()
     broker.serve()
-    assert broker.hear(ev.StopRequested()) == (fx.HandedOver(),)
+    assert broker.hear(ev.StopRequested(-9)) == (fx.Answer(-9, Outcome.DONE),)

@@ -8,17 +8,24 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from hightide_leaders.core import elections
-from hightide_leaders.core.values import IsrNode, LeaderNode, PartitionNodes, TopicPartition
+from hightide_leaders.core.values import PartitionNodes, TopicPartition
 from hightide_leaders.znode_operations import numbers_in, operations_of, partition_of, paths_of
 from hightide_runtime.znodes.admin_znodes import ReassignmentThrottleZnode
 from hightide_runtime.znodes.cluster_znodes import TOPICS, ClusterIdZnode, TopicZnode
 from hightide_runtime.znodes.content import ZnodeGarbage
 from hightide_runtime.znodes.leaders_znodes import LedTopicZnode
+from hightide_runtime.znodes.led_nodes import FIRST_EPOCH, IsrNode, LeaderNode
 from hightide_runtime.znodes.recovered_log import RecoveredLog
 from hightide_runtime.znodes.topic_names import is_legal_topic_name
 from hightide_runtime.zookeeper.session import Operation, ZooKeeperSession
 
-from hightide_broker.cluster.metadata import EndpointView, MetadataUpdate, PartitionView, TopicView
+from hightide_broker.cluster.metadata import (
+    EndpointView,
+    MetadataUpdate,
+    PartitionView,
+    RemovedPartitions,
+    TopicView,
+)
 from hightide_broker.cluster.partition_decisions import Decisions, PartitionDecision, TopicDecisions
 from hightide_broker.core.replica import NO_LEADER, Decision
 from hightide_broker.hosting.startup import ClusterAsStored, read_brokers
@@ -60,7 +67,7 @@ class LedCluster:
         mine = []
         for name, (topic, nodes) in topics.items():
             decided = tuple(
-                PartitionDecision(number, decision_of(each))
+                PartitionDecision(number, decision_of(each), first_leader_epoch(each.first_epoch))
                 for number, each in sorted(nodes.items())
                 if each.isr is not None and self._me.id in each.assigned
             )
@@ -75,6 +82,7 @@ class LedCluster:
         brokers: Iterable[EndpointView],
         topics: Iterable[TopicView],
         deleted: Iterable[bytes] = (),
+        removed: Iterable[RemovedPartitions] = (),
         *,
         full: bool = False,
         throttle_bytes_per_s: int | None = None,
@@ -82,7 +90,7 @@ class LedCluster:
         """News of the cluster, as a controller would send it."""
         return MetadataUpdate(
             KNOWN, self._me, tuple(brokers), tuple(topics), tuple(deleted), full,
-            reassignment_throttle_bytes_per_s=throttle_bytes_per_s,
+            tuple(removed), reassignment_throttle_bytes_per_s=throttle_bytes_per_s,
         )  # fmt: skip
 
     def departure(
@@ -188,6 +196,11 @@ class LedCluster:
             else:
                 read[name.topic][1][name.partition] = nodes
         return read
+
+
+def first_leader_epoch(first_epoch: int) -> int:
+    """The first epoch of a partition as the broker's hosting has it: 0, unless its number was used before."""
+    return first_epoch if first_epoch > FIRST_EPOCH else 0
 
 
 def decision_of(nodes: PartitionNodes) -> Decision:

@@ -27,7 +27,7 @@ from hightide_runtime.zookeeper.session import (
 )
 from hightide_runtime.zookeeper.znode_reader import RepeatedReader
 
-from hightide_broker.cluster.metadata import EndpointView, MetadataCache, TopicView
+from hightide_broker.cluster.metadata import EndpointView, MetadataCache, RemovedPartitions, TopicView
 from hightide_broker.coordination.led_cluster import LedCluster, views_of
 from hightide_broker.hosting.startup import read_brokers
 
@@ -160,5 +160,16 @@ class LedMetadata:
         found = await self._session.multi_read(list(unread)) if unread else {}
         names = (name for path, name in unread.items() if path not in found)
         gone = [known.topic_id for name in names if (known := self._cache.topic(name))]
-        self._cache.apply(self._cluster.update(self._brokers, views, gone))
+        removed = [
+            RemovedPartitions(known.topic_id, numbers)
+            for name, (topic, _) in whole.items()
+            if (known := self._cache.topic(name)) is not None and known.topic_id == topic.topic_id
+            if (numbers := _removed(known, topic.partition_count))
+        ]
+        self._cache.apply(self._cluster.update(self._brokers, views, gone, removed))
         self._on_topics(views)
+
+
+def _removed(known: TopicView, count: int) -> tuple[int, ...]:
+    """The partitions of a topic that are gone, now that it has so many; none of one that goes as a whole."""
+    return tuple(each.partition for each in known.partitions if each.partition >= count > 0)

@@ -26,7 +26,11 @@ OUTCOMES: Final[Mapping[Outcome, tuple[int, str]]] = MappingProxyType(
         ),
         Outcome.TOPIC_CHANGED: (
             ErrorCode.ERROR_CODE_OVERLOADED,
-            f"was given partitions by somebody else meanwhile; {_AGAIN}",
+            f"was given other partitions by somebody else meanwhile; {_AGAIN}",
+        ),
+        Outcome.REASSIGNMENT_IN_PROGRESS: (
+            ErrorCode.ERROR_CODE_REASSIGNMENT_IN_PROGRESS,
+            "would go, and is being moved; wait for the move, or cancel it",
         ),
         Outcome.INVALID_ASSIGNMENT: (
             ErrorCode.ERROR_CODE_INVALID_ASSIGNMENT,
@@ -68,9 +72,13 @@ def fault_of(outcome: Outcome, subject: str) -> tuple[int, str]:
 
 def check(outcome: Outcome, subject: str) -> None:
     """Raises ServiceError unless all is done."""
-    code, message = fault_of(outcome, subject)
-    if message:
-        raise ServiceError(code, message)
+    if outcome is not Outcome.DONE:
+        raise fault(outcome, subject)
+
+
+def fault(outcome: Outcome, subject: str) -> ServiceError:
+    """The error for an outcome that is not done."""
+    return ServiceError(*fault_of(outcome, subject))
 
 
 def no_controller(what: str, instead: str) -> ServiceError:

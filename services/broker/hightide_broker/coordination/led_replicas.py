@@ -16,7 +16,7 @@ from hightide_broker.cluster.metadata import TopicView
 from hightide_broker.cluster.partition_decisions import PartitionDecision, PartitionKey
 from hightide_broker.cluster.topic_settings import TopicSettings, topic_settings
 from hightide_broker.coordination.decider import Host
-from hightide_broker.coordination.led_cluster import EPOCH, LedCluster
+from hightide_broker.coordination.led_cluster import EPOCH, LedCluster, first_leader_epoch
 from hightide_broker.core import effects as fx
 from hightide_broker.core.events import Event as ReplicaEvent
 from hightide_broker.core.events import FollowersGone, LeaderAndIsrDecided, StopRequested
@@ -65,14 +65,18 @@ class LedReplicas:
 
     # --- what the decider asks for ----------------------------------------------------------------
 
-    async def open_replica(self, name: TopicPartition, topic_id: str, is_first: bool) -> None:
+    async def open_replica(
+        self, name: TopicPartition, topic_id: str, is_first: bool, first_epoch: int
+    ) -> None:
         """Open the log, or create it. A replica whose disk fails is not there, and declines to lead."""
         key = (bytes.fromhex(topic_id), name.partition)
         self._keys[name] = key
         # Nothing is decided yet. Where somebody led before, the epoch of the first decision is spent.
-        nobody = Decision(EPOCH, leader_epoch=0 if is_first else NO_EPOCH, replicas=(self._me,))
+        begins = first_leader_epoch(first_epoch)
+        nobody = Decision(EPOCH, leader_epoch=begins if is_first else NO_EPOCH, replicas=(self._me,))
         settings = await self._settings_of(name.topic, key[0])
-        order = ReplicaOrder(key, name.topic, settings, PartitionDecision(name.partition, nobody))
+        told = PartitionDecision(name.partition, nobody, begins)
+        order = ReplicaOrder(key, name.topic, settings, told)
         place = self._queues.take(key)
         try:
             await place.begin()

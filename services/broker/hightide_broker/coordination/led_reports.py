@@ -16,9 +16,7 @@ from typing import Final
 from hightide.calls.backoff import Backoff
 from hightide_leaders.core import elections
 from hightide_leaders.core.values import TopicPartition
-from hightide_leaders.core.writes import Check
 from hightide_leaders.znode_operations import operations_of
-from hightide_runtime.znodes.paths import topic_id_path
 from hightide_runtime.zookeeper.session import BadVersion, NoNode, ZooKeeperError, ZooKeeperSession
 
 from hightide_broker.cluster.metadata import MetadataCache
@@ -133,7 +131,7 @@ class LedReports:
                     return True
                 write = elections.departure(name, found, self._broker_id, *_end_of(replica))
                 if write is not None:
-                    await self._session.multi(operations_of((Check(topic_id_path(found.topic_id)), *write)))
+                    await self._session.multi(operations_of((elections.of_partition(found), *write)))
                     log.warning("%s left its ISR", replica)
         except (BadVersion, NoNode):
             return False

@@ -20,8 +20,9 @@ from hightide.v1 import controller_service_pb2_grpc as controller_grpc
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_leaders.core import events as ev
 from hightide_leaders.core.effects import Outcome
-from hightide_leaders.core.queues import instead_of_starts, send
+from hightide_leaders.core.queues import instead_of_starts
 from hightide_leaders.core.values import NO_LEADER, PartitionNodes, TopicPartition
+from hightide_leaders.core.writes import Enqueue
 from hightide_leaders.shell import LeadersShell
 from hightide_leaders.znode_operations import operations_of
 from hightide_runtime.access.call_access import current_access
@@ -52,7 +53,7 @@ from hightide_broker.cluster.metadata import EndpointView
 from hightide_broker.coordination import led_descriptions as descriptions
 from hightide_broker.coordination import led_topic_checks as checks
 from hightide_broker.coordination.led_cluster import LedCluster, log_garbage
-from hightide_broker.coordination.led_outcomes import check, fault_of, no_controller
+from hightide_broker.coordination.led_outcomes import check, fault, fault_of, no_controller
 
 CONTROLLER_SERVICE: Final = "hightide.v1.ControllerService"
 LED_WITHIN_S: Final = 10.0
@@ -132,7 +133,7 @@ class LeadersControllerServicer(ClusterSettingsServicer):
         self._next_place += len(assignment)
         settings = tuple(sorted(configs.items()))
         outcome = await self._shell.ask(
-            lambda number: ev.CreateTopicRequested(number, request.topic, topic_id.hex, assignment, settings)
+            lambda number: ev.AdditionRequested(number, request.topic, topic_id.hex, assignment, settings)
         )
         if outcome is Outcome.TOPIC_BEING_CREATED:
             outcome = Outcome.TOPIC_ALREADY_EXISTS
@@ -145,7 +146,7 @@ class LeadersControllerServicer(ClusterSettingsServicer):
         self, request: controller_pb2.DeleteTopicRequest, context: Any
     ) -> controller_pb2.DeleteTopicResponse:
         """Delete a topic and its data, and wait until its name is free."""
-        topic, nodes = await self._topic(request.topic)
+        topic, nodes = await self._topic(request.topic, deletes=True)
         checks.check_topic_id(request.topic, topic.topic_id, request.topic_id)
         described = descriptions.topic_out(request.topic, topic, nodes)
         holders = {broker_id for each in nodes.values() for broker_id in each.assigned}
@@ -153,7 +154,7 @@ class LeadersControllerServicer(ClusterSettingsServicer):
         if not request.validate_only:
             topic_id = topic.topic_id.hex()
             outcome = await self._shell.ask(
-                lambda number: ev.DeleteTopicRequested(number, request.topic, topic_id)
+                lambda number: ev.DeletionRequested(number, request.topic, topic_id)
             )
             check(outcome, f"topic {request.topic!r}")
         return controller_pb2.DeleteTopicResponse(topic=described, absent_brokers=absent)
@@ -175,11 +176,35 @@ class LeadersControllerServicer(ClusterSettingsServicer):
             return controller_pb2.AddPartitionsResponse(topic=answer)
         self._next_place += len(added)
         outcome = await self._shell.ask(
-            lambda number: ev.GrowTopicRequested(number, request.topic, added, count)
+            lambda number: ev.AdditionRequested(number, request.topic, "", added, first=count)
         )
         check(outcome, f"topic {request.topic!r}")
         await self._until_led(request.topic, range(count, request.partition_count))
         return controller_pb2.AddPartitionsResponse(topic=await self._described(request.topic))
+
+    @_answers
+    async def RemovePartitions(
+        self, request: controller_pb2.RemovePartitionsRequest, context: Any
+    ) -> controller_pb2.RemovePartitionsResponse:
+        """Shrink a topic: the partitions with the highest numbers go."""
+        topic, nodes = await self._topic(request.topic)
+        checks.check_topic_id(request.topic, topic.topic_id, request.topic_id)
+        keep, rest = request.partition_count, nodes.keys() - descriptions.shown(topic, nodes)
+        if keep != topic.partition_count or topic.attempt is not None or not rest:
+            checks.check_shrink(request.topic, topic.partition_count, keep)
+        # Else a broker that did the same died, and the rest of it is done now.
+        moving = [number for number, each in nodes.items() if number >= keep and descriptions.is_moving(each)]
+        if moving:
+            check(Outcome.REASSIGNMENT_IN_PROGRESS, f"{request.topic}-{min(moving)}")
+        if request.validate_only:
+            after = descriptions.topic_out(request.topic, replace(topic, partition_count=keep), nodes)
+            return controller_pb2.RemovePartitionsResponse(topic=after)
+        topic_id = topic.topic_id.hex()
+        outcome = await self._shell.ask(
+            lambda number: ev.DeletionRequested(number, request.topic, topic_id, keep)
+        )
+        check(outcome, f"topic {request.topic!r}")
+        return controller_pb2.RemovePartitionsResponse(topic=await self._described(request.topic))
 
     @_answers
     async def AlterTopicConfig(
@@ -367,18 +392,11 @@ class LeadersControllerServicer(ClusterSettingsServicer):
         remaining = sum(leader.broker_id == broker_id for leader in led)
         if remaining:
             # It looks at all that it has when it finds this in its queue.
-            told = send((broker_id, change) for change in instead_of_starts())
+            told = tuple(Enqueue(broker_id, change) for change in instead_of_starts())
             await self._session.multi(operations_of(told))
         return controller_pb2.ControlledShutdownResponse(remaining_leader_count=remaining)
 
     # --- what only a controller can do -----------------------------------------------------------
-
-    async def RemovePartitions(self, request: Any, context: Any) -> NoReturn:
-        """Refused. If a partition were removed and one with its number added later, the leader epochs of the
-        new one would begin at 1 again, and old replicas could pass for it."""
-        raise no_controller(
-            "RemovePartitions", "create a topic with fewer partitions, and copy the records there"
-        )
 
     async def ResignController(self, request: Any, context: Any) -> NoReturn:
         """Refused: nobody is one."""
@@ -395,12 +413,17 @@ class LeadersControllerServicer(ClusterSettingsServicer):
     async def _alive(self) -> list[int]:
         return sorted(map(int, filter(str.isdigit, await self._session.children(BROKER_IDS))))
 
-    async def _topic(self, name: str) -> LedTopic:
+    async def _topic(self, name: str, *, deletes: bool = False) -> LedTopic:
+        """A topic that is there; with `deletes`, also one whose creation or deletion nobody has finished."""
         checks.check_name(name)
         found = (await self._cluster.read_topics([name])).get(name)
-        if found is None or not found[0].partition_count:
-            check(Outcome.UNKNOWN_TOPIC if found is None else Outcome.TOPIC_BEING_CREATED, f"topic {name!r}")
-            raise AssertionError("an outcome that is not done is an error")
+        if found is None:
+            raise fault(Outcome.UNKNOWN_TOPIC, f"topic {name!r}")
+        topic, _ = found
+        if not (topic.partition_count or deletes):
+            is_new = topic.attempt is not None
+            outcome = Outcome.TOPIC_BEING_CREATED if is_new else Outcome.TOPIC_BEING_DELETED
+            raise fault(outcome, f"topic {name!r}")
         return found
 
     async def _described(self, name: str) -> Any:

@@ -109,6 +109,16 @@ def assignment_of_growth(
     return assign(alive, added, replication_factor, start % len(alive))
 
 
+def check_shrink(topic: str, count: int, partition_count: int) -> None:
+    """A number of partitions to which a topic of `count` can be shrunk."""
+    if not 1 <= partition_count < count:
+        raise ServiceError(
+            ErrorCode.ERROR_CODE_INVALID_PARTITION_COUNT,
+            f"topic {topic!r} has {count} partitions and cannot be shrunk to {partition_count}; the new "
+            "number is smaller, and at least 1: partition 0 is deleted only with the topic",
+        )
+
+
 def check_assignment(assignment: Assignment, alive: Collection[int], first: int = 0) -> None:
     """Partitions from number `first` on, each with different brokers that are alive."""
     for partition, replicas in enumerate(assignment, first):

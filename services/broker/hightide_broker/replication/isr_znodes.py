@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from hightide_leaders.core.elections import isr_change
-from hightide_leaders.core.values import IsrNode, TopicPartition
+from hightide_leaders.core.values import TopicPartition
 from hightide_leaders.znode_operations import operations_of
 from hightide_runtime.znodes.cluster_znodes import BrokerIncarnationZnode, LeaderAndIsrZnode, TopicZnode
 from hightide_runtime.znodes.leaders_znodes import IsrZnode, LedTopicZnode
+from hightide_runtime.znodes.led_nodes import IsrNode
 from hightide_runtime.znodes.recovered_log import RecoveredLog
 from hightide_runtime.zookeeper.session import Check, SetData
 
@@ -126,8 +127,9 @@ class LedIsrZnodes:
     def decode(self, data: bytes) -> StoredIsr:
         """ISR; who leads is said by another znode."""
         read = IsrZnode.decode(data)
-        return StoredIsr(NO_LEADER, read.leader_epoch, read.isr, read.eligible, read.recovered)
+        return StoredIsr(NO_LEADER, read.epoch, read.isr, read.eligible, read.recovered)
 
     def decode_topic(self, data: bytes) -> StoredTopic:
-        """Its partitions are its children."""
-        return StoredTopic(LedTopicZnode.decode(data).topic_id)
+        """Its partitions are its children, also those that an admin is adding."""
+        read = LedTopicZnode.decode(data)
+        return StoredTopic(read.topic_id, first_leader_epochs=dict(read.first_leader_epochs))

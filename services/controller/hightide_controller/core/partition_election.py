@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from hightide_runtime.znodes import in_sync
 from hightide_runtime.znodes.recovered_log import RecoveredLog
 
 from hightide_controller.core.values.partition import NO_LEADER, LeaderAndIsr, Partition
@@ -161,34 +162,22 @@ def eligible_with(
 ) -> tuple[int, ...]:
     """The eligible replicas beside an ISR (KIP-966): none if the ISR is large enough to commit. Otherwise
     those that were eligible before or leave the ISR, unless their log is in doubt or cannot be used."""
-    replicas = partition.replicas
-    if len(isr) >= min(candidates.min_insync_replicas, len(replicas)):
-        return ()
-    return tuple(sorted((_trusted(partition, known) - candidates.failed).difference(isr)))
+    of = partition.replicas, candidates.min_insync_replicas
+    return tuple(sorted(in_sync.eligible_beside(isr, known, *of) - candidates.failed))
 
 
 def recovered_with(
     partition: Partition, known: LeaderAndIsr, isr: Collection[int], candidates: Candidates
 ) -> tuple[RecoveredLog, ...]:
-    """The recorded log ends of replicas that may have lost some: none beside an ISR that is large enough to
-    commit, otherwise those of replicas out of it. They may be all that is left, if the few of this ISR lose
-    theirs."""
-    if not known.recovered or len(isr) >= min(candidates.min_insync_replicas, len(partition.replicas)):
-        return ()
-    return tuple(log for log in known.recovered if log.broker_id not in isr)
-
-
-def _trusted(partition: Partition, known: LeaderAndIsr) -> set[int]:
-    """The replicas that have all committed records, alive or not."""
-    doubted = (log.broker_id for log in known.recovered)
-    return {*known.isr, *known.eligible}.intersection(partition.replicas).difference(doubted)
+    """The recorded log ends of replicas that may have lost some, beside an ISR."""
+    return in_sync.recovered_beside(isr, known, partition.replicas, candidates.min_insync_replicas)
 
 
 def live_eligible(partition: Partition, known: LeaderAndIsr, candidates: Candidates) -> tuple[int, ...]:
     """The eligible replicas that can lead now."""
     if not known.eligible:
         return ()
-    trusted = _trusted(partition, known)
+    trusted = in_sync.trusted(known, partition.replicas)
     return isr_that_stays(
         partition.replicas, tuple(each for each in known.eligible if each in trusted), candidates
     )
@@ -197,9 +186,9 @@ def live_eligible(partition: Partition, known: LeaderAndIsr, candidates: Candida
 def best_recovered(partition: Partition, known: LeaderAndIsr, candidates: Candidates) -> int | None:
     """The replica with the longest log, if all replicas that had everything may have lost the ends of their
     logs. None if one has not reported yet, or if the one with the longest log is not alive."""
-    if _trusted(partition, known):
+    if in_sync.trusted(known, partition.replicas):
         return None
-    best = _best_told(partition, known) & candidates.live
+    best = in_sync.longest_logs(known, partition.replicas) & candidates.live
     return next((each for each in partition.replicas if each in best), None)
 
 
@@ -213,17 +202,10 @@ def waited_for(partition: Partition) -> tuple[int, ...]:
     return tuple(sorted(who_has_most(partition, known)))
 
 
-def who_has_most(partition: Partition, known: LeaderAndIsr) -> set[int]:
+def who_has_most(partition: Partition, known: LeaderAndIsr) -> frozenset[int]:
     """The replicas that have all committed records, alive or not; or if all of them may have lost the ends of
     their logs, those with the longest log."""
-    return _trusted(partition, known) or _best_told(partition, known)
-
-
-def _best_told(partition: Partition, known: LeaderAndIsr) -> set[int]:
-    """The replicas with the longest log among those that have reported, by leader epoch and log end."""
-    logs = [log for log in known.recovered if log.broker_id in partition.replicas]
-    most = max(((log.leader_epoch, log.log_end_offset) for log in logs), default=None)
-    return {log.broker_id for log in logs if (log.leader_epoch, log.log_end_offset) == most}
+    return in_sync.who_has_most(known, partition.replicas)
 
 
 def unclean_leader(partition: Partition, known: LeaderAndIsr, candidates: Candidates) -> int | None:

@@ -3,12 +3,13 @@ O(total)."""
 
 from __future__ import annotations
 
+from hightide_runtime.timer_wheel import NeverDue
+
 from hightide_coordinator.core.placement.placement import heir_of
 from hightide_coordinator.core.state.group import Group, GroupState
 from hightide_coordinator.core.state.member import OrderKind
 from hightide_coordinator.core.state.shard_state import Role, ShardState
 from hightide_coordinator.core.values.registration import StoredOffset
-from hightide_coordinator.core.values.timer_wheel import NeverDue
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 
 __all__ = ["check"]

@@ -86,7 +86,9 @@ class ClusterReader:
             if is_led(found.data):
                 led = LedTopicZnode.decode(found.data)
                 self._complaints.settled(found.path)
-                return Topic(name, led.topic_id, led.partition_count, {}) if led.partition_count else None
+                first_epochs = dict(led.first_leader_epochs)
+                count = led.partition_count
+                return Topic(name, led.topic_id, count, first_epochs) if count else None
             znode = TopicZnode.decode(found.data)
         except ZnodeGarbage as error:
             advice = "correct it, and do not delete it, because records would be lost with it"

@@ -1,23 +1,24 @@
-"""What a broker does as an admin, for a client: create, grow and delete topics (V2 "Create topic", "Delete
-partition / topic"). What is about one partition is in partition_requests.py.
+"""What a broker does as an admin, for a client: create, grow, shrink and delete topics (V2 "Create topic",
+"Delete partition / topic"). What is about one partition is in partition_requests.py.
 
-Theory of operation. A topic's znode names who creates or grows it until that is done, and how many
-partitions are done. A creation is a growth from no partition on. An attempt whose broker is gone, or has
-begun another life, is cleaned up by whoever creates, grows or deletes a topic of that name:
-close-replica at epoch -1 to the brokers of what is not done, and its znodes go. So two admins do not undo
-each other's work, and a dead one is in nobody's way. Each step depends on what was read, and names its
-version; after an unknown outcome the topic is read again.
+Theory of operation. A topic's znode says how many partitions there are, and names who adds more until that
+is done. A creation is a growth from no partition on, and a deletion leaves none. Whatever there is above the
+number, without an attempt whose broker is still in that life, goes: whoever creates, grows, shrinks or
+deletes a topic of that name closes it and removes its znodes. So two admins do not undo each other's work,
+and a dead one is in nobody's way. Each step depends on what was read, and names its version; after an
+unknown outcome the topic is read again.
 
-Nobody waits for a broker that is dead. Its state changes stay in its queue, and the topic id keeps them
-from a later topic of the same name.
+Nobody waits for a broker that is dead. Its state changes stay in its queue. The topic id keeps them from a
+later topic of the same name, and the first epoch keeps the log from a later partition of the same number.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
 
+from hightide_runtime.znodes.led_nodes import TopicNode
 from hightide_runtime.znodes.paths import (
     isr_path,
     leader_path,
@@ -35,17 +36,14 @@ from hightide_leaders.core.effects import Answer, Effects, Outcome, ReadQueues, 
 from hightide_leaders.core.queues import send, undone
 from hightide_leaders.core.state import LeadersState, Request, Step
 from hightide_leaders.core.values import (
-    Attempt,
     ChangeKind,
+    Life,
     Lives,
+    PartitionNodes,
     StateChange,
-    TopicNode,
     TopicNodes,
     TopicPartition,
 )
-
-FAILED_ATTEMPT = -1
-"""The epoch of a close-replica that cleans up."""
 
 
 def requested(state: LeadersState, event: ev.Requested, now_ms: int) -> Effects:
@@ -54,13 +52,11 @@ def requested(state: LeadersState, event: ev.Requested, now_ms: int) -> Effects:
     if isinstance(event, ev.ReassignmentRequested | ev.ElectionRequested):
         request = Request(event.request_id, event.name.topic, event, name=event.name)
     else:
-        request = Request(event.request_id, event.topic, event)
-    if isinstance(event, ev.CreateTopicRequested | ev.GrowTopicRequested):
+        request = Request(event.request_id, event.topic, event, topic_id=event.topic_id)
+    if isinstance(event, ev.AdditionRequested):
         request.deadline_ms = now_ms + state.settings.keep_in_sync_time_ms
-    if isinstance(event, ev.GrowTopicRequested) and _is_at_it(state, event.topic):
-        return (Answer(event.request_id, Outcome.TOPIC_BEING_CREATED),)
-    if isinstance(event, ev.CreateTopicRequested | ev.DeleteTopicRequested):
-        request.topic_id = event.topic_id
+        if not event.creates and _is_at_it(state, event.topic):
+            return (Answer(event.request_id, Outcome.TOPIC_BEING_CREATED),)
     state.requests[request.request_id] = request
     return _read(request)
 
@@ -71,10 +67,11 @@ def _read(request: Request) -> Effects:
     return (ReadTopic(request.request_id, request.topic, partition),)
 
 
-def _is_at_it(state: LeadersState, topic: str) -> bool:
+def _is_at_it(state: LeadersState, topic: str, but_for: Request | None = None) -> bool:
     """Whether this broker creates or grows the topic for another client: the attempt would be the same."""
-    others = (each.asked for each in state.requests.values() if each.topic == topic)
-    return any(isinstance(asked, ev.CreateTopicRequested | ev.GrowTopicRequested) for asked in others)
+    requests = state.requests.values()
+    others = (each.asked for each in requests if each.topic == topic and each is not but_for)
+    return any(isinstance(asked, ev.AdditionRequested) for asked in others)
 
 
 def end(state: LeadersState, request: Request, outcome: Outcome) -> Effects:
@@ -90,12 +87,12 @@ def topic_read(state: LeadersState, event: ev.TopicRead, now_ms: int) -> Effects
         return ()
     found, lives = event.found, event.lives
     if found is not None and not found.topic_id:
-        is_new = isinstance(request.asked, ev.CreateTopicRequested)
+        is_new = isinstance(request.asked, ev.AdditionRequested) and request.asked.creates
         return end(state, request, Outcome.TOPIC_ALREADY_EXISTS if is_new else Outcome.UNKNOWN_TOPIC)
     match request.asked:
-        case ev.CreateTopicRequested() | ev.GrowTopicRequested():
+        case ev.AdditionRequested():
             return _add(state, request, found, lives, now_ms)
-        case ev.DeleteTopicRequested():
+        case ev.DeletionRequested():
             return _delete(state, request, found, lives, now_ms)
         case _:
             decided = partition_requests.next_step(state, request, found, lives)
@@ -110,48 +107,42 @@ def _add(
 ) -> Effects:
     """Create a topic, or add partitions to it."""
     assigned = tuple(_assigned(request))
-    creates = isinstance(request.asked, ev.CreateTopicRequested)
-    if found is not None and creates and found.topic_id != request.topic_id:
-        return _meet(state, request, found, lives)
-    if not creates and (found is None or request.topic_id not in ("", found.topic_id)):
+    assert isinstance(request.asked, ev.AdditionRequested)
+    creates = request.asked.creates
+    if found is None and not creates:
         return end(state, request, Outcome.UNKNOWN_TOPIC)
-    count, attempt = 0, None
-    if found is not None:
-        request.topic_id, count, attempt = found.topic_id, found.node.partition_count, found.node.attempt
-        if found.is_deleted and not creates:
-            return end(state, request, Outcome.TOPIC_BEING_DELETED)
-    if found is None or attempt is None:
-        before = assigned[0][0].partition if assigned else 0
-        if (
-            found is not None
-            and (creates or request.step is Step.FINISHING)
-            and count >= before + len(assigned)
-        ):
-            return end(state, request, Outcome.DONE)
+    if found is None:
         if request.answers is not None or request.step in (Step.WAITING, Step.FINISHING):
+            return end(state, request, request.answers or Outcome.TIMED_OUT)
+        return _start(state, request, None, lives)
+    count, attempt = found.node.partition_count, found.node.attempt
+    is_mine = attempt == (state.me, state.incarnation)
+    if request.topic_id not in ("", found.topic_id):
+        # Another topic has the name: it is there, or what is left of it goes.
+        if count or not creates:
+            return end(state, request, Outcome.TOPIC_ALREADY_EXISTS if creates else Outcome.UNKNOWN_TOPIC)
+        if is_under_way(state, request, attempt, lives):
+            return end(state, request, Outcome.TOPIC_BEING_CREATED)
+        return _remove(state, request, found, Step.CLEANING)
+    request.topic_id = found.topic_id
+    if attempt is None:
+        if (creates or request.step is Step.FINISHING) and assigned and count > assigned[-1][0].partition:
+            return end(state, request, Outcome.DONE)
+        if request.answers is not None or creates or request.step in (Step.WAITING, Step.FINISHING):
             # Without an answer, somebody took this broker for dead, and cleaned up.
             return end(state, request, request.answers or Outcome.TIMED_OUT)
-        return (
-            _start(state, request, found, lives)
-            if count == before
-            else end(state, request, Outcome.TOPIC_CHANGED)
-        )
-    is_mine = attempt == Attempt(state.me, state.incarnation)
+        if not count:
+            return end(state, request, Outcome.TOPIC_BEING_DELETED)
+        if found.beyond(request.topic, count):
+            return _remove(state, request, found, Step.CLEANING)
+        if assigned and count != assigned[0][0].partition:
+            return end(state, request, Outcome.TOPIC_CHANGED)
+        return _start(state, request, found, lives)
     if is_mine and request.answers is None and (creates or request.step is not Step.CHECKING):
         return _go_on(state, request, found, lives, now_ms)
-    if not is_mine and is_under_way(attempt, lives):
+    if is_under_way(state, request, attempt, lives):
         return end(state, request, Outcome.TOPIC_BEING_CREATED)
-    return _clean_up(state, request, found)
-
-
-def _meet(state: LeadersState, request: Request, found: TopicNodes, lives: Lives) -> Effects:
-    """Another topic has the name: it is there, or what is left of it goes."""
-    attempt = found.node.attempt
-    if found.node.partition_count if attempt is not None else not found.is_deleted:
-        return end(state, request, Outcome.TOPIC_ALREADY_EXISTS)
-    if attempt is not None and is_under_way(attempt, lives):
-        return end(state, request, Outcome.TOPIC_BEING_CREATED)
-    return _clean_up(state, request, found)
+    return _remove(state, request, found, Step.CLEANING)
 
 
 def _start(state: LeadersState, request: Request, found: TopicNodes | None, lives: Lives) -> Effects:
@@ -165,10 +156,11 @@ def _start(state: LeadersState, request: Request, found: TopicNodes | None, live
             return end(state, request, Outcome.REPLICA_NOT_ONLINE)
     if not assigned:
         return end(state, request, Outcome.INVALID_ASSIGNMENT)
-    attempt = Attempt(state.me, state.incarnation)
+    attempt = (state.me, state.incarnation)
     if found is None:
-        assert isinstance(request.asked, ev.CreateTopicRequested)
-        node = TopicNode(request.topic_id, attempt, 0, request.asked.configs)
+        assert isinstance(request.asked, ev.AdditionRequested)
+        configs = dict(request.asked.configs)
+        node = TopicNode(bytes.fromhex(request.topic_id), attempt, 0, configs)
         first, version = wr.create_topic(request.topic, node), 0
     elif found.node.attempt is None:
         node = replace(found.node, attempt=attempt)
@@ -176,29 +168,32 @@ def _start(state: LeadersState, request: Request, found: TopicNodes | None, live
         first, version = (wr.Check(topic_id_path(request.topic_id)), put), found.version + 1
     else:
         first, version = (), found.version
-    request.sent, groups = (), []
+    groups: list[wr.Operations] = []
+    request.sent = ()
     for name, replicas in assigned:
         start = StateChange(ChangeKind.START_REPLICA, name, request.topic_id, 0)
-        starts = tuple((broker_id, start) for broker_id in replicas)
+        starts = tuple(wr.Enqueue(broker_id, start) for broker_id in replicas)
         request.sent += starts
         if found is None or name.partition not in found.partitions:
             made = wr.Create(partition_path(*name)), wr.Create(reassigned_path(*name), replicas)
-            groups.append((*made, *send(starts)))
+            groups.append((*made, *starts))
     check = wr.check_topic(request.topic, version, request.topic_id)
-    return _write(state, request, Step.WRITING, first or check, groups, check)
+    return state.write_for(request, Step.WRITING, first or check, groups, check)
 
 
 def _assigned(request: Request) -> Iterator[tuple[TopicPartition, tuple[int, ...]]]:
     asked = request.asked
-    assert isinstance(asked, ev.CreateTopicRequested | ev.GrowTopicRequested)
-    first = asked.first if isinstance(asked, ev.GrowTopicRequested) else 0
-    for number, replicas in enumerate(asked.assignment, first):
+    assert isinstance(asked, ev.AdditionRequested)
+    for number, replicas in enumerate(asked.assignment, asked.first):
         yield TopicPartition(request.topic, number), replicas
 
 
-def is_under_way(attempt: Attempt, lives: Lives) -> bool:
-    """Whether the life of the broker that creates or grows a topic is still there."""
-    return tuple(attempt) in lives.of
+def is_under_way(state: LeadersState, request: Request, attempt: Life | None, lives: Lives) -> bool:
+    """Whether somebody else creates or grows the topic: a broker that is still in that life; of this one, for
+    another client. One that was written late, after its client had its answer, is nobody's."""
+    if attempt == (state.me, state.incarnation):
+        return _is_at_it(state, request.topic, request)
+    return attempt in lives.of
 
 
 def _go_on(state: LeadersState, request: Request, found: TopicNodes, lives: Lives, now_ms: int) -> Effects:
@@ -221,54 +216,91 @@ def _complete(state: LeadersState, request: Request) -> Effects:
     ]
     node = replace(found.node, attempt=None, partition_count=found.node.partition_count + len(assigned))
     groups.append((wr.Put(topic_path(request.topic), node, found.version),))
-    return _write(state, request, Step.FINISHING, check, groups, check)
+    return state.write_for(request, Step.FINISHING, check, groups, check)
 
 
-# --- delete --------------------------------------------------------------------------------------
+# --- delete and shrink ---------------------------------------------------------------------------
 
 
 def _delete(
     state: LeadersState, request: Request, found: TopicNodes | None, lives: Lives, now_ms: int
 ) -> Effects:
+    """Delete a topic, or its last partitions."""
+    assert isinstance(request.asked, ev.DeletionRequested)
+    keep, is_new = request.asked.keep, request.step is Step.CHECKING and not request.sent
     if found is None:
-        is_new = request.step is Step.CHECKING and not request.sent
         return end(state, request, Outcome.UNKNOWN_TOPIC if is_new else Outcome.DONE)
-    if request.topic_id and request.topic_id != found.topic_id:
-        return end(state, request, Outcome.DONE)  # That is a later topic of the same name.
+    count, going = found.node.partition_count, found.beyond(request.topic, keep)
+    is_other = count != keep or found.node.attempt is not None
+    is_done = keep > 0 and is_other and request.step in (Step.WAITING, Step.FINISHING)
+    if is_done or request.topic_id not in ("", found.topic_id):
+        # What came afterwards is another topic of the name, or are other partitions.
+        return end(state, request, Outcome.DONE)
     request.topic_id = found.topic_id
-    if found.node.attempt is not None and is_under_way(found.node.attempt, lives):
+    if is_under_way(state, request, found.node.attempt, lives):
         return end(state, request, Outcome.TOPIC_BEING_CREATED)
-    closes = {number: _closes(request.topic, found, number) for number in sorted(found.partitions)}
-    request.sent = tuple(chain.from_iterable(closes.values()))
-    check = wr.check_topic(request.topic, found.version, found.topic_id)
-    if not found.is_deleted:
-        # An empty RAR for each partition, and its state changes.
-        marks = [
-            (wr.reassign(TopicPartition(request.topic, number), (), nodes), *send(closes[number]))
-            for number, nodes in sorted(found.partitions.items())
-            if not nodes.is_being_deleted
-        ]
-        return _write(state, request, Step.WRITING, check, marks, check)
+    if count < keep:
+        return end(state, request, Outcome.TOPIC_CHANGED)
+    if count > keep > 0 and any(nodes.replicas and nodes.reassigned for _, nodes in going):
+        return end(state, request, Outcome.REASSIGNMENT_IN_PROGRESS)
+    request.sent = tuple(chain.from_iterable(_closes(*each) for each in going))
+    # An empty RAR for each partition, and its state changes.
+    marks = [
+        (wr.reassign(name, (), nodes), *_closes(name, nodes))
+        for name, nodes in going
+        if nodes.reassigned != ()
+    ]
+    if count > keep or found.node.attempt is not None or marks:
+        first, check = _counted(request.topic, found, keep)
+        return state.write_for(request, Step.WRITING, first, marks, check)
+    if keep and not going:
+        return end(state, request, Outcome.DONE)
     if request.step is Step.FINISHING:
-        gone = [_deletion(request.topic, number, found) for number in closes]
-        last = wr.delete_topic(request.topic, found.version, found.topic_id)
-        return _write(state, request, Step.FINISHING, check, [*gone, last], check)
+        return _remove(state, request, found, Step.FINISHING)
     return _wait(state, request, now_ms)
 
 
-def _closes(
-    topic: str, found: TopicNodes, number: int, epoch: int | None = None
-) -> tuple[tuple[int, StateChange], ...]:
+def _counted(
+    topic: str, found: TopicNodes, count: int, first_epochs: Mapping[int, int] | None = None
+) -> tuple[wr.Operations, wr.Operations]:
+    """The write after which a topic has so many partitions, and nobody adds more; and the check that it is
+    so. What was decided about its partitions before, and is not written yet, is never written."""
+    node, version, topic_id = found.node, found.version, found.topic_id
+    epochs = {**node.first_leader_epochs, **(first_epochs or {})}
+    removals = node.removals + 1
+    after = replace(node, attempt=None, partition_count=count, removals=removals, first_leader_epochs=epochs)
+    marker = wr.Put(topic_id_path(topic_id), topic, node.removals)
+    first = (marker, wr.Put(topic_path(topic), after, version))
+    return first, wr.check_topic(topic, version + 1, topic_id)
+
+
+def _remove(state: LeadersState, request: Request, found: TopicNodes, step: Step) -> Effects:
+    """Remove the znodes of partitions that a topic does not count, and close what may have started of them;
+    those of the topic too, if it has no others. Where one of them was led, a later partition of its number
+    begins with the next epoch: nobody leads it any more, since it is not counted."""
+    topic, count = request.topic, found.node.partition_count
+    going = found.beyond(topic, count)
+    groups: list[wr.Operations] = []
+    for name, nodes in going:
+        closes = () if nodes.reassigned == () else _closes(name, nodes)
+        request.sent += closes
+        groups.append((*closes, *_deletion(name, nodes)))
+    if not count:
+        check = wr.check_topic(topic, found.version, found.topic_id)
+        last = wr.delete_topic(topic, found.version, found.topic_id)
+        return state.write_for(request, step, check, [*groups, last], check)
+    epochs = {name.partition: nodes.epoch + 1 for name, nodes in going if nodes.isr is not None}
+    first, check = _counted(topic, found, count, epochs)
+    return state.write_for(request, step, first, groups, check)
+
+
+def _closes(name: TopicPartition, nodes: PartitionNodes) -> tuple[wr.Enqueue, ...]:
     """A close-replica for each replica of a partition."""
-    nodes = found.partitions[number]
-    at = nodes.epoch if epoch is None else epoch
-    close = StateChange(ChangeKind.CLOSE_REPLICA, TopicPartition(topic, number), found.topic_id, at)
-    return tuple((broker_id, close) for broker_id in nodes.assigned)
+    return send(nodes.assigned, ChangeKind.CLOSE_REPLICA, name, nodes)
 
 
-def _deletion(topic: str, number: int, found: TopicNodes) -> wr.Operations:
+def _deletion(name: TopicPartition, nodes: PartitionNodes) -> wr.Operations:
     """The znodes of a partition."""
-    name, nodes = TopicPartition(topic, number), found.partitions[number]
     there = (
         (nodes.leader, wr.Delete(leader_path(*name))),
         (nodes.isr, wr.Delete(isr_path(*name), nodes.version)),
@@ -281,46 +313,17 @@ def _deletion(topic: str, number: int, found: TopicNodes) -> wr.Operations:
 # --- queues, writes, time ------------------------------------------------------------------------
 
 
-def _write(
-    state: LeadersState,
-    request: Request,
-    step: Step,
-    first: wr.Operations,
-    groups: Sequence[wr.Operations],
-    check: wr.Operations,
-) -> Effects:
-    """Write in as many multis as it takes, a group in each or several."""
-    request.step = step
-    return (state.write(request.request_id, first, tuple(groups), check),)
-
-
 def _wait(state: LeadersState, request: Request, now_ms: int) -> Effects:
     """Wait until the brokers have done what is in their queues."""
     if request.deadline_ms is None:
         request.deadline_ms = now_ms + state.settings.keep_in_sync_time_ms
     request.step = Step.WAITING
-    return (ReadQueues(request.request_id, tuple(sorted({target for target, _ in request.sent}))),)
+    return (ReadQueues(request.request_id, tuple(sorted({each.broker_id for each in request.sent}))),)
 
 
-def _clean_up(state: LeadersState, request: Request, found: TopicNodes) -> Effects:
-    """A failed attempt: close what its brokers may have started, and remove its znodes; those of the topic
-    too, if nothing else is left."""
-    first, topic = found.unfinished_from, request.topic
-    groups: list[wr.Operations] = []
-    for number in sorted(number for number in found.partitions if number >= first):
-        closes = _closes(topic, found, number, FAILED_ATTEMPT)
-        request.sent += closes
-        groups.append((*send(closes), *_deletion(topic, number, found)))
-    last = wr.delete_topic(topic, found.version, found.topic_id)
-    if first > 0:
-        last = (wr.Put(topic_path(topic), replace(found.node, attempt=None), found.version),)
-    check = wr.check_topic(topic, found.version, found.topic_id)
-    return _write(state, request, Step.CLEANING, check, [*groups, last], check)
-
-
-def awaited(sent: Sequence[tuple[int, StateChange]], lives: Lives) -> tuple[tuple[int, StateChange], ...]:
+def awaited(sent: Sequence[wr.Enqueue], lives: Lives) -> Sequence[wr.Enqueue]:
     """The state changes that an admin waits for: those to brokers that are alive. By the text: all."""
-    return tuple(each for each in sent if each[0] in lives.live)
+    return tuple(each for each in sent if each.broker_id in lives.live)
 
 
 def queues_read(state: LeadersState, event: ev.QueuesRead) -> Effects:
@@ -331,7 +334,7 @@ def queues_read(state: LeadersState, event: ev.QueuesRead) -> Effects:
         return ()
     if undone(awaited(request.sent, event.lives), event.queues):
         return ()
-    if isinstance(request.asked, ev.DeleteTopicRequested):
+    if isinstance(request.asked, ev.DeletionRequested):
         request.step = Step.FINISHING
         return _read(request)
     return _complete(state, request)
@@ -351,7 +354,7 @@ def write_ended(state: LeadersState, request_id: int, ending: ev.Ending) -> Effe
         return end(state, request, Outcome.DONE)
     if ending is ev.Ending.QUEUE_FULL:
         full = Outcome.FOLLOWER_STATE_CHANGE_QUEUE_FULL
-        is_begun = request.step is Step.WRITING and not isinstance(request.asked, ev.DeleteTopicRequested)
+        is_begun = request.step is Step.WRITING and not isinstance(request.asked, ev.DeletionRequested)
         return _fail(request, full) if is_begun else end(state, request, full)
     if request.step is Step.CLEANING:
         request.step = Step.CHECKING
@@ -372,7 +375,7 @@ def time_passed(state: LeadersState, now_ms: int) -> Effects:
         if request.deadline_ms is None or now_ms < request.deadline_ms:
             continue
         request.deadline_ms = None
-        if isinstance(request.asked, ev.DeleteTopicRequested):
+        if isinstance(request.asked, ev.DeletionRequested):
             request.step = Step.FINISHING
             effects += _read(request)
         else:

@@ -14,6 +14,8 @@ from enum import Enum, auto
 from itertools import chain
 from typing import TypeAlias
 
+from hightide_runtime.znodes.led_nodes import FIRST_EPOCH
+
 from hightide_leaders.core.values import Decision, TopicPartition
 from hightide_leaders.core.writes import Operations
 
@@ -86,12 +88,14 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class OpenReplica:
-    """Open the log of this replica, or create it (V2 startReplica); a log of another topic id is put
-    aside. `is_first`: the partition never had a leader, so that there is no log of it anywhere."""
+    """Open the log of this replica, or create it (V2 startReplica); a log of another topic id, or with
+    records of before `first_epoch`, is put aside. `is_first`: the partition never had a leader, so that there
+    is no log of it anywhere."""
 
     name: TopicPartition
     topic_id: str
     is_first: bool = False
+    first_epoch: int = FIRST_EPOCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,20 +115,8 @@ class CloseReplica:
 
 
 @dataclass(frozen=True, slots=True)
-class HandedOver:
-    """Others lead what they can lead: the broker that stops need not wait any more."""
-
-
-@dataclass(frozen=True, slots=True)
 class StepAside:
     """Another process has begun a later life of this broker: stop everything, and end."""
-
-
-@dataclass(frozen=True, slots=True)
-class Complain:
-    """Log a warning: something in ZooKeeper cannot be read, or a person has to look at it."""
-
-    message: str
 
 
 class Outcome(Enum):
@@ -138,6 +130,8 @@ class Outcome(Enum):
     TOPIC_BEING_DELETED = auto()
     TOPIC_CHANGED = auto()
     """It has another number of partitions than the request expects."""
+    REASSIGNMENT_IN_PROGRESS = auto()
+    """A partition that would go is being moved."""
     INVALID_ASSIGNMENT = auto()
     REPLICA_NOT_ONLINE = auto()
     NO_REASSIGNMENT = auto()
@@ -151,7 +145,7 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Answer an admin's request."""
+    """Answer a request."""
 
     request_id: int
     outcome: Outcome
@@ -168,9 +162,7 @@ Effect: TypeAlias = (
     | OpenReplica
     | Decide
     | CloseReplica
-    | HandedOver
     | StepAside
-    | Complain
     | Answer
 )
 Effects: TypeAlias = tuple[Effect, ...]

@@ -14,18 +14,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hightide_runtime.znodes import in_sync
+from hightide_runtime.znodes.led_nodes import IsrNode, LeaderNode
 from hightide_runtime.znodes.paths import incarnation_path, isr_path, leader_path, topic_id_path
 from hightide_runtime.znodes.recovered_log import RecoveredLog
 
 from hightide_leaders.core import writes as wr
-from hightide_leaders.core.values import (
-    FIRST_EPOCH,
-    IsrNode,
-    LeaderNode,
-    Lives,
-    PartitionNodes,
-    TopicPartition,
-)
+from hightide_leaders.core.values import Lives, PartitionNodes, TopicPartition
 
 
 def is_void(leader: LeaderNode, me: int, session: int) -> bool:
@@ -35,11 +30,8 @@ def is_void(leader: LeaderNode, me: int, session: int) -> bool:
 
 
 def trusted(nodes: PartitionNodes) -> frozenset[int]:
-    """The replicas that have all committed records: the ISR and the eligible, but for those whose logs are in
-    doubt."""
-    if nodes.isr is None:
-        return frozenset()
-    return frozenset({*nodes.isr.isr, *nodes.isr.eligible} - nodes.isr.doubted) & frozenset(nodes.assigned)
+    """The replicas that have all committed records."""
+    return in_sync.trusted(nodes.known_isr, nodes.assigned)
 
 
 def may_lead(nodes: PartitionNodes, broker_id: int) -> bool:
@@ -51,20 +43,7 @@ def may_lead(nodes: PartitionNodes, broker_id: int) -> bool:
     """
     if not nodes.replicas or broker_id not in nodes.assigned or nodes.is_being_deleted:
         return False
-    if nodes.isr is None:
-        return True
-    return broker_id in trusted(nodes) or broker_id in best_recovered(nodes)
-
-
-def best_recovered(nodes: PartitionNodes) -> frozenset[int]:
-    """The replicas with the longest log, if all that had everything have said that they may have lost the
-    ends of theirs. Nobody, as long as one has not said so."""
-    assert nodes.isr is not None
-    if trusted(nodes):
-        return frozenset()
-    logs = [log for log in nodes.isr.recovered if log.broker_id in nodes.assigned]
-    most = max(((log.leader_epoch, log.log_end_offset) for log in logs), default=None)
-    return frozenset(log.broker_id for log in logs if (log.leader_epoch, log.log_end_offset) == most)
+    return nodes.isr is None or broker_id in in_sync.who_has_most(nodes.isr, nodes.assigned)
 
 
 def waits_for_another(nodes: PartitionNodes, me: int, lives: Lives) -> bool:
@@ -83,11 +62,12 @@ def elected(nodes: PartitionNodes, me: int, lives: Lives) -> IsrNode:
     """The ISR with which this replica begins to lead: of those that are trusted, the ones that are alive.
     Whoever is alive and does not follow leaves it after KeepInSyncTime, by the broker's core."""
     known = nodes.isr
+    epoch = nodes.epoch + 1
     if known is None:
-        return IsrNode(FIRST_EPOCH, (me,))
-    epoch = known.epoch + 1
+        return IsrNode(epoch, (me,))
     if me not in trusted(nodes):
-        return IsrNode(epoch, (me,), recovered=_recovered_beside(nodes, (me,)), unclean_epoch=epoch)
+        rest = in_sync.recovered_beside((me,), known, nodes.assigned, nodes.min_insync_replicas)
+        return IsrNode(epoch, (me,), recovered=rest, unclean_epoch=epoch)
     isr: tuple[int, ...] = (me,)
     if me in known.isr:
         staying = trusted(nodes) & set(known.isr) & lives.live
@@ -97,26 +77,9 @@ def elected(nodes: PartitionNodes, me: int, lives: Lives) -> IsrNode:
 
 def _shrunk(nodes: PartitionNodes, known: IsrNode, isr: tuple[int, ...]) -> IsrNode:
     """The ISR that is known, with these of its members."""
-    eligible, recovered = _eligible_beside(nodes, isr), _recovered_beside(nodes, isr)
-    return replace(known, isr=isr, eligible=eligible, recovered=recovered)
-
-
-def _is_large_enough(nodes: PartitionNodes, isr: tuple[int, ...]) -> bool:
-    return len(isr) >= min(nodes.min_insync_replicas, len(nodes.assigned))
-
-
-def _eligible_beside(nodes: PartitionNodes, isr: tuple[int, ...]) -> tuple[int, ...]:
-    """None beside an ISR that may commit; otherwise all that have everything (KIP-966)."""
-    if _is_large_enough(nodes, isr):
-        return ()
-    return tuple(sorted(trusted(nodes).difference(isr)))
-
-
-def _recovered_beside(nodes: PartitionNodes, isr: tuple[int, ...]) -> tuple[RecoveredLog, ...]:
-    assert nodes.isr is not None
-    if _is_large_enough(nodes, isr):
-        return ()
-    return tuple(log for log in nodes.isr.recovered if log.broker_id not in isr)
+    of = known, nodes.assigned, nodes.min_insync_replicas
+    eligible = tuple(sorted(in_sync.eligible_beside(isr, *of)))
+    return replace(known, isr=isr, eligible=eligible, recovered=in_sync.recovered_beside(isr, *of))
 
 
 def election(
@@ -134,8 +97,15 @@ def election(
 
 
 def of_life(me: int, incarnation: int, nodes: PartitionNodes) -> wr.Operations:
-    """Nothing happens unless this is the newest life of the broker, and the topic is there that was read."""
-    return wr.Check(incarnation_path(me), incarnation), wr.Check(topic_id_path(nodes.topic_id))
+    """Nothing happens unless this is the newest life of the broker, and the partition is there that was
+    read."""
+    return wr.Check(incarnation_path(me), incarnation), of_partition(nodes)
+
+
+def of_partition(nodes: PartitionNodes) -> wr.Check:
+    """Nothing happens unless the topic is there that was read, and none of its partitions was removed since:
+    there may be another one of that number, whose znodes have the same versions."""
+    return wr.Check(topic_id_path(nodes.topic_id), nodes.removals)
 
 
 def end_of_term(name: TopicPartition, nodes: PartitionNodes, me: int | None = None) -> wr.Operations:
@@ -163,7 +133,7 @@ def fenced_by(nodes: PartitionNodes) -> int:
 def resignation(name: TopicPartition, nodes: PartitionNodes) -> wr.Operations:
     """The write by which a leader gives up its leader znode, and never that of a later leader."""
     return (
-        wr.Check(topic_id_path(nodes.topic_id)),
+        of_partition(nodes),
         wr.Check(isr_path(*name), fenced_by(nodes)),
         wr.Delete(leader_path(*name)),
     )

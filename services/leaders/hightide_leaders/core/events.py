@@ -37,7 +37,10 @@ class Connected:
 
 @dataclass(frozen=True, slots=True)
 class StopRequested:
-    """The broker is to stop: it hands over what others can lead, and takes nothing any more."""
+    """The broker is to stop: it hands over what others can lead, and takes nothing any more. The answer comes
+    when others lead that."""
+
+    request_id: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +71,6 @@ class QueueRead:
     """This broker's queue, in the order of its znodes."""
 
     changes: tuple[QueuedChange, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class QueueTouched:
-    """The watch on this broker's queue fired."""
 
 
 class Ending(Enum):
@@ -128,33 +126,32 @@ class LeadershipDeclined:
 
 
 @dataclass(frozen=True, slots=True)
-class CreateTopicRequested:
-    """A client asks this broker, as its admin, to create a topic. `topic_id` was made by the shell."""
+class AdditionRequested:
+    """A client asks this broker, as its admin, to add partitions to a topic, from number `first` on; or from
+    0 on to create it, with the id that the shell made."""
 
     request_id: int
     topic: str
     topic_id: str
     assignment: tuple[tuple[int, ...], ...]
     configs: Configs = ()
+    first: int = 0
+
+    @property
+    def creates(self) -> bool:
+        """Whether the topic is to come by it."""
+        return self.first == 0
 
 
 @dataclass(frozen=True, slots=True)
-class GrowTopicRequested:
-    """A client asks this broker, as its admin, to add partitions to a topic, from number `first` on."""
-
-    request_id: int
-    topic: str
-    assignment: tuple[tuple[int, ...], ...]
-    first: int
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteTopicRequested:
-    """A client asks this broker, as its admin, to delete a topic; with an id, only the topic of that id."""
+class DeletionRequested:
+    """A client asks this broker, as its admin, to delete the partitions of a topic from number `keep` on; all
+    go with the topic. With an id, only those of the topic of that id."""
 
     request_id: int
     topic: str
     topic_id: str = ""
+    keep: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,13 +197,7 @@ class Ticked:
     """Time passed. Sent when `state.next_deadline_ms` is reached; does no harm at any other time."""
 
 
-Requested: TypeAlias = (
-    CreateTopicRequested
-    | GrowTopicRequested
-    | DeleteTopicRequested
-    | ReassignmentRequested
-    | ElectionRequested
-)
+Requested: TypeAlias = AdditionRequested | DeletionRequested | ReassignmentRequested | ElectionRequested
 """What clients ask for."""
 Event: TypeAlias = (
     Started
@@ -216,7 +207,6 @@ Event: TypeAlias = (
     | PartitionsRead
     | PartitionTouched
     | QueueRead
-    | QueueTouched
     | WriteEnded
     | IsrAdopted
     | IsrChanged

@@ -8,11 +8,19 @@ it, and of two processes with the same id the one that is to go takes what the o
 
 from __future__ import annotations
 
+from hightide_runtime.timer_wheel import NeverDue
 from hightide_runtime.znodes.paths import incarnation_path
 
 from hightide_leaders.core import admin
 from hightide_leaders.core import effects as fx
-from hightide_leaders.core.events import AssignmentsRead, Connected, PartitionsRead, QueueRead, Started
+from hightide_leaders.core.events import (
+    AssignmentsRead,
+    Connected,
+    PartitionsRead,
+    QueueRead,
+    Started,
+    StopRequested,
+)
 from hightide_leaders.core.replicas import look, obey, without_leader
 from hightide_leaders.core.state import LeadersState, Phase, Role
 from hightide_leaders.core.values import ChangeKind, QueuedChange
@@ -44,14 +52,9 @@ def queue_read(state: LeadersState, event: QueueRead) -> fx.Effects:
     names = {each.name: None for each in known if each.kind is not ChangeKind.READ_ASSIGNMENTS}
     read = state.read(*names)
     state.draining[read.read_id] = changes
-    effects: list[fx.Effect] = [
-        fx.Complain(f"{queued.znode} in the queue of broker {state.me} is no state change; it is removed")
-        for queued in changes
-        if queued.change is None
-    ]
     if any(each.kind is ChangeKind.READ_ASSIGNMENTS for each in known):
-        effects.append(fx.ReadAssignments())
-    return (*effects, read)
+        return (fx.ReadAssignments(), read)
+    return (read,)
 
 
 def partitions_read(state: LeadersState, event: PartitionsRead, now_ms: int) -> fx.Effects:
@@ -77,15 +80,15 @@ def partitions_read(state: LeadersState, event: PartitionsRead, now_ms: int) -> 
     return tuple(effects)
 
 
-def stop_requested(state: LeadersState) -> fx.Effects:
+def stop_requested(state: LeadersState, event: StopRequested) -> fx.Effects:
     """The broker is to stop: look at each replica, and hand over what others can lead."""
-    state.leaving = set(state.hosted)
+    state.leaving, state.stopping = set(state.hosted), event.request_id
     reads = (state.read(*state.hosted),) if state.hosted else ()
     return (*reads, *_handed_over(state))
 
 
 def _handed_over(state: LeadersState) -> fx.Effects:
-    return () if state.leaving else (fx.HandedOver(),)
+    return () if state.leaving else (fx.Answer(state.stopping, fx.Outcome.DONE),)
 
 
 def taken_out(state: LeadersState, drained: tuple[QueuedChange, ...]) -> Operations:
@@ -138,6 +141,6 @@ def superseded(state: LeadersState) -> fx.Effects:
     for hosted in state.hosted.values():
         if hosted.role is Role.LEADING:
             effects += without_leader(state, hosted)
-        hosted.due_ms = None
+        hosted.armed_ms = NeverDue
     state.requests.clear()
     return (*effects, fx.StepAside())

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from hightide_leaders.core import admin, listening, moves, replicas
 from hightide_leaders.core import events as ev
-from hightide_leaders.core.effects import Complain, Effects, ReadQueue
+from hightide_leaders.core.effects import Effects, ReadQueue
 from hightide_leaders.core.state import LeadersState, Phase
 
 
@@ -38,8 +38,6 @@ def step(state: LeadersState, event: ev.Event, now_ms: int) -> Effects:
             return replicas.isr_changed(state, event)
         case ev.QueueRead():
             return listening.queue_read(state, event)
-        case ev.QueueTouched():
-            return (ReadQueue(),)
         case ev.AssignmentsRead():
             return listening.assignments_read(state, event)
         case ev.TopicRead():
@@ -53,7 +51,7 @@ def step(state: LeadersState, event: ev.Event, now_ms: int) -> Effects:
         case ev.Connected():
             return listening.connected(state, event)
         case ev.StopRequested():
-            return listening.stop_requested(state)
+            return listening.stop_requested(state, event)
         case ev.LeadershipDeclined():
             return replicas.leadership_declined(state, event, now_ms)
         case _:
@@ -76,7 +74,7 @@ def write_ended(state: LeadersState, event: ev.WriteEnded, now_ms: int) -> Effec
             hosted.started_for = None  # Whatever it was to send may have to be sent again.
         if event.ending is ev.Ending.QUEUE_FULL:
             state.look_at(hosted, now_ms + state.settings.leader_election_wait_time_ms)
-            return (Complain(f"cannot move {about.topic}-{about.partition}: a broker's queue is full"),)
+            return ()
     return (state.read(about, written=True),)
 
 

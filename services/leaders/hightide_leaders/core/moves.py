@@ -9,8 +9,10 @@ that dies in between is followed by one that goes on.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
+from hightide_runtime.znodes.led_nodes import IsrNode, LeaderNode
 from hightide_runtime.znodes.paths import isr_path, leader_path, reassigned_path, replicas_path
 
 from hightide_leaders.core import writes as wr
@@ -19,7 +21,7 @@ from hightide_leaders.core.elections import fenced_by, narrowed, of_life, resign
 from hightide_leaders.core.events import IsrAdopted
 from hightide_leaders.core.queues import send
 from hightide_leaders.core.state import Hosted, LeadersState, Role
-from hightide_leaders.core.values import ChangeKind, IsrNode, LeaderNode, Lives, StateChange
+from hightide_leaders.core.values import ChangeKind, Lives
 
 GIVES_WAY_EVERY = 5
 """How many LeaderElectionWaitTimes lie between two times at which a leader gives way."""
@@ -49,17 +51,18 @@ def lead_on(state: LeadersState, hosted: Hosted, lives: Lives, now_ms: int) -> E
     """The next step of what is asked of a leader, if it has none under way."""
     if hosted.writing is not None:
         return ()
-    assert hosted.nodes.isr is not None
-    rar = hosted.nodes.reassigned
+    nodes = hosted.nodes
+    assert nodes.isr is not None
+    rar = nodes.reassigned
     if not rar:
         return check_load_balancing(state, hosted, lives, now_ms)
-    if set(rar) <= set(hosted.nodes.isr.isr):
-        return end_move(state, hosted, rar, hosted.nodes.isr)
+    if set(rar) <= set(nodes.isr.isr):
+        return end_move(state, hosted, rar, nodes.isr)
     if hosted.started_for == rar:
         return ()
     hosted.started_for = rar
-    starts = changes_to(hosted, ChangeKind.START_REPLICA, rar, hosted.nodes.replicas)
-    guarded: wr.Operations = (wr.Check(isr_path(*hosted.name), fenced_by(hosted.nodes)), *starts)
+    starts = send(_others(rar, nodes.replicas), ChangeKind.START_REPLICA, hosted.name, nodes)
+    guarded: wr.Operations = (wr.Check(isr_path(*hosted.name), fenced_by(nodes)), *starts)
     return (state.write(hosted.name, guarded),) if starts else ()
 
 
@@ -94,7 +97,7 @@ def end_move(state: LeadersState, hosted: Hosted, rar: tuple[int, ...], isr: Isr
     all: who dies before has changed nothing, who dies after has told everyone.
     """
     nodes = hosted.nodes
-    closes = changes_to(hosted, ChangeKind.CLOSE_REPLICA, nodes.replicas, rar)
+    closes = send(_others(nodes.replicas, rar), ChangeKind.CLOSE_REPLICA, hosted.name, nodes)
     moved = narrowed(isr, rar)
     stays_leader = state.me in rar
     if stays_leader and ends_epoch(closes):
@@ -118,9 +121,5 @@ def ends_epoch(closes: wr.Operations) -> bool:
     return bool(closes)
 
 
-def changes_to(
-    hosted: Hosted, kind: ChangeKind, broker_ids: tuple[int, ...], but_for: tuple[int, ...]
-) -> wr.Operations:
-    """The same state change for each of some brokers."""
-    change = StateChange(kind, hosted.name, hosted.topic_id, hosted.nodes.epoch)
-    return send((broker_id, change) for broker_id in broker_ids if broker_id not in but_for)
+def _others(broker_ids: tuple[int, ...], but_for: tuple[int, ...]) -> Iterator[int]:
+    return (broker_id for broker_id in broker_ids if broker_id not in but_for)

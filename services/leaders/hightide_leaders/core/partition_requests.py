@@ -24,7 +24,6 @@ from hightide_leaders.core.values import (
     ChangeKind,
     Lives,
     PartitionNodes,
-    StateChange,
     TopicNodes,
     TopicPartition,
 )
@@ -41,7 +40,7 @@ def next_step(
     if nodes is None or not nodes.replicas:
         return Outcome.UNKNOWN_PARTITION
     if nodes.is_being_deleted:
-        return Outcome.TOPIC_BEING_DELETED
+        return Outcome.UNKNOWN_PARTITION if found.node.partition_count else Outcome.TOPIC_BEING_DELETED
     asked = request.asked
     if isinstance(asked, ReassignmentRequested):
         return _reassign(state, request, found, nodes, lives)
@@ -72,9 +71,8 @@ def _reassign(
     leaving = _leaving(nodes, target)
     if not may_leave(nodes, leaving):
         return Outcome.ELIGIBLE_LEADERS_NOT_AVAILABLE
-    close = StateChange(ChangeKind.CLOSE_REPLICA, request.name, found.topic_id, nodes.epoch)
-    closes = send((broker_id, close) for broker_id in leaving)
-    return _finish(state, request, _retargeted(request.name, found, nodes, target, closes))
+    closes = send(leaving, ChangeKind.CLOSE_REPLICA, request.name, nodes)
+    return state.write_for(request, Step.FINISHING, _retargeted(request.name, found, nodes, target, closes))
 
 
 def _leaving(nodes: PartitionNodes, target: tuple[int, ...] | None) -> tuple[int, ...]:
@@ -132,7 +130,7 @@ def _elect_preferred(
         return Outcome.ELIGIBLE_LEADERS_NOT_AVAILABLE
     if nodes.leader is None:
         return Outcome.DONE
-    return _finish(state, request, resignation(request.name, nodes))
+    return state.write_for(request, Step.FINISHING, resignation(request.name, nodes))
 
 
 def _elect_unclean(
@@ -155,17 +153,10 @@ def _elect_unclean(
     chosen = max(alive, key=lambda each: ends.get(each, (-1, -1)))
     name = request.name
     only = replace(nodes.isr, isr=(chosen,), eligible=(), recovered=(), unclean_epoch=nodes.isr.epoch + 1)
-    start = StateChange(ChangeKind.START_REPLICA, name, found.topic_id, nodes.epoch)
     write = (
         *wr.check_topic(name.topic, found.version, found.topic_id),
         *end_of_term(name, nodes),
         wr.Put(isr_path(*name), only, fenced_by(nodes)),
-        *send([(chosen, start)]),
+        *send([chosen], ChangeKind.START_REPLICA, name, nodes),
     )
-    return _finish(state, request, write)
-
-
-def _finish(state: LeadersState, request: Request, operations: wr.Operations) -> Effects:
-    """Make the one write that the request takes."""
-    request.step = Step.FINISHING
-    return (state.write(request.request_id, operations),)
+    return state.write_for(request, Step.FINISHING, write)

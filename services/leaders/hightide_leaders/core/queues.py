@@ -18,9 +18,11 @@ from dataclasses import replace
 from functools import partial
 
 from hightide_leaders.core.effects import Write
-from hightide_leaders.core.values import ChangeKind, QueuedChange, StateChange, TopicPartition
+from hightide_leaders.core.values import ChangeKind, PartitionNodes, QueuedChange, StateChange, TopicPartition
 from hightide_leaders.core.writes import Dequeue, Enqueue, Operation, Operations
 
+FAILED_ATTEMPT = -1
+"""The epoch of a close-replica that cleans up."""
 EVERYTHING = TopicPartition("", 0)
 """The partition that a read-assignments names."""
 
@@ -29,9 +31,13 @@ class FollowerStateChangeQueueFull(Exception):
     """A broker's queue has no place for state changes, though it was shrunk."""
 
 
-def send(sent: Iterable[tuple[int, StateChange]]) -> Operations:
-    """The operations that put state changes into queues (V2 sendStateChange)."""
-    return tuple(Enqueue(broker_id, change) for broker_id, change in sent)
+def send(
+    broker_ids: Iterable[int], kind: ChangeKind, name: TopicPartition, nodes: PartitionNodes
+) -> tuple[Enqueue, ...]:
+    """Put the same state change about a partition into the queues of some brokers (V2 sendStateChange): in
+    the newest epoch; or at -1 if it is an attempt that failed (V2 "Create topic"), and has none."""
+    change = StateChange(kind, name, nodes.topic_id, nodes.epoch if nodes.replicas else FAILED_ATTEMPT)
+    return tuple(Enqueue(broker_id, change) for broker_id in broker_ids)
 
 
 def added_by(write: Write) -> Counter[int]:
@@ -55,8 +61,8 @@ def make_place(write: Write, full: Mapping[int, Sequence[QueuedChange]], limit: 
         dropped = {each for at, each in enumerate(own) if str(at) in gone}
         taken = (Dequeue(broker_id, each.znode) for each in queue if each.znode in gone)
         write = write.edited(partial(without, dropped))
-        more_operations = (*taken, *send((broker_id, change) for change in more))
-        write = replace(write, operations=(*write.operations, *more_operations))
+        instead = (Enqueue(broker_id, change) for change in more)
+        write = replace(write, operations=(*write.operations, *taken, *instead))
     return write
 
 
@@ -90,15 +96,13 @@ def instead_of_starts() -> tuple[StateChange, ...]:
     return (StateChange(ChangeKind.READ_ASSIGNMENTS, EVERYTHING, "", -1),)
 
 
-def undone(
-    sent: Sequence[tuple[int, StateChange]], queues: Mapping[int, Sequence[QueuedChange]]
-) -> frozenset[int]:
+def undone(sent: Sequence[Enqueue], queues: Mapping[int, Sequence[QueuedChange]]) -> frozenset[int]:
     """The brokers that have some of these state changes still in their queues, whatever the epoch in which
     they were asked for: an election meanwhile gives the partition another one."""
     return frozenset(
-        broker_id
-        for broker_id, change in sent
-        if any(_is_about_same(queued.change, change) for queued in queues.get(broker_id, ()))
+        each.broker_id
+        for each in sent
+        if any(_is_about_same(queued.change, each.change) for queued in queues.get(each.broker_id, ()))
     )
 
 

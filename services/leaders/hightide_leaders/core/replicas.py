@@ -9,8 +9,11 @@ no state change is obeyed that ZooKeeper does not bear out.
 
 from __future__ import annotations
 
+from hightide_runtime.timer_wheel import NeverDue
+from hightide_runtime.znodes.led_nodes import NO_VERSION, LeaderNode
+
 from hightide_leaders.core import moves
-from hightide_leaders.core.effects import CloseReplica, Complain, Decide, Effect, Effects, OpenReplica
+from hightide_leaders.core.effects import CloseReplica, Decide, Effect, Effects, OpenReplica
 from hightide_leaders.core.elections import (
     election,
     is_void,
@@ -24,10 +27,8 @@ from hightide_leaders.core.events import IsrChanged, LeadershipDeclined
 from hightide_leaders.core.state import Hosted, LeadersState, Role
 from hightide_leaders.core.values import (
     NO_LEADER,
-    NO_VERSION,
     ChangeKind,
     Decision,
-    LeaderNode,
     Lives,
     PartitionNodes,
     StateChange,
@@ -43,18 +44,18 @@ def look(
     if nodes is not None and nodes.garbage:
         if hosted is not None:
             state.look_at(hosted, now_ms + state.settings.leader_election_wait_time_ms)
-        return (Complain(f"{name.topic}-{name.partition}: {nodes.garbage}; correct or delete the znode"),)
+        return ()
     if nodes is None or not is_assigned(state, nodes):
         return close_replica(state, name, nodes)
     effects: list[Effect] = []
-    if hosted is not None and hosted.topic_id != nodes.topic_id:
+    if hosted is not None and hosted.nodes.life != nodes.life:
         effects += close_replica(state, name, None)
         hosted = None
     if hosted is None:
         hosted = state.hosted[name] = Hosted(name, nodes.topic_id, nodes)
-        effects.append(OpenReplica(name, nodes.topic_id, nodes.isr is None))
+        effects.append(OpenReplica(name, nodes.topic_id, nodes.isr is None, nodes.first_epoch))
     hosted.nodes = nodes
-    hosted.due_ms = None
+    hosted.armed_ms = NeverDue
     leader = nodes.leader
     if state.leaving is not None:
         return (*effects, *hand_over(state, hosted, state.leaving, lives))

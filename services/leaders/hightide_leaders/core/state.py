@@ -6,23 +6,24 @@ else. What is remembered of a znode is a hint; a write that depends on it names 
 
 from __future__ import annotations
 
-import heapq
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from hightide_leaders.core.effects import Outcome, Read, Write
+from hightide_runtime.timer_wheel import NeverDue, TimerWheel
+from hightide_runtime.znodes.led_nodes import NO_VERSION
+
+from hightide_leaders.core.effects import Effects, Outcome, Read, Write
 from hightide_leaders.core.events import Requested
 from hightide_leaders.core.values import (
-    NO_VERSION,
     Decision,
     PartitionNodes,
     QueuedChange,
     Settings,
-    StateChange,
     TopicNodes,
     TopicPartition,
 )
-from hightide_leaders.core.writes import Operations
+from hightide_leaders.core.writes import Enqueue, Operations
 
 
 class Phase(Enum):
@@ -67,7 +68,7 @@ class Hosted:
     gave_way: tuple[int, int] = (-1, 0)
     """The leader epoch in which it gave way to the preferred replica, and until when it does not do so in a
     later one."""
-    due_ms: int | None = None
+    armed_ms: int = NeverDue
     """When the partition is read again without a watch that fires."""
     writing: int | None = None
     """The write about the partition that is under way: at most one."""
@@ -107,7 +108,7 @@ class Request:
     topic_id: str = ""
     found: TopicNodes | None = None
     """The topic with the attempt whose starts are waited for."""
-    sent: tuple[tuple[int, StateChange], ...] = ()
+    sent: tuple[Enqueue, ...] = ()
     """What was put, or is to be put, into which broker's queue."""
     deadline_ms: int | None = None
     answers: Outcome | None = None
@@ -125,6 +126,8 @@ class LeadersState:
     hosted: dict[TopicPartition, Hosted] = field(default_factory=dict)
     leaving: set[TopicPartition] | None = None
     """While the broker stops: the partitions that it may still hand over; None while it does not stop."""
+    stopping: int = 0
+    """The request to stop."""
     starting: int | None = None
     """The read after which all replicas have started."""
     draining: dict[int, tuple[QueuedChange, ...]] = field(default_factory=dict)
@@ -133,8 +136,8 @@ class LeadersState:
     """By the number of a write: the partition or the request that it is about; None for the own queue."""
     requests: dict[int, Request] = field(default_factory=dict)
     next_number: int = 1
-    due: list[tuple[int, TopicPartition]] = field(default_factory=list)
-    """A heap of the times at which replicas are due, with some that are not any more."""
+    timers: TimerWheel[Hosted] = field(default_factory=TimerWheel)
+    """When replicas are due."""
 
     @property
     def me(self) -> int:
@@ -158,27 +161,25 @@ class LeadersState:
 
     def look_at(self, hosted: Hosted, at_ms: int) -> None:
         """Read the partition again at that time, unless it is read before."""
-        hosted.due_ms = at_ms
-        heapq.heappush(self.due, (at_ms, hosted.name))
-
-    def next_due_ms(self) -> int | None:
-        """When the first replica is due."""
-        while self.due:
-            at_ms, name = self.due[0]
-            hosted = self.hosted.get(name)
-            if hosted is not None and hosted.due_ms == at_ms:
-                return at_ms
-            heapq.heappop(self.due)
-        return None
+        hosted.armed_ms = NeverDue
+        self.timers.arm(hosted, at_ms)
 
     def take_due(self, now_ms: int) -> list[TopicPartition]:
         """The replicas that are due now; they are due no more."""
-        names = []
-        while (at_ms := self.next_due_ms()) is not None and at_ms <= now_ms:
-            _, name = heapq.heappop(self.due)
-            self.hosted[name].due_ms = None
-            names.append(name)
-        return names
+        due = (hosted for hosted, _ in self.timers.take_due(now_ms))
+        return [hosted.name for hosted in due if self.hosted.get(hosted.name) is hosted]
+
+    def write_for(
+        self,
+        request: Request,
+        step: Step,
+        operations: Operations,
+        rest: Sequence[Operations] = (),
+        fence: Operations = (),
+    ) -> Effects:
+        """The write by which a request comes to that step."""
+        request.step = step
+        return (self.write(request.request_id, operations, tuple(rest), fence),)
 
     def write(
         self,
@@ -197,7 +198,7 @@ class LeadersState:
 
 def next_deadline_ms(state: LeadersState) -> int | None:
     """When the shell has to send Ticked; None while nothing waits for the time."""
-    first = state.next_due_ms()
+    first = state.timers.next_due_ms()
     due = [] if first is None else [first]
     due += [request.deadline_ms for request in state.requests.values() if request.deadline_ms is not None]
     return min(due, default=None)

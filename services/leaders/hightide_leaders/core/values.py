@@ -12,13 +12,9 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
-from hightide_runtime.znodes.recovered_log import RecoveredLog
+from hightide_runtime.znodes.led_nodes import FIRST_EPOCH, IsrNode, LeaderNode, TopicNode
 
 NO_LEADER: Final = -1
-FIRST_EPOCH: Final = 1
-"""The epoch of a partition's first leader. 0 is the epoch before it, in which nobody led."""
-NO_VERSION: Final = -1
-"""The partition epoch of a partition without an ISR znode."""
 
 
 class TopicPartition(NamedTuple):
@@ -76,37 +72,6 @@ class QueuedChange(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderNode:
-    """The leader znode: ephemeral, so it is gone soon after the session that created it."""
-
-    broker_id: int
-    epoch: int
-    session: int = 0
-    """Of who is to create it, ZooKeeper knows that."""
-
-
-@dataclass(frozen=True, slots=True)
-class IsrNode:
-    """The ISR znode: what a leader of this epoch last wrote. It stays when the leader is gone."""
-
-    epoch: int
-    isr: tuple[int, ...]
-    version: int = NO_VERSION
-    """The version of the znode, which is the partition epoch. Each election and each change of the ISR
-    raises it."""
-    eligible: tuple[int, ...] = ()
-    """Replicas out of the ISR that have all committed records (KIP-966)."""
-    recovered: tuple[RecoveredLog, ...] = ()
-    """What the logs have that may have lost their ends."""
-    unclean_epoch: int = 0
-
-    @property
-    def doubted(self) -> frozenset[int]:
-        """The replicas whose logs may have lost their ends."""
-        return frozenset(log.broker_id for log in self.recovered)
-
-
-@dataclass(frozen=True, slots=True)
 class PartitionNodes:
     """What ZooKeeper has about a partition, read at one moment."""
 
@@ -120,6 +85,12 @@ class PartitionNodes:
     min_insync_replicas: int = 1
     garbage: str = ""
     """What is wrong where a znode of the partition cannot be read; the rest is not to be believed then."""
+    first_epoch: int = FIRST_EPOCH
+    """The epoch of its first leader, above all epochs of an earlier partition of its number."""
+    removals: int = 0
+    """How often partitions of the topic were removed by then (`TopicNode.removals`)."""
+    is_counted: bool = True
+    """Whether the topic has a partition of this number, or is getting it."""
 
     @property
     def assigned(self) -> tuple[int, ...]:
@@ -134,12 +105,17 @@ class PartitionNodes:
     @property
     def is_being_deleted(self) -> bool:
         """Whether an admin is deleting it."""
-        return self.reassigned == ()
+        return self.reassigned == () or not self.is_counted
+
+    @property
+    def life(self) -> tuple[str, int]:
+        """Which one of its name it is: one of another topic, or of that number later, has others."""
+        return self.topic_id, self.first_epoch
 
     @property
     def known_isr(self) -> IsrNode:
         """The ISR; nobody is in it before the first election."""
-        return self.isr if self.isr is not None else IsrNode(FIRST_EPOCH - 1, ())
+        return self.isr if self.isr is not None else IsrNode(self.first_epoch - 1, ())
 
     @property
     def epoch(self) -> int:
@@ -163,27 +139,10 @@ class Decision:
     adding: tuple[int, ...] = ()
 
 
-class Attempt(NamedTuple):
-    """The life of the broker that creates a topic, or grows it, for a client."""
-
-    broker_id: int
-    incarnation: int
-
-
+Life: TypeAlias = tuple[int, int]
+"""One of a broker: its id, and its incarnation."""
 Configs: TypeAlias = tuple[tuple[str, str], ...]
 """The settings of a topic that differ from the defaults, by name."""
-
-
-@dataclass(frozen=True, slots=True)
-class TopicNode:
-    """The znode of a topic."""
-
-    topic_id: str
-    attempt: Attempt | None = None
-    """Who creates or grows it; None when that is done."""
-    partition_count: int = 0
-    """The partitions that are there for clients. Those above it are the attempt's."""
-    configs: Configs = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,23 +156,18 @@ class TopicNodes:
     @property
     def topic_id(self) -> str:
         """Its id."""
-        return self.node.topic_id
+        return self.node.topic_id.hex()
 
-    @property
-    def is_deleted(self) -> bool:
-        """Whether RAR says of each partition that it is deleted."""
-        return bool(self.partitions) and all(each.is_being_deleted for each in self.partitions.values())
-
-    @property
-    def unfinished_from(self) -> int:
-        """The first partition that goes when what is unfinished here is cleaned up; 0: the topic goes."""
-        return self.node.partition_count if self.node.attempt is not None else 0
+    def beyond(self, topic: str, count: int) -> list[tuple[TopicPartition, PartitionNodes]]:
+        """The partitions of the topic, which has this name, from number `count` on."""
+        numbers = (number for number in sorted(self.partitions) if number >= count)
+        return [(TopicPartition(topic, number), self.partitions[number]) for number in numbers]
 
 
 class Lives(NamedTuple):
     """The brokers that are registered: id and incarnation of each."""
 
-    of: tuple[tuple[int, int], ...]
+    of: tuple[Life, ...]
     drained: frozenset[int] = frozenset()
     """Those that an operator wants to lead nothing in this life, where others can."""
 

@@ -9,16 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
+from hightide_runtime.znodes.led_nodes import IsrNode, LeaderNode, TopicNode
 from hightide_runtime.znodes.paths import moves_path, reassigned_path, topic_id_path, topic_path
 
-from hightide_leaders.core.values import (
-    IsrNode,
-    LeaderNode,
-    PartitionNodes,
-    StateChange,
-    TopicNode,
-    TopicPartition,
-)
+from hightide_leaders.core.values import PartitionNodes, StateChange, TopicPartition
 
 ANY_VERSION: Final = -1
 """The version of an operation that depends on none."""
@@ -88,7 +82,7 @@ def check_topic(name: str, version: int, id_: str) -> Operations:
 
 def create_topic(name: str, node: TopicNode) -> Operations:
     """The znodes of a topic without partitions."""
-    marker = Create(topic_id_path(node.topic_id), name)
+    marker = Create(topic_id_path(node.topic_id.hex()), name)
     return Create(topic_path(name), node), Create(moves_path(name)), marker
 
 

@@ -20,6 +20,8 @@ from hightide_runtime.znodes.content import (
     ZnodeGarbage,
     dump,
     external_fields,
+    first_leader_epochs_in,
+    first_leader_epochs_out,
     is_text,
     number_from_name,
     topic_id_from_name,
@@ -303,14 +305,13 @@ class TopicZnode:
     def encode(self) -> bytes:
         """The content as JSON."""
         assert len(self.topic_id) == 16, "a topic id is a UUID"
-        first_epochs = {str(partition): epoch for partition, epoch in self.first_leader_epochs.items()}
         return dump(
             {
                 "topic_id": self.topic_id.hex(),
                 "partitions": {
                     str(partition): list(replicas) for partition, replicas in enumerate(self.partitions)
                 },
-                **({"first_leader_epochs": first_epochs} if first_epochs else {}),
+                **first_leader_epochs_out(self.first_leader_epochs),
             }
         )
 
@@ -332,18 +333,7 @@ class TopicZnode:
             partitions.append(replicas)
         if is_bare or "topic_id" not in fields.names:
             return cls(b"", tuple(partitions))
-        topic_id = topic_id_in(fields)
-        first_epochs = fields.mapping("first_leader_epochs") if "first_leader_epochs" in fields.names else {}
-        return cls(
-            topic_id,
-            tuple(partitions),
-            {
-                number_from_name("/brokers/topics/…/first_leader_epochs", name): fields.checked_integer(
-                    epoch, f"first_leader_epochs.{name}", maximum=EPOCH_MAX
-                )
-                for name, epoch in first_epochs.items()
-            },
-        )
+        return cls(topic_id_in(fields), tuple(partitions), first_leader_epochs_in(fields))
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,3 +155,23 @@ def topic_id_from_name(parent: str, name: str) -> bytes:
     if not _TOPIC_ID.fullmatch(name):
         raise ZnodeGarbage(f"{parent}/{name}", "its name is not a topic id of 32 hexadecimal digits")
     return bytes.fromhex(name)
+
+
+def first_leader_epochs_out(first_epochs: Mapping[int, int]) -> Json:
+    """The first leader epochs of partitions whose numbers were used before, as a field of their topic's
+    znode; none if there are none."""
+    if not first_epochs:
+        return {}
+    return {"first_leader_epochs": {str(partition): epoch for partition, epoch in first_epochs.items()}}
+
+
+def first_leader_epochs_in(fields: Fields) -> dict[int, int]:
+    """The same, read. Raises ZnodeGarbage."""
+    if "first_leader_epochs" not in fields.names:
+        return {}
+    return {
+        number_from_name("/brokers/topics/…/first_leader_epochs", name): fields.checked_integer(
+            epoch, f"first_leader_epochs.{name}", maximum=EPOCH_MAX
+        )
+        for name, epoch in fields.mapping("first_leader_epochs").items()
+    }

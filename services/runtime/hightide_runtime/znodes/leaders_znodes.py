@@ -5,8 +5,7 @@ The rules are those of cluster_znodes.py: JSON that an operator can read and cor
 """
 
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Self
 
 from hightide_runtime.telemetry.trace_context import is_traceparent
@@ -15,10 +14,13 @@ from hightide_runtime.znodes.content import (
     INT64_MAX,
     Fields,
     dump,
+    first_leader_epochs_in,
+    first_leader_epochs_out,
     is_text,
     number_from_name,
     topic_id_in,
 )
+from hightide_runtime.znodes.led_nodes import IsrNode, LeaderNode, TopicNode
 from hightide_runtime.znodes.paths import (
     PARTITIONS_REASSIGNED,
     isr_path,
@@ -53,25 +55,23 @@ _QUEUED = re.compile(r"change-\d{10}")
 
 
 @dataclass(frozen=True, slots=True)
-class LedTopicZnode:
+class LedTopicZnode(TopicNode):
     """/brokers/topics/[topic], in leader-coordinated clusters: the topic's id, its number of partitions, and
     the settings that differ from the defaults.
 
     While a broker creates the topic, or adds partitions, it also has its id and incarnation, `created_by`.
-    `partition_count` tells then how many there were before.
+    `partition_count` tells then how many there were before. What is there above that number without
+    `created_by` is being removed. `removals` counts how often partitions were removed: it is the zkVersion of
+    the marker of the topic id. `first_leader_epochs` has the first leader epoch of a later partition with the
+    number of a removed one. What there is none of is left out.
     """
-
-    topic_id: bytes
-    attempt: tuple[int, int] | None = None
-    partition_count: int = 0
-    configs: Mapping[str, str] = field(default_factory=dict)
 
     @staticmethod
     def path(topic: str) -> str:
         """/brokers/topics/[topic]."""
         return topic_path(topic)
 
-    def encode(self) -> bytes:
+    def encode(self: TopicNode) -> bytes:
         """The content as JSON."""
         assert len(self.topic_id) == 16, "a topic id is a UUID"
         attempt = {"created_by": list(self.attempt)} if self.attempt is not None else {}
@@ -80,6 +80,8 @@ class LedTopicZnode:
                 "topic_id": self.topic_id.hex(),
                 "partition_count": self.partition_count,
                 **({"configs": dict(self.configs)} if self.configs else {}),
+                **({"removals": self.removals} if self.removals else {}),
+                **first_leader_epochs_out(self.first_leader_epochs),
                 **attempt,
             }
         )
@@ -99,7 +101,9 @@ class LedTopicZnode:
         texts = {name: value for name, value in configs.items() if is_text(name) and is_text(value)}
         if len(texts) != len(configs):
             raise fields.garbage("a setting's value is not a text")
-        return cls(topic_id_in(fields), attempt, fields.integer("partition_count"), texts)
+        removals = fields.integer("removals") if "removals" in fields.names else 0
+        count = fields.integer("partition_count")
+        return cls(topic_id_in(fields), attempt, count, texts, removals, first_leader_epochs_in(fields))
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,21 +132,18 @@ class ReplicasZnode:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaderZnode:
+class LeaderZnode(LeaderNode):
     """/brokers/topics/[topic]/[partition]/leader, ephemeral: who leads the partition, in which epoch. By
     the leader."""
-
-    broker_id: int
-    leader_epoch: int
 
     @staticmethod
     def path(topic: str, partition: int) -> str:
         """/brokers/topics/[topic]/[partition]/leader."""
         return leader_path(topic, partition)
 
-    def encode(self) -> bytes:
+    def encode(self: LeaderNode) -> bytes:
         """The content as JSON."""
-        return dump({"broker_id": self.broker_id, "leader_epoch": self.leader_epoch})
+        return dump({"broker_id": self.broker_id, "leader_epoch": self.epoch})
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
@@ -152,7 +153,7 @@ class LeaderZnode:
 
 
 @dataclass(frozen=True, slots=True)
-class IsrZnode:
+class IsrZnode(IsrNode):
     """/brokers/topics/[topic]/[partition]/ISR: the in-sync replicas, as a leader of this epoch wrote them
     last.
 
@@ -160,23 +161,17 @@ class IsrZnode:
     znode of a cluster with a controller; they are left out if there are none.
     """
 
-    leader_epoch: int
-    isr: tuple[int, ...]
-    eligible: tuple[int, ...] = ()
-    recovered: tuple[RecoveredLog, ...] = ()
-    unclean_epoch: int = 0
-
     @staticmethod
     def path(topic: str, partition: int) -> str:
         """/brokers/topics/[topic]/[partition]/ISR."""
         return isr_path(topic, partition)
 
-    def encode(self) -> bytes:
+    def encode(self: IsrNode) -> bytes:
         """The content as JSON."""
         logs = {str(broker_id): [epoch, end] for broker_id, epoch, end in self.recovered}
         return dump(
             {
-                "leader_epoch": self.leader_epoch,
+                "leader_epoch": self.epoch,
                 "isr": list(self.isr),
                 **({"eligible": list(self.eligible)} if self.eligible else {}),
                 **({"recovered": logs} if logs else {}),
@@ -196,7 +191,8 @@ class IsrZnode:
         )
         unclean = fields.integer("unclean_epoch", maximum=EPOCH_MAX) if "unclean_epoch" in fields.names else 0
         epoch = fields.integer("leader_epoch", maximum=EPOCH_MAX)
-        return cls(epoch, isr, eligible, _recovered_in(fields), unclean)
+        recovered = _recovered_in(fields)
+        return cls(epoch, isr, eligible=eligible, recovered=recovered, unclean_epoch=unclean)
 
 
 def _recovered_in(fields: Fields) -> tuple[RecoveredLog, ...]:

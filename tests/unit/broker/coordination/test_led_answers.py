@@ -11,9 +11,10 @@ from hightide_broker.coordination import led_topic_checks as checks
 from hightide_broker.coordination.led_outcomes import OUTCOMES, check, fault_of, no_controller
 from hightide_broker.coordination.led_servicer import LeadersControllerServicer
 from hightide_leaders.core.effects import Outcome
-from hightide_leaders.core.values import IsrNode, LeaderNode, PartitionNodes, TopicPartition
+from hightide_leaders.core.values import PartitionNodes, TopicPartition
 from hightide_runtime.errors import CATALOGUE, ServiceError, reason_of
 from hightide_runtime.znodes.leaders_znodes import LedTopicZnode
+from hightide_runtime.znodes.led_nodes import IsrNode, LeaderNode
 
 ID = bytes(range(16))
 LED = PartitionNodes("", (1, 2), LeaderNode(1, 4, 71), IsrNode(4, (1, 2), 9))

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
+from hightide_runtime.timer_wheel import NeverDue
+
 from hightide_coordinator.core.assignors import StreamId
 from hightide_coordinator.core.effects import ItemOutcome
 from hightide_coordinator.core.events import OffsetCommit
@@ -20,7 +22,6 @@ from hightide_coordinator.core.values.registration import (
     StoredOffset,
     TopicFilter,
 )
-from hightide_coordinator.core.values.timer_wheel import NeverDue
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 
 __all__ = [

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
+from hightide_runtime.timer_wheel import NeverDue
+
 from hightide_coordinator.core.values.registration import OffsetReset, PartitionOwner, Registration
-from hightide_coordinator.core.values.timer_wheel import NeverDue
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 
 __all__ = ["NOT_CONNECTED", "Bucket", "FetcherOrder", "Member", "OrderKind", "identity_of"]

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
 
+from hightide_runtime.timer_wheel import TimerWheel
+
 from hightide_coordinator.core.effects import Effect
 from hightide_coordinator.core.events import Endpoint
 from hightide_coordinator.core.state.group import CommitChecking, Group, PositionChecking, ResetChecking
@@ -14,7 +16,6 @@ from hightide_coordinator.core.state.member import Member
 from hightide_coordinator.core.state.patterns import TopicPattern
 from hightide_coordinator.core.values.limits import GroupLimits
 from hightide_coordinator.core.values.registration import TopicFilter
-from hightide_coordinator.core.values.timer_wheel import TimerWheel
 from hightide_coordinator.core.values.topic_partition import Topic
 
 __all__ = ["NEVER_RETURNED_MS", "PatternMatches", "Role", "ShardState"]

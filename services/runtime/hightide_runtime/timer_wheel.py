@@ -1,7 +1,8 @@
 """When something is due: a timer wheel of slots that are made as they are needed.
 
-Thousands of members have a Ping due every few seconds. Slots of 10 ms let those of one moment come up
-together, and a timer costs a list's append and, once a slot, a heap's push: nothing looks at all members.
+Thousands of members have a Ping due every few seconds, and thousands of partitions may wait for a leader.
+Slots of 10 ms let those of one moment come up together. A timer costs a list's append and, once a slot, a
+heap's push: nothing looks at all of them.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ ItemT = TypeVar("ItemT", bound=HasDeadline)
 
 @dataclass(slots=True)
 class TimerWheel(Generic[ItemT]):
-    """All timers of a shard. An item that was armed for earlier since is skipped where it stood before."""
+    """All timers of a core. An item that was armed for earlier since is skipped where it stood before."""
 
     slots: dict[int, list[ItemT]] = field(default_factory=dict)
     order: list[int] = field(default_factory=list)
