@@ -82,11 +82,9 @@ class HostedReplicas(Protocol):
     """What the broker does for its decider. A replica that does not lead when it is to is told by
     `LeadersShell.hear(LeadershipDeclined(…))`."""
 
-    async def open_replica(
-        self, name: TopicPartition, topic_id: str, is_first: bool, first_epoch: int
-    ) -> None:
-        """Open its log, or create it; a log of another topic id, or with records of before `first_epoch`, is
-        put aside first. `is_first`: there is none of it anywhere."""
+    async def open_replica(self, name: TopicPartition, nodes: PartitionNodes) -> None:
+        """Open its log, or create it; a log of another topic id, or with records of before the first epoch,
+        is put aside first. If nobody led before, there is none of it anywhere."""
         ...
 
     async def close_replica(self, name: TopicPartition, topic_id: str) -> None:
@@ -225,8 +223,8 @@ class LeadersShell:
                 task.add_done_callback(self._tasks.discard)
             case fx.Decide(name, decision):
                 self._replicas.decide(name, decision)
-            case fx.OpenReplica(name, topic_id, is_first, first_epoch):
-                await self._replicas.open_replica(name, topic_id, is_first, first_epoch)
+            case fx.OpenReplica(name, nodes):
+                await self._replicas.open_replica(name, nodes)
             case fx.CloseReplica(name, topic_id):
                 await self._replicas.close_replica(name, topic_id)
             case fx.Answer(request_id, outcome):

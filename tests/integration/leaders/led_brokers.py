@@ -11,7 +11,7 @@ from pathlib import Path
 
 from hightide_leaders.core import events as ev
 from hightide_leaders.core.effects import Outcome
-from hightide_leaders.core.values import Decision, Settings, TopicPartition
+from hightide_leaders.core.values import Decision, PartitionNodes, Settings, TopicPartition
 from hightide_leaders.shell import LeadersShell
 from hightide_local.processes.embedded_zookeeper import EmbeddedZooKeeper
 from hightide_local.processes.guard import ProcessGuard
@@ -31,9 +31,7 @@ DEADLINE_S = 120
 class NoReplicas:
     """What the admin's decider works on: nothing."""
 
-    async def open_replica(
-        self, name: TopicPartition, topic_id: str, is_first: bool, first_epoch: int
-    ) -> None:
+    async def open_replica(self, name: TopicPartition, nodes: PartitionNodes) -> None:
         raise AssertionError("no partition is assigned to the admin")
 
     async def close_replica(self, name: TopicPartition, topic_id: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 from hightide_leaders.core import events as ev
 from hightide_leaders.core.effects import Outcome
 from hightide_leaders.core.elections import isr_change
-from hightide_leaders.core.values import Decision, Settings, TopicPartition
+from hightide_leaders.core.values import Decision, PartitionNodes, Settings, TopicPartition
 from hightide_leaders.shell import LeadersShell
 from hightide_leaders.znode_operations import leader_of, operations_of
 from hightide_local.processes.embedded_zookeeper import EmbeddedZooKeeper
@@ -68,10 +68,8 @@ class ObedientReplicas:
         self.joining: dict[TopicPartition, asyncio.Task[None]] = {}
         self.aside = asyncio.Event()
 
-    async def open_replica(
-        self, name: TopicPartition, topic_id: str, is_first: bool, first_epoch: int
-    ) -> None:
-        self.hosted[name] = topic_id
+    async def open_replica(self, name: TopicPartition, nodes: PartitionNodes) -> None:
+        self.hosted[name] = nodes.topic_id
 
     async def close_replica(self, name: TopicPartition, topic_id: str) -> None:
         if self.hosted.get(name) == topic_id:

@@ -213,14 +213,14 @@ class LeadersBroker(SimBroker):
                 self._write_with_place(effect)
             case fx.Register():
                 self._look_then(self._register_over)
-            case fx.OpenReplica(name, topic_id) if name == NAME:
-                self._open_replica(topic_id)
+            case fx.OpenReplica(name, nodes) if name == NAME:
+                self._open_replica(nodes.topic_id)
             case fx.CloseReplica(name, topic_id) if name == NAME:
                 self._close_replica(topic_id)
             case fx.Decide(name, decision) if name == NAME:
                 self._decide(decision)
-            case fx.OpenReplica(_, topic_id, _, first_epoch):
-                self.second = topic_id, first_epoch
+            case fx.OpenReplica(_, nodes):
+                self.second = nodes.life
             case fx.CloseReplica(_, topic_id):
                 if self.second is not None and self.second[0] == topic_id:
                     self.second = None

@@ -28,6 +28,9 @@ class LedZnodes(Checker):
         before, after = write.before, write.after
         if after.leader != -1 and after.leader not in after.isr:
             self.violated(f"LeaderInIsr: {after}")
+        if after.leader != -1 and not {log[0] for log in after.recovered}.isdisjoint(after.isr):
+            # The end of a move goes by the ISR alone (`moves.lead_on`).
+            self.violated(f"the ISR of a leader has a member whose log may have lost its end: {after}")
         if before is None:
             if (after.leader, after.leader_epoch) != (write.writer, FIRST_EPOCH):
                 self.violated(f"{write.writer} began with {after}")

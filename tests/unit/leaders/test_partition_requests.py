@@ -119,6 +119,20 @@ def test_nor_if_that_has_become_so_before_it_is_written() -> None:
     assert read(broker, -1, topic(alone)) == (fx.Answer(-1, Outcome.ELIGIBLE_LEADERS_NOT_AVAILABLE),)
 
 
+def test_a_move_is_not_taken_back_from_one_that_has_records_which_all_that_stay_may_have_lost() -> None:
+    """All have lost the ends of their logs, and 1, which was to be added, has lost the least. It would be an
+    unclean election that nobody has allowed."""
+    lost = RecoveredLog(1, 4, 20), RecoveredLog(2, 4, 10), RecoveredLog(3, 4, 7)
+    isr = IsrNode(4, (2,), 9, recovered=lost)
+    nodes = partition(replicas=(2, 3), isr=isr, reassigned=(1, 2))
+    broker = admin()
+    broker.hear(CANCEL)
+    assert read(broker, -1, topic(nodes)) == (fx.Answer(-1, Outcome.ELIGIBLE_LEADERS_NOT_AVAILABLE),)
+    less = replace(nodes, isr=replace(isr, recovered=(RecoveredLog(1, 4, 5), *lost[1:])))
+    broker.hear(CANCEL)
+    assert kinds(read(broker, -1, topic(less))) == [fx.Write]
+
+
 def test_a_full_queue_ends_a_request_about_a_partition() -> None:
     broker = admin()
     broker.hear(CANCEL)

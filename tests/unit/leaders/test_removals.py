@@ -137,7 +137,7 @@ def test_a_later_partition_of_the_number_begins_with_its_first_epoch_and_a_log_o
     later = partition(replicas=(1, 2, 3))
     later = replace(later, first_epoch=7, removals=2)
     effects = broker.see(later)
-    assert effects[:2] == (fx.CloseReplica(NAME, ID), fx.OpenReplica(NAME, ID, True, 7))
+    assert effects[:2] == (fx.CloseReplica(NAME, ID), fx.OpenReplica(NAME, later))
     assert the(fx.Write, effects).operations == (
         wr.Check("/brokers/incarnations/1", 0),
         wr.Check(topic_id_path(ID), 2),

@@ -260,8 +260,8 @@ def test_where_all_lost_their_ends_the_one_with_the_longest_log_leads() -> None:
 def test_a_topic_created_again_under_the_name_gets_another_replica() -> None:
     broker = OneBroker()
     broker.serve(partition(leader=LeaderNode(2, 4, 71), isr=ISR))
-    effects = broker.see(partition(topic_id=LATER_ID))
-    assert effects[:2] == (fx.CloseReplica(NAME, ID), fx.OpenReplica(NAME, LATER_ID, is_first=True))
+    later = partition(topic_id=LATER_ID)
+    assert broker.see(later)[:2] == (fx.CloseReplica(NAME, ID), fx.OpenReplica(NAME, later))
 
 
 def test_garbage_in_a_znode_changes_nothing() -> None:

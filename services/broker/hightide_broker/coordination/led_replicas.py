@@ -7,10 +7,14 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 
+from hightide_leaders.core import elections
 from hightide_leaders.core.events import Event, IsrAdopted, IsrChanged, LeadershipDeclined
 from hightide_leaders.core.values import Decision as Led
-from hightide_leaders.core.values import TopicPartition
+from hightide_leaders.core.values import PartitionNodes, TopicPartition
+from hightide_leaders.znode_operations import operations_of
 from hightide_runtime.errors import StartupError
+from hightide_runtime.znodes.paths import isr_path
+from hightide_runtime.zookeeper.session import BadVersion, NoNode, ZooKeeperError
 
 from hightide_broker.cluster.metadata import TopicView
 from hightide_broker.cluster.partition_decisions import PartitionDecision, PartitionKey
@@ -24,7 +28,7 @@ from hightide_broker.core.isr_state import CommittedIsr
 from hightide_broker.core.lineage import NO_EPOCH
 from hightide_broker.core.replica import Decision
 from hightide_broker.hosting.partition_queue import PartitionQueues
-from hightide_broker.hosting.replica_lifecycle import OK, ReplicaLifecycle, ReplicaOrder
+from hightide_broker.hosting.replica_lifecycle import OK, FrontMissing, ReplicaLifecycle, ReplicaOrder
 from hightide_broker.hosting.strays import HeldReplica
 from hightide_broker.replica.held_replicas import HostedReplica
 from hightide_broker.storage import StorageError
@@ -65,26 +69,53 @@ class LedReplicas:
 
     # --- what the decider asks for ----------------------------------------------------------------
 
-    async def open_replica(
-        self, name: TopicPartition, topic_id: str, is_first: bool, first_epoch: int
-    ) -> None:
-        """Open the log, or create it. A replica whose disk fails is not there, and declines to lead."""
-        key = (bytes.fromhex(topic_id), name.partition)
+    async def open_replica(self, name: TopicPartition, nodes: PartitionNodes) -> None:
+        """Open the log, or create it. A replica whose disk fails is not there, and declines to lead. One that
+        lacks its oldest records leaves the ISR first, as at the start, and is fetched anew: nobody else takes
+        it out who would then tell this broker to open it."""
+        key = (bytes.fromhex(nodes.topic_id), name.partition)
         self._keys[name] = key
-        # Nothing is decided yet. Where somebody led before, the epoch of the first decision is spent.
-        begins = first_leader_epoch(first_epoch)
-        nobody = Decision(EPOCH, leader_epoch=begins if is_first else NO_EPOCH, replicas=(self._me,))
         settings = await self._settings_of(name.topic, key[0])
-        told = PartitionDecision(name.partition, nobody, begins)
-        order = ReplicaOrder(key, name.topic, settings, told)
         place = self._queues.take(key)
         try:
             await place.begin()
-            await self._lifecycle.replica_for(order, is_live=True)
-        except StorageError as error:
+            try:
+                await self._lifecycle.replica_for(self._order(name, nodes, settings), is_live=True)
+            except FrontMissing as missing:
+                log.error("%s", missing)
+                after = await self._leave_isr(name, nodes)
+                await self._lifecycle.replica_for(self._order(name, after, settings), is_live=True)
+        except (StorageError, ZooKeeperError) as error:
             log.error("%s-%d cannot be opened: %s", name.topic, name.partition, error)
         finally:
             place.end()
+
+    def _order(self, name: TopicPartition, nodes: PartitionNodes, settings: TopicSettings) -> ReplicaOrder:
+        """Nothing is decided yet. Where somebody led before, the epoch of the first decision is spent."""
+        begins, isr = first_leader_epoch(nodes.first_epoch), nodes.known_isr
+        nobody = Decision(
+            EPOCH, leader_epoch=begins if nodes.isr is None else NO_EPOCH, isr=isr.isr, replicas=(self._me,),
+            eligible=isr.eligible, recovered=isr.recovered,
+        )  # fmt: skip
+        told = PartitionDecision(name.partition, nobody, begins)
+        return ReplicaOrder((bytes.fromhex(nodes.topic_id), name.partition), name.topic, settings, told)
+
+    async def _leave_isr(self, name: TopicPartition, nodes: PartitionNodes) -> PartitionNodes:
+        """Leave the ISR of a partition as one that has nothing of it, as long as others have everything.
+        Returns what is written then. Raises ZooKeeperError."""
+        while self._me in elections.trusted(nodes) and elections.trusted(nodes) - {self._me}:
+            write = elections.departure(name, nodes, self._me, NO_EPOCH, 0)
+            operations = operations_of((elections.of_partition(nodes), *(write or ())))
+            try:
+                await self._host.ports.session.multi(operations)
+            except BadVersion:
+                log.info("%s-%d: leaving its ISR is repeated", name.topic, name.partition)
+            read = await self._cluster.read_partitions([name])
+            found = read[name.topic][1].get(name.partition) if name.topic in read else None
+            if found is None or found.life != nodes.life:
+                raise NoNode(isr_path(*name))
+            nodes = found
+        return nodes
 
     async def close_replica(self, name: TopicPartition, topic_id: str) -> None:
         """Stop the replica, and put its log into quarantine; wait until it is there. What a failed disk has

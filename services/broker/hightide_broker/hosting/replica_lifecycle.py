@@ -40,6 +40,10 @@ class ReplicaOrder:
     told: PartitionDecision
 
 
+class FrontMissing(StorageFailed):
+    """A log lacks its oldest records. Others have them, and count on this broker for them too."""
+
+
 class ReplicaLifecycle:
     """Starts and stops replicas. One for each broker; belongs to the event loop's thread."""
 
@@ -132,13 +136,13 @@ class ReplicaLifecycle:
     def _is_to_be_fetched_anew(self, order: ReplicaOrder, opened: Log) -> bool:
         """Whether a log lacks its oldest records, and others have all. A follower never fetches what lies
         before its log, and as a leader it would pass the gap on. `restart_checks` does the same at the start,
-        for what is assigned then and can be opened. Raises StorageFailed as long as others count on it."""
+        for what is assigned then and can be opened. Raises FrontMissing as long as others count on it."""
         others = order.told.decision.trusted - {self._broker_id}
         if not opened.lacks_front or not others:
             return False
         name = f"{order.topic}-{order.key[1]}"
         if self._broker_id in order.told.decision.trusted:
-            raise StorageFailed(f"{name} lacks its oldest records, and is not served before others lead it")
+            raise FrontMissing(f"{name} lacks its oldest records, and is not served before others lead it")
         log.error("%s lacks its oldest records: it is fetched anew", name)
         return True
 

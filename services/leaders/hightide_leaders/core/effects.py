@@ -14,9 +14,7 @@ from enum import Enum, auto
 from itertools import chain
 from typing import TypeAlias
 
-from hightide_runtime.znodes.led_nodes import FIRST_EPOCH
-
-from hightide_leaders.core.values import Decision, TopicPartition
+from hightide_leaders.core.values import Decision, PartitionNodes, TopicPartition
 from hightide_leaders.core.writes import Operations
 
 
@@ -89,13 +87,11 @@ class Register:
 @dataclass(frozen=True, slots=True)
 class OpenReplica:
     """Open the log of this replica, or create it (V2 startReplica); a log of another topic id, or with
-    records of before `first_epoch`, is put aside. `is_first`: the partition never had a leader, so that there
-    is no log of it anywhere."""
+    records of before the first epoch, is put aside."""
 
     name: TopicPartition
-    topic_id: str
-    is_first: bool = False
-    first_epoch: int = FIRST_EPOCH
+    nodes: PartitionNodes
+    """If nobody led before, there is no log of it anywhere. Otherwise they say who counts on its records."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,7 +48,11 @@ def is_occasion(event: IsrAdopted) -> bool:
 
 
 def lead_on(state: LeadersState, hosted: Hosted, lives: Lives, now_ms: int) -> Effects:
-    """The next step of what is asked of a leader, if it has none under way."""
+    """The next step of what is asked of a leader, if it has none under way.
+
+    A move ends by the ISR alone: as long as somebody leads, nobody is in it whose log is in doubt. An
+    election leaves them out, they leave before they start, and the last one takes its leader znode along.
+    """
     if hosted.writing is not None:
         return ()
     nodes = hosted.nodes

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from hightide_runtime.znodes.in_sync import who_has_most
 from hightide_runtime.znodes.paths import isr_path, reassigned_path
 
 from hightide_leaders.core import writes as wr
@@ -83,7 +84,10 @@ def _leaving(nodes: PartitionNodes, target: tuple[int, ...] | None) -> tuple[int
 
 def may_leave(nodes: PartitionNodes, leaving: tuple[int, ...]) -> bool:
     """Whether these may go: somebody in sync stays, and as many have what is committed as
-    min.insync.replicas promises, or all that are left."""
+    min.insync.replicas promises, or all that are left. Nor do those go that have records which all that stay
+    may have lost: nobody has allowed an unclean election."""
+    if nodes.isr is not None and who_has_most(nodes.isr, nodes.assigned).issubset(leaving):
+        return False
     if nodes.isr is None or not set(leaving).intersection((*nodes.isr.isr, *nodes.isr.eligible)):
         return True
     before = trusted(nodes)

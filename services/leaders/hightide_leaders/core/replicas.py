@@ -53,7 +53,7 @@ def look(
         hosted = None
     if hosted is None:
         hosted = state.hosted[name] = Hosted(name, nodes.topic_id, nodes)
-        effects.append(OpenReplica(name, nodes.topic_id, nodes.isr is None, nodes.first_epoch))
+        effects.append(OpenReplica(name, nodes))
     hosted.nodes = nodes
     hosted.armed_ms = NeverDue
     leader = nodes.leader
