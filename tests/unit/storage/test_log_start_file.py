@@ -457,3 +457,17 @@ def test_nor_does_that_of_a_log_that_was_lost(rig: LogRig, clean: bool) -> None:
     rig.cut_power(1)
     assert rig.log.log_start_offset == 0
     assert offsets(rig.log) == [0]
+
+
+def test_a_log_that_finds_no_room_in_quarantine_begins_where_only_its_mark_says(rig: LogRig) -> None:
+    rig.cut_power(1)  # So that the marks which this life finds are not of the last one.
+    end = rig.log.log_end_offset
+    rig.log.truncate_and_start_at(end + 1)
+    rig.log.flush()
+    rig.files.faults.append(Fault("open", errno.ENOSPC, "log_start", lasting=True))
+    rig.log.truncate_and_start_at(end + 5)
+    rig.files.faults = [Fault("make_directory", errno.ENOSPC, "quarantine", lasting=True)]
+    with pytest.raises(DiskFull):
+        rig.directory.quarantine(*KEY, rig.directory.now_us())
+    log = rig.directory.log(*KEY, False, "flights", rig.settings)
+    assert (log.log_start_offset, log.lost_data) == (end + 5, False)

@@ -120,6 +120,7 @@ class LogMarks:
     ) -> None:
         """Called by `open`, with the places and marks in the file; `are_current` as of each mark."""
         self._are_current = are_current
+        self._of_this_life: set[PartitionKey] = set()
         self._files = files
         self._path = f"{root}/{_NAME}"
         self._boot = boot
@@ -161,7 +162,8 @@ class LogMarks:
         with self._lock:
             found = self._slots.pop(key, None)
         place, mark = found if found is not None else (None, None)
-        return MarkOfLog(self, key, place, mark, is_current=self._are_current)
+        is_current = self._are_current or key in self._of_this_life
+        return MarkOfLog(self, key, place, mark, is_current=is_current)
 
     def promised(self, key: PartitionKey) -> LogMark | None:
         """The state that a log that was not opened yet must have; None if it has no mark."""
@@ -173,6 +175,8 @@ class LogMarks:
         if mark.place is not None and mark.written is not None:
             with self._lock:
                 self._slots[mark.key] = (mark.place, mark.written)
+                if mark.written != mark.promised:
+                    self._of_this_life.add(mark.key)
 
     def write(self, slot: int | None, key: PartitionKey, mark: LogMark) -> int:
         """Write a record, which keeps its place from the first time on. Returns the place."""
