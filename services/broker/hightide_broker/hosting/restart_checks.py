@@ -189,7 +189,7 @@ class LogsFound:
 
 def look_at_logs(data: DataDirectory, decisions: Decisions, *, may_lack_tails: bool) -> LogsFound:
     """Open the logs, which compares each with its marks, and recovers it if it has to be read. Does file I/O.
-    After a clean shutdown nothing is read."""
+    After a clean shutdown nothing is read. Raises StartupError."""
     found = LogsFound()
     on_disk = frozenset(data.partitions())
     for topic in decisions.topics:
@@ -206,6 +206,9 @@ def look_at_logs(data: DataDirectory, decisions: Decisions, *, may_lack_tails: b
             try:
                 opened = data.log(*key, False, topic.topic, settings.log)
             except StorageError as error:
+                if isinstance(error, StorageFailed) and not data.failed:
+                    # It lacks descriptors or memory, and others would think that it has lost its logs.
+                    raise StartupError(f"{topic.topic}-{each.partition} cannot be opened: {error}") from error
                 # The decision about it will get the same error, and answer it.
                 log.error("%s-%d cannot be opened: %s", topic.topic, each.partition, error)
                 found.damaged.add(key)

@@ -19,6 +19,7 @@ from hightide_broker.core.replica import Decision
 from hightide_broker.directories.log_directories import LogDirectories
 from hightide_broker.hosting import restart_checks
 from hightide_broker.storage import DataDirectory, LogSettings
+from hightide_runtime.errors import StartupError
 from hightide_runtime.znodes.cluster_znodes import LeaderAndIsrZnode
 from hightide_runtime.znodes.recovered_log import RecoveredLog
 from hightide_runtime.zookeeper.session import Check, SetData, ZooKeeperSession
@@ -120,6 +121,15 @@ def test_a_log_that_recovery_had_to_cut_for_damage_leaves_its_isr(killed: LogRig
     segment.write_bytes(content)
     killed.open()
     assert looked_at(killed).damaged == {KEY}
+    killed.close(clean=False)
+
+
+def test_a_broker_that_lacks_descriptors_does_not_start_and_says_nothing_of_its_logs(killed: LogRig) -> None:
+    """It would say that it has nothing, and another one would lead that has less."""
+    killed.open_directory()
+    killed.files.faults.append(Fault("open", errno.EMFILE, ".log", lasting=True))
+    with pytest.raises(StartupError, match=r"t-3 cannot be opened.*ulimit -n"):
+        looked_at(killed)
     killed.close(clean=False)
 
 
