@@ -36,6 +36,7 @@ def damaged(rig: LogRig, place: int) -> None:
 
 DAMAGES: dict[str, Damage] = {
     **LOSSES,
+    "the marks gone": lambda rig: (rig.path / "marks").unlink(),
     "a bit of the last segment flipped": lambda rig: damaged(rig, -1),
     "a bit of the one before flipped": lambda rig: damaged(rig, -2),
 }

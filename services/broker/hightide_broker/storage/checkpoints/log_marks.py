@@ -124,11 +124,17 @@ class LogMarks:
         self._files = files
         self._path = f"{root}/{_NAME}"
         self._boot = boot
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._count = count
         self._slots = dict(of)
         self._free = sorted(set(range(count)) - {slot for slot, _ in of.values()})
-        self._fd = files.open(self._path, create=True)
+        self._fd: int | None = None
+        """None as long as there is no room for the file, which a power cut may have taken."""
+        try:
+            self._opened()
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
 
     @classmethod
     def open(
@@ -200,11 +206,20 @@ class LogMarks:
 
     def close(self) -> None:
         """Close the file."""
-        self._files.close(self._fd)
+        if self._fd is not None:
+            self._files.close(self._fd)
 
     def _write_at(self, place: int, record: bytes) -> None:
-        if self._files.write_at(self._fd, [record], place * _SIZE_BYTES) != len(record):
+        if self._files.write_at(self._opened(), [record], place * _SIZE_BYTES) != len(record):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
+
+    def _opened(self) -> int:
+        """The file, which is made if it is missing. Raises OSError."""
+        if self._fd is None:
+            with self._lock:
+                if self._fd is None:
+                    self._fd = self._files.open(self._path, create=True)
+        return self._fd
 
 
 def _empty(files: Files, path: str) -> None:
