@@ -104,9 +104,9 @@ class ConsumerPositions:
         return GroupOperations(self._bootstrap, self._settings.unavailable_timeout_ms, now_ms, self._seen)
 
     def seek(self, partition: TopicPartition, offset: int) -> None:
-        """Read on from this offset. In a group with auto_commit, the offset is committed before it returns;
-        otherwise the next commit() commits it, even if it goes back. Raises NotAssignedError,
-        InvalidArgumentError for a negative offset."""
+        """Read on from this offset. In a group with auto_commit, the offset is committed before it returns,
+        or later if that raises; otherwise the next commit() commits it, even if it goes back. Raises
+        NotAssignedError, InvalidArgumentError for a negative offset."""
         if offset < 0:
             raise InvalidArgumentError(f"offset {offset} is negative; offsets begin at 0")
         self._wait_for_assignment()
@@ -261,7 +261,7 @@ class ConsumerPositions:
         finally:
             with self._changed:
                 member.core.committed(commits, done, seek_count)
-                if member.core.pending_commits.is_busy:
+                if member.core.pending_commits.is_busy or len(done) < len(commits):
                     self._driver.poke()
         for error in failed.values():
             raise error

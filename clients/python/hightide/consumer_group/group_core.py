@@ -281,6 +281,8 @@ class GroupCore:
         self.ownership.committed(durable, seek_count)
         self.pending_commits.overtaken_by(durable)
         self.pending_commits.release(commits)
+        # What could not be committed is tried again, as long as the user does not commit it.
+        self._gone_back |= {TopicPartition(each.topic, each.partition) for each in commits if each.reset}
 
     def _pending_commit(self, now_ms: float) -> list[Call[Any]]:
         """The user's next commit that waits. Without membership there is nothing that it could name."""
@@ -302,8 +304,8 @@ class GroupCore:
         self._gone_back.add(partition)
 
     def _reset_commit(self, now_ms: float) -> IntervalCommit | None:
-        """Commit the offset to which this consumer went back because a log lost records. With explicit
-        commits, the user's next commit does it."""
+        """Commit the offset to which this consumer went back because a log lost records, or because the user
+        sought, which could not be committed then. With explicit commits, the user's next commit does it."""
         membership, ownership = self.membership, self.ownership
         self._gone_back = {
             each

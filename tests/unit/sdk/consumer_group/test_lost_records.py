@@ -219,3 +219,20 @@ def test_a_seek_during_the_commit_that_it_went_back_is_committed_all_the_same() 
     assert positions(bench.ping()[-1]) == {}
     (seek,) = bench.core.commits({P0: 5}, "")
     assert seek.reset
+
+
+def test_a_seek_whose_commit_failed_is_committed_later_and_commits_go_on() -> None:
+    """seek() raised that there is no coordinator. Nothing of the partition would be committed again."""
+    bench = has_read(auto_commit=True)
+    bench.ping()
+    bench.consumer.seek(P0, 5)
+    bench.ownership.sought(P0, 5)
+    seek = bench.core.commits({P0: 5}, "")
+    bench.core.committed(seek, [], bench.core.commit_now(seek))
+    bench.poll()
+    assert [(each.offset, each.reset) for each in committed(bench)] == [(5, True)]
+    answer_commit(bench)
+    bench.serve(p0=batch(5, 5))
+    assert len(bench.user_polls()) == 5
+    assert bench.user_polls() == []
+    assert positions(bench.ping()[-1]) == {0: 10}
