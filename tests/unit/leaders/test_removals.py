@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from hightide_leaders.core import effects as fx
 from hightide_leaders.core import events as ev
 from hightide_leaders.core import writes as wr
 from hightide_leaders.core.effects import Outcome
-from hightide_leaders.core.values import ChangeKind, TopicNodes, TopicPartition
+from hightide_leaders.core.values import ChangeKind, PartitionNodes, TopicNodes, TopicPartition
 from hightide_runtime.znodes.led_nodes import IsrNode, LeaderNode
 from hightide_runtime.znodes.paths import (
     isr_path,
@@ -118,6 +119,13 @@ def test_what_an_admin_that_died_has_left_of_a_removal_goes_before_a_growth() ->
     broker.end(cleaning)
     added = written(read(broker, -1, topic(LIVING, version=7, removals=2)))
     assert wr.Create(reassigned_path(*LAST), (3,)) in added
+
+
+@pytest.mark.parametrize("asked", [SHRINK, ev.DeletionRequested(-1, "tide", ID)], ids=["shrink", "delete"])
+def test_what_nobody_can_read_is_not_removed_and_the_client_is_told(asked: ev.DeletionRequested) -> None:
+    """Its znodes would be there already, or not be empty: each attempt would be refused, at once and for
+    ever."""
+    refused(asked, topic(LIVING, PartitionNodes("", garbage="…/ISR is not JSON")), Outcome.UNREADABLE)
 
 
 # --- replicas ------------------------------------------------------------------------------------

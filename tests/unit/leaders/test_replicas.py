@@ -238,6 +238,7 @@ def test_a_broker_that_is_superseded_stops_everything() -> None:
     effects = broker.serve(before)
     assert kinds(broker.end(effects, ev.Ending.SUPERSEDED)) == [fx.StepAside]
     assert broker.hear(ev.PartitionTouched(NAME)) == ()
+    assert next_deadline_ms(broker.state) is None, "it waits for nothing any more"
 
 
 def test_a_replica_that_lost_its_end_does_not_elect_itself_on_its_old_word() -> None:

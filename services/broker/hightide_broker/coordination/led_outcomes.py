@@ -24,6 +24,11 @@ OUTCOMES: Final[Mapping[Outcome, tuple[int, str]]] = MappingProxyType(
             ErrorCode.ERROR_CODE_TOPIC_BEING_DELETED,
             f"is being deleted; {_AGAIN}",
         ),
+        Outcome.UNREADABLE: (
+            ErrorCode.ERROR_CODE_UNKNOWN_PARTITION,
+            "has a partition whose znodes cannot be read; correct or delete what `hightide cluster health` "
+            "names",
+        ),
         Outcome.TOPIC_CHANGED: (
             ErrorCode.ERROR_CODE_OVERLOADED,
             f"was given other partitions by somebody else meanwhile; {_AGAIN}",

@@ -241,6 +241,8 @@ def _delete(
         return end(state, request, Outcome.TOPIC_BEING_CREATED)
     if count < keep:
         return end(state, request, Outcome.TOPIC_CHANGED)
+    if any(nodes.garbage for _, nodes in going):
+        return end(state, request, Outcome.UNREADABLE)
     if count > keep > 0 and any(nodes.replicas and nodes.reassigned for _, nodes in going):
         return end(state, request, Outcome.REASSIGNMENT_IN_PROGRESS)
     request.sent = tuple(chain.from_iterable(_closes(*each) for each in going))
@@ -280,6 +282,8 @@ def _remove(state: LeadersState, request: Request, found: TopicNodes, step: Step
     begins with the next epoch: nobody leads it any more, since it is not counted."""
     topic, count = request.topic, found.node.partition_count
     going = found.beyond(topic, count)
+    if any(nodes.garbage for _, nodes in going):
+        return end(state, request, Outcome.UNREADABLE)
     groups: list[wr.Operations] = []
     for name, nodes in going:
         closes = () if nodes.reassigned == () else _closes(name, nodes)

@@ -124,6 +124,8 @@ class Outcome(Enum):
     UNKNOWN_TOPIC = auto()
     UNKNOWN_PARTITION = auto()
     TOPIC_BEING_DELETED = auto()
+    UNREADABLE = auto()
+    """A partition that would go has a znode that nobody can read."""
     TOPIC_CHANGED = auto()
     """It has another number of partitions than the request expects."""
     REASSIGNMENT_IN_PROGRESS = auto()

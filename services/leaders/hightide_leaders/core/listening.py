@@ -8,7 +8,6 @@ it, and of two processes with the same id the one that is to go takes what the o
 
 from __future__ import annotations
 
-from hightide_runtime.timer_wheel import NeverDue
 from hightide_runtime.znodes.paths import incarnation_path
 
 from hightide_leaders.core import admin
@@ -141,6 +140,6 @@ def superseded(state: LeadersState) -> fx.Effects:
     for hosted in state.hosted.values():
         if hosted.role is Role.LEADING:
             effects += without_leader(state, hosted)
-        hosted.armed_ms = NeverDue
+    state.timers.clear()
     state.requests.clear()
     return (*effects, fx.StepAside())
