@@ -204,3 +204,20 @@ def test_a_partition_without_a_leader_is_removed() -> None:
     let_time_pass(world)
     assert world.zookeeper.begun == [1, 2]
     heal(world)
+
+
+@pytest.mark.parametrize("admin", [1, 2])
+@pytest.mark.parametrize("step", range(STEPS))
+def test_a_growth_in_each_step_of_a_removal_leaves_nothing_of_the_earlier_partition(
+    step: int, admin: int
+) -> None:
+    """RAR is no child of the partition: what removes the one must know of the other."""
+    world = grown()
+    world.broker(2).hear(SHRINK)
+    deliver(world, step)
+    world.broker(admin).hear(ev.AdditionRequested(-91, NAME.topic, "", ((2, 1),), first=1))
+    let_time_pass(world)
+    assert world.broker(2).answers[-90] in (Outcome.DONE, Outcome.TOPIC_BEING_CREATED)
+    assert world.broker(admin).answers[-91] in (Outcome.DONE, Outcome.TOPIC_CHANGED)
+    heal(world)
+    assert world.delete_topic(1) is Outcome.DONE

@@ -128,13 +128,15 @@ def _add(
     if attempt is None:
         if (creates or request.step is Step.FINISHING) and assigned and count > assigned[-1][0].partition:
             return end(state, request, Outcome.DONE)
-        if request.answers is not None or creates or request.step in (Step.WAITING, Step.FINISHING):
-            # Without an answer, somebody took this broker for dead, and cleaned up.
-            return end(state, request, request.answers or Outcome.TIMED_OUT)
-        if not count:
-            return end(state, request, Outcome.TOPIC_BEING_DELETED)
-        if found.beyond(request.topic, count):
+        if request.answers is None and (creates or request.step in (Step.WAITING, Step.FINISHING)):
+            # Somebody took this broker for dead, and cleaned up.
+            return end(state, request, Outcome.TIMED_OUT)
+        if not (count or creates):
+            return end(state, request, request.answers or Outcome.TOPIC_BEING_DELETED)
+        if creates or found.beyond(request.topic, count):
             return _remove(state, request, found, Step.CLEANING)
+        if request.answers is not None:
+            return end(state, request, request.answers)
         if assigned and count != assigned[0][0].partition:
             return end(state, request, Outcome.TOPIC_CHANGED)
         return _start(state, request, found, lives)
@@ -246,20 +248,24 @@ def _delete(
     if count > keep > 0 and any(nodes.replicas and nodes.reassigned for _, nodes in going):
         return end(state, request, Outcome.REASSIGNMENT_IN_PROGRESS)
     request.sent = tuple(chain.from_iterable(_closes(*each) for each in going))
-    # An empty RAR for each partition, and its state changes.
-    marks = [
-        (wr.reassign(name, (), nodes), *_closes(name, nodes))
-        for name, nodes in going
-        if nodes.reassigned != ()
-    ]
-    if count > keep or found.node.attempt is not None or marks:
-        first, check = _counted(request.topic, found, keep)
-        return state.write_for(request, Step.WRITING, first, marks, check)
+    if count > keep or found.node.attempt is not None or any(nodes.reassigned != () for _, nodes in going):
+        return _mark(state, request, found, keep, Step.WRITING)
     if keep and not going:
         return end(state, request, Outcome.DONE)
     if request.step is Step.FINISHING:
         return _remove(state, request, found, Step.FINISHING)
     return _wait(state, request, now_ms)
+
+
+def _mark(state: LeadersState, request: Request, found: TopicNodes, keep: int, step: Step) -> Effects:
+    """Count so many partitions; and an empty RAR for each other one, and its state changes."""
+    marks = [
+        (wr.reassign(name, (), nodes), *_closes(name, nodes))
+        for name, nodes in found.beyond(request.topic, keep)
+        if nodes.reassigned != ()
+    ]
+    first, check = _counted(request.topic, found, keep)
+    return state.write_for(request, step, first, marks, check)
 
 
 def _counted(
@@ -279,11 +285,16 @@ def _counted(
 def _remove(state: LeadersState, request: Request, found: TopicNodes, step: Step) -> Effects:
     """Remove the znodes of partitions that a topic does not count, and close what may have started of them;
     those of the topic too, if it has no others. Where one of them was led, a later partition of its number
-    begins with the next epoch: nobody leads it any more, since it is not counted."""
+    begins with the next epoch: nobody leads it any more, since it is not counted.
+
+    RAR is no child of the partition, and another admin may be writing it. So each has one before it goes.
+    """
     topic, count = request.topic, found.node.partition_count
     going = found.beyond(topic, count)
     if any(nodes.garbage for _, nodes in going):
         return end(state, request, Outcome.UNREADABLE)
+    if any(nodes.reassigned is None for _, nodes in going):
+        return _mark(state, request, found, count, step)
     groups: list[wr.Operations] = []
     for name, nodes in going:
         closes = () if nodes.reassigned == () else _closes(name, nodes)
