@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -18,6 +19,7 @@ from hightide_broker.storage.errors import DamagedLog, DiskFull
 from hightide_broker.storage.log.log import Log
 from hightide_broker.storage.settings import DirectorySettings, LogSettings
 from log_rig import KEY, read_all
+from sim.topics.damage import DAMAGES, damage
 from sim.topics.files import MemoryDisk, MemoryFiles
 from stored_batches import as_sent_by_leader, headers_of, make_batch
 
@@ -27,9 +29,18 @@ SETTINGS: Final = LogSettings(segment_bytes=700, index_interval_bytes=200, reten
 ODDS: Final = {
     "append": 10, "replicate": 6, "elect": 2, "flush": 5, "checkpoint": 3, "truncate": 3, "begin_anew": 2,
     "delete_records": 2, "retain": 2, "roll": 1, "fill": 1, "make_room": 2, "put_aside": 1,
-    "stop": 1, "kill": 2, "cut_power": 2,
+    "stop": 1, "kill": 2, "cut_power": 2, "damage": 1,
 }  # fmt: skip
-DRAWN: Final = ("fill", "cut_power", "begin_anew", "delete_records", "put_aside", "truncate", "retain")
+DRAWN: Final = (
+    "fill",
+    "cut_power",
+    "begin_anew",
+    "delete_records",
+    "put_aside",
+    "truncate",
+    "retain",
+    "damage",
+)
 """Whose odds differ from schedule to schedule."""
 ROOMS_BYTES: Final = (0, 0, 64, 100, 300, 700)
 
@@ -326,17 +337,31 @@ class Lives:
             self.disk.cut_power(self.rng)
         self._begin("power cut" if power else "kill")
 
+    def _damage(self) -> None:
+        """Somebody cuts its files, or takes them away, while no process runs."""
+        if self.rng.random() < 0.5:
+            self.directory.close(True, {KEY: self.now.start})
+        self.files.ended = True
+        said = damage(self.disk, ("/d",), self.rng, DAMAGES)
+        self.story.append(f"damage: {said or 'none'}")
+        self._begin("damage")
+
     def _begin(self, how: str) -> None:
         """A new life, which must find what the last one had."""
         self._remember(self.next)
+        lowest = min(self.now.end, self.next.end)
         is_full = bool(self.disk.room)
         self._open()
-        if not self._says_that_it_lost_data(how):
-            self._judge(self._read(), how)
+        lost_data = self._says_that_it_lost_data(how)
         try:
             self.next = self._read()
-        except DamagedLog:
+        except DamagedLog as found:
+            if how != "damage" and not lost_data:
+                self._broken(f"after a {how} it is damaged: {found}")
             self._give_up()
+        else:
+            if not lost_data:
+                self._judge(self.next, lowest, how)
         self.durable = self.next
         self.start_min = self.next.start if how != "kill" else min(self.start_min, self.next.start)
         self.history = [self.next] if how == "power cut" else [*self.history, self.next]
@@ -351,9 +376,11 @@ class Lives:
         self.losses += 1
         self.story.append(f"{log!r} says that it lost data")
         # A power cut may leave segments behind a gap, which were never durable.
-        if how != "power cut" and not self.was_full and not self.may_be_less:
+        if how in ("stop", "kill") and not self.was_full and not self.may_be_less:
             self._broken(f"after a {how} it says that it lost data: {log!r}, not {self.now}")
         directory.settle()
+        with suppress(DiskFull):
+            directory.checkpoint_high_watermarks({})
         if log.lacks_front:
             self._give_up()
         return True
@@ -393,7 +420,9 @@ class Lives:
         )
         return Contents(self.log.log_start_offset, self.log.log_end_offset, batches)
 
-    def _judge(self, found: Contents, how: str) -> None:
+    def _judge(self, found: Contents, lowest: int, how: str) -> None:
+        if not found.end and not self.durable.batches and (self.was_full or not self.durable.end):
+            return  # It began anew, which is durable after a flush; on a full disk only its mark says where.
         if not any(self._may_be(found, held) for held in (*self.history, *self.torn)):
             self._broken(f"after a {how} it holds {found}, which it never held: {self.now}")
         if how == "power cut":
@@ -401,7 +430,7 @@ class Lives:
             durable = self.durable.read(start, self.durable.end)
             if found.read(start, found.end)[: len(durable)] != durable:
                 self._broken(f"after a power cut it holds {found}; {durable} was durable")
-        elif found.end < min(self.now.end, self.next.end):
+        elif found.end < lowest:
             self._broken(f"after a {how} it holds {found} of {self.now}")
 
     def _may_be(self, found: Contents, held: Contents) -> bool:

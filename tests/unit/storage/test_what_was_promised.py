@@ -206,6 +206,18 @@ def test_what_was_lost_stays_said_until_it_has_been_acted_on(tmp_path: Path) -> 
     rig.close()
 
 
+def test_what_is_left_after_a_loss_is_promised_at_once(tmp_path: Path) -> None:
+    """Also if nothing is appended to it. Its directory was taken away later, and nobody missed it."""
+    rig = written(tmp_path, is_checkpointed=False)
+    rig.close(clean=False)
+    unlink(rig.segments()[1:2])
+    rig.files.cut_power(Random(1))
+    assert rig.open().lost_data
+    rig.close(clean=False)
+    shutil.rmtree(rig.log_directory)
+    assert rig.open().lost_data
+
+
 def test_a_cut_on_a_leaders_word_is_no_loss(tmp_path: Path) -> None:
     """Also below the high watermark and the recovery point that were written down."""
     rig = written(tmp_path)

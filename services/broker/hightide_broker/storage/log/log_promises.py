@@ -128,7 +128,8 @@ class LogPromises:
         data directory. Raises StorageFailed."""
         with self._lock:
             self.mark.is_held = False
-            self.renew()
+            if self.mark.exists or self._log.log_end_offset > 0:
+                self.note()
 
     def _as_mark(self) -> LogMark:
         log = self._log
