@@ -47,8 +47,9 @@ def open_log(
     settled. Raises StorageFailed, DiskFull, DamagedLog.
     """
     opening = _Opening(
-        volume, directory, topic_id, partition, topic_name, settings, kept_at, mark, may_have_directory
-    )
+        volume, directory, topic_id, partition, topic_name, settings, kept_at, mark, may_have_directory,
+        checkpoint.recovery_point,
+    )  # fmt: skip
     limit = UNLIMITED if mark.promised is None else mark.promised.recovery_limit
     if checkpoint.recovery_point > limit:
         checkpoint = replace(checkpoint, recovery_point=limit)
@@ -73,6 +74,8 @@ class _Opening:
     kept_at: Callable[[], str]
     mark: MarkOfLog
     may_have_directory: bool
+    recovery_point: int
+    """In the file of checkpoints, which a power cut makes count again, whatever the mark says now."""
     may_hold_cuts: bool = False
     gaps: Sequence[tuple[int, int]] = ()
     """Both: see OpenedLog."""
@@ -122,7 +125,7 @@ class _Opening:
             opened = OpenedLog(
                 files, segments, epochs, has_directory,
                 high_watermark=max(base_offset, min(committed, end_offset)),
-                recovery_point=checkpoint.recovery_point,
+                recovery_point=self.recovery_point,
                 lost_data=lost_data,
                 start_file=start_file,
                 start_offset=start_file.recorded,
