@@ -120,6 +120,7 @@ class Lives:
         self.now_us = 1_700_000_000_000_000
         self.epoch = 0
         self.values = 0
+        self.led_epoch = -1
         self.now = Contents()
         self.next = self.now
         """What it is when the order that is under way is carried out."""
@@ -204,6 +205,7 @@ class Lives:
         self.epoch = max(self.epoch, self.log.epochs.latest, 0)
         made = b"".join(self._batches((self.epoch,) * self.rng.choice((1, 1, 2, 3))))
         self.story.append(f"append {self.now.end} to {self.next.end} in epoch {self.epoch}")
+        self.led_epoch = self.epoch
         try:
             self.log.append_as_leader(made, headers_of(made), self.epoch)
         except DiskFull:
@@ -212,7 +214,8 @@ class Lives:
         self._written(self.epoch)
 
     def _replicate(self) -> None:
-        first = max(self.epoch, self.log.epochs.latest, 0)
+        # Nobody else has records of an epoch in which this one led.
+        first = max(self.epoch, self.log.epochs.latest, self.led_epoch + 1)
         epochs = tuple(first + self.rng.choice((0, 0, 1)) * place for place in range(self.rng.randint(1, 3)))
         epochs = tuple(sorted(epochs))
         sent, offset = b"", self.now.end
@@ -261,8 +264,8 @@ class Lives:
         # If it dies before anything is deleted.
         self._remember(replace(now, start=max(now.start, offset)))
         self.durable, self.may_be_less = Contents(), offset < now.start
-        self.seen_from = max(self.seen_from, now.start) if self.may_be_less else self.seen_from
-        self.start_min = min(self.start_min, offset)
+        self.seen_from = max(self.seen_from, now.start)
+        self.start_min = 0  # The file that says so is replaced, and is not durable before a flush.
         self.epoch += 1
         self.log.truncate_and_start_at(offset)
 
@@ -362,6 +365,9 @@ class Lives:
         else:
             if not lost_data:
                 self._judge(self.next, lowest, how)
+        if how != "stop":
+            with suppress(DiskFull):
+                self.directory.checkpoint_high_watermarks({})
         self.durable = self.next
         self.start_min = self.next.start if how != "kill" else min(self.start_min, self.next.start)
         self.history = [self.next] if how == "power cut" else [*self.history, self.next]

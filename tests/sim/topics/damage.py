@@ -60,6 +60,14 @@ def _cut(disk: MemoryDisk, path: str, log: Directory, random: Random) -> str:
     return f"{path}/{name} is cut to {size_bytes}"
 
 
+def _cut_at_the_end(disk: MemoryDisk, path: str, log: Directory, random: Random) -> str:
+    """With the segments behind it, which are empty: they would say that something is missing in between."""
+    for name in segments(log):
+        if not size_of(log, name) and name > min(each for each in segments(log) if size_of(log, each)):
+            del log.entries[name]
+    return _cut(disk, path, log, random)
+
+
 def _without_some(disk: MemoryDisk, path: str, log: Directory, random: Random) -> str:
     """At the front, at the end or in the middle."""
     names = [each for each in segments(log) if size_of(log, each)]
@@ -107,5 +115,11 @@ DAMAGES: Final[tuple[Damage, ...]] = (
     _without_epochs,
     _without_notes,
 )
-KEEP_FRONT: Final[tuple[Damage, ...]] = tuple(each for each in DAMAGES if each is not _without_some)
+KEEP_FRONT: Final[tuple[Damage, ...]] = (
+    _cut_at_the_end,
+    _emptied,
+    _taken_away,
+    _without_epochs,
+    _without_notes,
+)
 """Those that leave a log its oldest records, or nothing."""

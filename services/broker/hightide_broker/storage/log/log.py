@@ -529,6 +529,9 @@ class Log(ReadableLog):
         self._check_changeable()
         # If any of this fails for want of space, the log stays as it was.
         self.cuts.sync_below(self.recovery_point_checkpoint, self._durable_end_offset)
+        if active.is_cut:
+            # Else a power cut may leave what was cut off, and behind it what followed its replacement.
+            self.cuts.sync()
         active.write_indexes()
         self._snapshots.write(active.next_offset, self.producers)
         self._row.begin_segment()
