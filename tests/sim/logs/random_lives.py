@@ -372,7 +372,8 @@ class Lives:
         self.start_min = self.next.start if how != "kill" else min(self.start_min, self.next.start)
         self.history = [self.next] if how == "power cut" else [*self.history, self.next]
         self.was_full = is_full
-        self.epoch = max(self.epoch, self.log.epochs.latest)
+        # No life leads in an epoch of the last one.
+        self.epoch = max(self.epoch, self.log.epochs.latest) + 1
 
     def _says_that_it_lost_data(self, how: str) -> bool:
         directory, log = self.directory, self.log
@@ -427,7 +428,7 @@ class Lives:
         return Contents(self.log.log_start_offset, self.log.log_end_offset, batches)
 
     def _judge(self, found: Contents, lowest: int, how: str) -> None:
-        if not found.end and not self.durable.batches and (self.was_full or not self.durable.end):
+        if not found.batches and not self.durable.batches and (self.was_full or not self.durable.end):
             return  # It began anew, which is durable after a flush; on a full disk only its mark says where.
         if not any(self._may_be(found, held) for held in (*self.history, *self.torn)):
             self._broken(f"after a {how} it holds {found}, which it never held: {self.now}")
