@@ -114,6 +114,15 @@ def test_a_late_fetch_of_an_earlier_life_takes_back_nothing(pair: ReplicaPair) -
     assert pair[1].state.high_watermark == 0
 
 
+def test_also_when_the_later_life_is_in_the_isr_again(pair: ReplicaPair) -> None:
+    """A leader that was stopped reads what both lives sent, in any order."""
+    lead(pair, 1, 2)
+    fetched(pair, 2, 3, offset=0, incarnation=1)
+    read(pair, 3, 1, 2)
+    assert fetched(pair, 2, 0, offset=1, incarnation=0) == ()
+    assert pair[1].state.high_watermark == 0
+
+
 def test_who_is_in_no_isr_waits_to_join_until_the_newer_one_is_known(pair: ReplicaPair) -> None:
     lead(pair, 1, 2)
     assert fetched(pair, 3, 2) == (ReadLeaderAndIsr(),)

@@ -170,6 +170,8 @@ def fenced_follower_fetch(replica: Replica, event: FollowerFetched) -> Step:
     before = leading.progress_of(event.replica_id)
     if before is None:
         return replica, (Refuse(Refusal.NOT_ASSIGNED),)
+    if event.incarnation < before.incarnation:
+        return replica, ()  # It is late, and of a life that may have had more.
     if event.fetch_offset == log_end_offset:
         caught_up_ms = event.now_ms
     elif event.fetch_offset >= before.leader_end_at_fetch and before.log_end_offset != UNKNOWN_OFFSET:
