@@ -462,8 +462,9 @@ def test_an_unclean_election_while_retention_waits_for_a_sync_leaves_what_is_not
             running.produce(replica)
         await running.round_ends()
         replica.log.truncate_to(1)
-        for at in range(1, 6):
+        for at in range(1, 7):
             running.produce_again(replica, at)
+        replica.log.truncate_to(6)  # A cut that is not synced, so that the start waits for a sync.
         replica.log.move_start(2)
         replica.state = replica.state.with_log(log_start_offset=2)
         before_the_disk(files, "sync", ".log", lambda: falls_back(running, replica, 2))
