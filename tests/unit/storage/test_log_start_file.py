@@ -471,3 +471,14 @@ def test_a_log_that_finds_no_room_in_quarantine_begins_where_only_its_mark_says(
         rig.directory.quarantine(*KEY, rig.directory.now_us())
     log = rig.directory.log(*KEY, False, "flights", rig.settings)
     assert (log.log_start_offset, log.lost_data) == (end + 5, False)
+
+
+def test_nor_is_it_taken_to_be_as_the_last_process_left_it(rig: LogRig) -> None:
+    rig.log.truncate_and_start_at(35)
+    rig.restart()
+    rig.log.truncate_and_start_at(40)
+    rig.files.faults = [Fault("make_directory", errno.ENOSPC, "quarantine", lasting=True)]
+    with pytest.raises(DiskFull):
+        rig.directory.quarantine(*KEY, rig.directory.now_us())
+    log = rig.directory.log(*KEY, False, "flights", rig.settings)
+    assert (log.log_start_offset, log.log_end_offset, log.lost_data) == (40, 40, False)

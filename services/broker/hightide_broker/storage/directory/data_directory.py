@@ -331,7 +331,9 @@ class DataDirectory:
             with self._lock:
                 self._marks.give_back(mark)
                 if checkpoint is not None:
-                    self._checkpoints[key] = checkpoint
+                    # An open log is not as the last process left it.
+                    is_clean = checkpoint.is_clean and opened is None
+                    self._checkpoints[key] = replace(checkpoint, is_clean=is_clean)
                 self._void.discard(key)
             raise
         finally:
