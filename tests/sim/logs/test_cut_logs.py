@@ -33,3 +33,23 @@ def test_what_was_cut_off_is_not_there_again_before_what_followed_its_replacemen
     log.append_as_follower(as_sent_by_leader(make_batch(1, b"follows"), 1, 3))
     disk.cut_power(Random(seed))
     assert [header.leader_epoch for header in read_all(opened(disk))] in ([], [1], [2], [2, 3])
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_nor_is_a_whole_segment(seed: int) -> None:
+    """Its file was removed, and another one got the name."""
+    disk = MemoryDisk(["/d"])
+    log = opened(disk)
+    log.append_as_follower(as_sent_by_leader(make_batch(1, b"stays"), 0, 1))
+    log.roll()
+    log.append_as_follower(as_sent_by_leader(make_batch(1, b"cut off"), 1, 1))
+    log.flush()
+    disk.settle()
+    log.truncate_to(1)
+    log.roll()
+    log.append_as_follower(as_sent_by_leader(make_batch(1, b"in its place"), 1, 2))
+    log.roll()
+    log.append_as_follower(as_sent_by_leader(make_batch(1, b"follows"), 2, 3))
+    disk.cut_power(Random(seed))
+    found = [header.leader_epoch for header in read_all(opened(disk))]
+    assert found in ([1], [1, 1], [1, 2], [1, 2, 3])

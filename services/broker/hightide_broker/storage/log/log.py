@@ -529,7 +529,7 @@ class Log(ReadableLog):
         self._check_changeable()
         # If any of this fails for want of space, the log stays as it was.
         self.cuts.sync_below(self.recovery_point_checkpoint, self._durable_end_offset)
-        if active.is_cut:
+        if self.cuts.may_come_back:
             # Else a power cut may leave what was cut off, and behind it what followed its replacement.
             self.cuts.sync()
         active.write_indexes()
