@@ -50,23 +50,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
         yield started
 
 
-@pytest.fixture
-def admin(cluster: LocalCluster) -> Iterator[Admin]:
-    """A client of all brokers."""
-    cluster.restore()
-    with Admin(cluster.bootstrap) as client:
-        yield client
-
-
-@pytest.fixture
-def topic(admin: Admin, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A topic of two partitions on all brokers, that belongs to this test."""
-    name = "".join(c if c.isalnum() else "-" for c in request.node.name)[:200]
-    admin.create_topic(name, assignment=[[1, 2, 3], [2, 3, 1]])
-    yield name
-    admin.delete_topic(name)
-
-
 def replicas(admin: Admin, topic: str) -> list[tuple[int, ...]]:
     return [each.replicas for each in admin.describe_topics([topic])[0].partitions]
 

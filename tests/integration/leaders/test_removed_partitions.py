@@ -33,22 +33,6 @@ def cluster(
         yield started
 
 
-@pytest.fixture
-def admin(cluster: LocalCluster) -> Iterator[Admin]:
-    cluster.restore()
-    with Admin(cluster.bootstrap) as client:
-        yield client
-
-
-@pytest.fixture
-def topic(admin: Admin, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A topic of two partitions on all brokers, that belongs to this test."""
-    name = "".join(c if c.isalnum() else "-" for c in request.node.name)[:200]
-    admin.create_topic(name, assignment=[[1, 2, 3], [2, 3, 1]])
-    yield name
-    admin.delete_topic(name)
-
-
 def write(cluster: LocalCluster, topic: str, partition: int, values: list[bytes]) -> None:
     cluster.wait_isr(topic)
     with Producer(cluster.bootstrap, acks="all") as producer:
