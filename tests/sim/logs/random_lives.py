@@ -400,17 +400,11 @@ class Lives:
         self.next = Contents()
 
     def _open(self) -> None:
-        while True:
-            self.files = MortalFiles(self.disk, lambda: self.now_us)
-            try:
-                self.directory = DataDirectory.open(
-                    Path("/d"), "cluster", 1, SHARED, files=self.files, threads=lambda *_: AtOnce()
-                )
-                self._open_log()
-            except DiskFull:
-                self.files.ended = True
-                continue
-            return
+        self.files = MortalFiles(self.disk, lambda: self.now_us)
+        self.directory = DataDirectory.open(
+            Path("/d"), "cluster", 1, SHARED, files=self.files, threads=lambda *_: AtOnce()
+        )
+        self._open_log()
 
     def _open_log(self) -> None:
         try:

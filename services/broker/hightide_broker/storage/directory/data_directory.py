@@ -364,6 +364,7 @@ class DataDirectory:
         for opened in lost:
             opened.promises.settle()
         if lost:
+            # On a full disk the next checkpoint does it.
             with suppress(DiskFull), self._checkpoint_lock, self._volume.disk:
                 self._write_checkpoints({}, clean=frozenset())
 
