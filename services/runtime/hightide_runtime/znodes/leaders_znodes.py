@@ -60,10 +60,10 @@ class LedTopicZnode(TopicNode):
     the settings that differ from the defaults.
 
     While a broker creates the topic, or adds partitions, it also has its id and incarnation, `created_by`.
-    `partition_count` tells then how many there were before. What is there above that number without
-    `created_by` is being removed. `removals` counts how often partitions were removed: it is the zkVersion of
-    the marker of the topic id. `first_leader_epochs` has the first leader epoch of a later partition with the
-    number of a removed one. What there is none of is left out.
+    `partition_count` tells then how many there were before. Without `created_by`, partitions that are there
+    beyond that number are being removed. `removals` counts how often partitions were removed: it is the
+    zkVersion of the marker of the topic id. `first_leader_epochs` has the first leader epoch of a later
+    partition with the number of a removed one. Fields that have no value are left out.
     """
 
     @staticmethod
