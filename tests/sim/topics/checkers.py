@@ -101,6 +101,8 @@ class PartitionView:
         """Who is to have all that is committed: the ISR and the eligible, but for who is in doubt."""
         self.brokers: dict[int, SimReplica | _OnDisk] = {}
         """What each broker has of it."""
+        self.deleted_below = 0
+        """The highest log start of any replica, since the last unclean election."""
         view: Any = self
         self.checkers: list[Checker] = [checker(view) for checker in OF_A_PARTITION]
 
@@ -113,6 +115,7 @@ class PartitionView:
         if self._is_fsynced:
             log = log[: found.state.durable_end_offset] if isinstance(found, SimReplica) else []
         self.unclean_epoch = state.leader_epoch
+        self.deleted_below = 0
         self.kept = tuple(log)
         self.kept_from[state.leader] = found.disk.log_start
         # What comes behind the new leader's log was deleted by nobody, though other records there were.
@@ -130,6 +133,9 @@ class PartitionView:
         self._is_fsynced = self._world.is_fsynced(self.topic)
         self._was_always_fsynced = self._was_always_fsynced and self._is_fsynced
         self.brokers = {broker_id: self._at(host) for broker_id, host in self._world.hosts.items()}
+        for each in self.brokers.values():
+            if isinstance(each, SimReplica):
+                self.deleted_below = max(self.deleted_below, each.state.log_start_offset)
 
     def _at(self, host: SimHost) -> SimReplica | _OnDisk:
         generation = self.generation
@@ -370,9 +376,10 @@ class Checkers:
 
     def _check_sequence(self, view: PartitionView, found: LogOnDisk) -> None:
         """What idempotent producers sent is there once, each producer's in its order, but for what failed: an
-        attempt that is late may still append it, under the producer id of before."""
+        attempt that is late may still append it, under the producer id of before. What is deleted does not
+        count: a replica that begins anew behind it does not know who wrote it."""
         last: dict[int, int] = {}
-        for _, value in found.log:
+        for _, value in found.log[view.deleted_below :]:
             producer = self._world.sent.get(value)
             if producer is None or value in self._world.failed:
                 continue
