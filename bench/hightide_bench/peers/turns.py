@@ -63,9 +63,7 @@ def run_row(
         with row.open(stage) as measure:
             first = 0 if row.warms_up else 1
             for number in range(first, stage.plan.rounds + 1):
-                if row.is_bulk:
-                    fill_page_cache()
-                measured, failures = _round(row, number, measure, say)
+                measured, failures = _round(row, number, measure, fill_page_cache, say)
                 result.failures += failures
                 if number > 0:
                     result.rounds.append(measured)
@@ -98,12 +96,18 @@ def order(entrants: Sequence[Entrant], number: int) -> list[Entrant]:
 
 
 def _round(
-    row: Row, number: int, measure: Callable[[Entrant], Figures], say: Callable[[str], None]
+    row: Row,
+    number: int,
+    measure: Callable[[Entrant], Figures],
+    fill_page_cache: Callable[[], object],
+    say: Callable[[str], None],
 ) -> tuple[dict[EntrantName, Figures], list[str]]:
     measured: dict[EntrantName, Figures] = {}
     failures = []
     for entrant in order(row.entrants, number):
         about = f"{row.name}, {f'round {number}' if number else 'warming up'}, {entrant.name}"
+        if row.is_bulk:
+            fill_page_cache()
         try:
             measured[entrant.name] = measure(entrant)
         except FAILURES as error:

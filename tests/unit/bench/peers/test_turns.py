@@ -53,7 +53,7 @@ def test_every_second_round_goes_backwards_and_the_first_one_does_not_count() ->
     result = run_row(row, STAGE, fill, lambda line: None)
     assert row.calls == [*reversed(FORWARDS), *FORWARDS, *reversed(FORWARDS), "closed"]
     assert [each["hightide"] for each in result.rounds] == [{"number": 4.0}, {"number": 9.0}]
-    assert filled == [3], "the page cache is filled before each round"
+    assert filled == [9], "the page cache is filled before each turn"
 
 
 def test_a_measurement_that_fails_is_told_and_the_next_one_is_measured() -> None:
@@ -89,7 +89,7 @@ def test_topics_to_read_take_room_in_both_systems_three_times() -> None:
 
 
 def test_the_page_cache_is_filled_until_little_memory_is_free(tmp_path: Path) -> None:
-    free = [(1 << 30) + (5 << 20), (1 << 30) - 1]
+    free = [(256 << 20) + (5 << 20), (256 << 20) - 1]
     path = tmp_path / "page-cache"
     with PageCache(path, lambda: free.pop(0)) as cache:
         assert path.stat().st_blocks == 0, "it takes no room on the disk"
