@@ -13,9 +13,9 @@ from hightide_bench.measuring.bench_folder import only_user_of
 
 BYTES_PER_GB: Final = 1_000_000_000
 _NAME: Final = "hightide-peers"
-#: Per system: 6 partitions of 256 MiB and a segment of 64 MiB more, three times; and again as much until a
-#: broker looks for what retention lets go.
-_SENT_GB: Final = 2 * 3 * 6 * (256 + 64) * (1 << 20) * 1.5 / BYTES_PER_GB
+#: Per system: 6 partitions of 256 MiB and a segment of 64 MiB more, three times; half as much again until a
+#: broker looks for what retention lets go; and as much of the topic before, which is deleted.
+_SENT_GB: Final = 2 * 3 * 6 * (256 + 64) * (1 << 20) * 2.5 / BYTES_PER_GB
 #: A topic that is read is there three times in each system. Arrow and records are read from one after the
 #: other.
 _COPIES_READ: Final = 2 * 3

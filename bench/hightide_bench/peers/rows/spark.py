@@ -21,8 +21,6 @@ from hightide_bench.peers.rows.row import (
 )
 
 SPARK_PARTITIONS: Final = 4
-#: Writing takes several times as long as reading.
-_WRITTEN_SHARE: Final = 4
 _BATCH_ROWS: Final = 20_000
 _RATES: Final = (
     Figure("rows_per_s", "rows/s", "higher"),
@@ -51,9 +49,7 @@ class SparkRates(Row):
         rows = stage.plan.size_mb * BYTES_PER_MB // self._record_bytes
         is_written = self._work == "write"
         with stage.topic(self.name, SPARK_PARTITIONS, RETENTION if is_written else None) as topic:
-            if is_written:
-                rows = max(rows // _WRITTEN_SHARE, 1)
-            else:
+            if not is_written:
                 fill(stage, topic, rows, self._record_bytes)
             with spark_worker(stage) as spark:
                 yield lambda entrant: _asked(
