@@ -71,6 +71,32 @@ def test_a_limit_that_an_operator_has_written_meanwhile_is_written_over_when_tha
     assert written(world) == 1000
 
 
+def test_a_limit_that_an_operator_has_deleted_and_written_anew_holds() -> None:
+    """Its znode begins with version 0 again, and both were read at once."""
+    world = world_of((1, 2))
+    world.zk.throttle = ev.StoredThrottle(500, 3)
+    world.send(ev.AdminChanged(ev.AdminZnodes(throttle=world.zk.throttle)))
+    world.zk.throttle = ev.StoredThrottle(77, 0)
+    world.send(ev.AdminChanged(ev.AdminZnodes(throttle=world.zk.throttle)))
+    assert world.state.throttle == world.zk.throttle
+    world.send(limit(1000))
+    world.settle()
+    assert written(world) == 1000
+
+
+def test_a_limit_that_was_read_before_the_write_was_answered_is_not_taken_back() -> None:
+    """An operator wrote over this controller's limit at once."""
+    world = world_of((1, 2))
+    world.send(limit(1000))
+    (store,) = world.pending
+    assert isinstance(store, ef.StoreWrites)
+    assert world.try_apply(store)
+    world.zk.throttle = ev.StoredThrottle(77, 1)
+    world.send(ev.AdminChanged(ev.AdminZnodes(throttle=world.zk.throttle)))
+    world.send(ev.StoreCommitted(store.store_id))
+    assert world.state.throttle == ev.StoredThrottle(77, 1)
+
+
 def test_a_limit_whose_answer_was_lost_is_seen_to_with_the_next_tick_or_by_the_watch() -> None:
     def begin() -> World:
         world = world_of((1, 2))
@@ -124,6 +150,18 @@ def test_a_dead_broker_does_not_hold_up_moves_that_come_with_a_limit() -> None:
     world.registered(*(broker(broker_id) for broker_id in (1, 2, 3, 4)))
     world.settle()
     assert FLIGHTS in world.zk.moves
+
+
+def test_nor_does_one_that_does_not_acknowledge_anything() -> None:
+    world = world_of((1, 2))
+    world.send(rq.ReassignmentsRequested(1, (rq.Move(FLIGHTS, (3, 4)),), throttle_bytes_per_s=1000))
+    world.settle()
+    for broker_id in (1, 2, 3, 4):
+        world.send(ev.BrokerAcknowledged(broker_id, broker(broker_id).broker_epoch, 10_000))
+    world.send(ev.BrokerSilent(5, broker(5).broker_epoch, ()))
+    world.settle()
+    assert FLIGHTS in world.zk.moves
+    assert outcomes(world)[0].refusal is None
 
 
 def test_moves_without_a_limit_leave_it_as_it_is() -> None:

@@ -207,7 +207,7 @@ def _drop_settled(state: ClusterState, waiter: WaitingRequest) -> None:
     waiter.unacknowledged = {
         broker_id: sequence
         for broker_id, sequence in waiter.unacknowledged.items()
-        if state.is_live(broker_id) and broker_id not in state.silent
+        if state.is_waited_for(broker_id)
     }
 
 

@@ -81,7 +81,7 @@ def release_held_moves(state: ClusterState) -> None:
         purpose = waiter.purpose
         if not isinstance(purpose, MovesPartitions) or not purpose.held or waiter.is_unwritten:
             continue
-        if any(state.is_live(broker_id) for broker_id in waiter.unacknowledged):
+        if any(state.is_waited_for(broker_id) for broker_id in waiter.unacknowledged):
             continue
         held: tuple[Move, ...]
         held, purpose.held = purpose.held, ()

@@ -47,10 +47,6 @@ def take_throttle(state: ClusterState, znode: StoredThrottle | None, cause: str)
 def _take_over(state: ClusterState, znode: StoredThrottle) -> bool:
     """Whether this differs from the limit that brokers know."""
     before_bytes_per_s = _bytes_per_s(state)
-    known = None if state.throttle is None else state.throttle.version
-    if znode.version is not None and known is not None and znode.version < known:
-        # Read before this controller's own write.
-        return False
     state.throttle = znode
     state.throttle_work.is_waiting = False
     return znode.throttle_bytes_per_s != before_bytes_per_s
@@ -97,6 +93,9 @@ def on_throttle_answered(
         state.throttle_work.is_waiting = True
         return []
     expected = store.write.expected_version
+    if expected != (None if state.throttle is None else state.throttle.version):
+        # It was read meanwhile, as this write or a later one has left it.
+        return []
     written = StoredThrottle(store.write.throttle_bytes_per_s, 0 if expected is None else expected + 1)
     is_new = _take_over(state, written)
     if list(state.throttle_work.requested_changes.values())[-1:] == [written.throttle_bytes_per_s]:

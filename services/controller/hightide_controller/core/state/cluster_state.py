@@ -225,6 +225,10 @@ class ClusterState:
         broker = self.brokers.get(broker_id)
         return broker is not None and self.dead.get(broker_id) != broker.broker_epoch
 
+    def is_waited_for(self, broker_id: int) -> bool:
+        """Whether requests wait until this broker has acknowledged: it is live, and it answers."""
+        return self.is_live(broker_id) and broker_id not in self.silent
+
     def live_brokers(self) -> tuple[Broker, ...]:
         """The live brokers by id."""
         return tuple(self.brokers[broker_id] for broker_id in sorted(self.brokers) if self.is_live(broker_id))
