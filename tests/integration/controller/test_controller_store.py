@@ -66,6 +66,18 @@ def test_a_topic_that_an_operator_has_garbled_is_not_taken_for_one_that_is_gone(
     with_store(zookeeper_hosts, test)
 
 
+def test_settings_that_an_operator_has_garbled_are_not_taken_for_none(zookeeper_hosts: str) -> None:
+    async def test(session: ZooKeeperSession, store: ControllerStore) -> None:
+        await put(session, FLIGHTS)
+        await session.create(TopicConfigZnode.path("flights"), b"retention.ms=-1")
+        read = (await store.read_everything_about(["flights"], AdminReader(session))).topics["flights"]
+        assert read is not None
+        assert read.has_garbled_configs
+        assert read.config_version == 0
+
+    with_store(zookeeper_hosts, test)
+
+
 def test_nonsense_among_the_markers_is_complained_about_and_left_alone(zookeeper_hosts: str) -> None:
     async def test(session: ZooKeeperSession, store: ControllerStore) -> None:
         orphan, illegal = "a" * 32, "b" * 32

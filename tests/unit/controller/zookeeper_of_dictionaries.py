@@ -23,6 +23,8 @@ class ZooKeeper:
     topics: dict[str, ev.Topic] = field(default_factory=dict)
     markers: dict[str, str] = field(default_factory=dict)
     configs: dict[str, tuple[dict[str, str], int]] = field(default_factory=dict)
+    garbled_configs: set[str] = field(default_factory=set)
+    """The topics whose settings an operator has garbled."""
     moves: dict[TopicPartition, ev.StoredReassignment] = field(default_factory=dict)
     additions: dict[TopicPartition, ev.StoredAddition] = field(default_factory=dict)
     removals: dict[TopicPartition, ev.StoredRemoval] = field(default_factory=dict)
@@ -98,6 +100,7 @@ class ZooKeeper:
                 found = self.configs.get(topic_name)
                 expect((None if found is None else found[1]) == expected)
                 self.configs[topic_name] = (dict(configs), 0 if expected is None else expected + 1)
+                self.garbled_configs.discard(topic_name)
             case wr.PartitionRemoved(name, expected):
                 held = self.states.pop(name, None)
                 expect((None if held is None else held.partition_epoch) == expected)
@@ -147,7 +150,13 @@ class ZooKeeper:
             made_up = f"{self.ids_made_up + 10**30:032}"
             topic = replace(topic, topic_id=made_up, is_bare=True)
         has_marker = self.markers.get(topic.topic_id) == topic_name
-        return replace(topic, configs=configs, config_version=config_version, has_marker=has_marker)
+        return replace(
+            topic,
+            configs={} if topic_name in self.garbled_configs else configs,
+            config_version=config_version,
+            has_marker=has_marker,
+            has_garbled_configs=topic_name in self.garbled_configs,
+        )
 
     def read(self, names: Iterable[str], cause: str = "") -> ev.TopicsRead:
         """All there is about these topics."""

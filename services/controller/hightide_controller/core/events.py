@@ -105,6 +105,8 @@ class Topic:
     """Whether /brokers/topic_ids/[topic id] exists and names this topic."""
     is_bare: bool = False
     """Whether the znode holds no id, so that `topic_id` was made up by its reader."""
+    has_garbled_configs: bool = False
+    """Whether /config/topics/[topic] cannot be decoded, so that `configs` are none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -283,9 +283,11 @@ def _take_read(
     else:
         if work.deletion is not None:
             work.deletion.is_read = True
-        settled = replace(read, configs=known.configs, config_version=known.config_version)
-        news.altered = state.alter_topic(settled)
-        if (read.configs, read.config_version) != (known.configs, known.config_version):
+        # Settings that cannot be decoded leave the old ones; a request that corrects them needs the version.
+        is_garbled = read.has_garbled_configs
+        version = read.config_version if is_garbled else known.config_version
+        news.altered = state.alter_topic(replace(read, configs=known.configs, config_version=version))
+        if not is_garbled and (read.configs, read.config_version) != (known.configs, known.config_version):
             effects += take_settings(state, topic_name, read.configs, read.config_version, cause)
         present = {name: found for name, found in states.items() if name in state.partitions}
         _look_twice(state, work, present, cause)

@@ -507,9 +507,12 @@ def _topic_of(name: str, found: Znode, config: Znode | None) -> Topic:
     if (fault := layout_fault(znode.partitions)) is not None:
         raise ZnodeGarbage(found.path, fault)
     configs: dict[str, str] = {}
+    has_garbled_configs = False
     if config is not None:
-        with contextlib.suppress(ZnodeGarbage):
+        try:
             configs = dict(TopicConfigZnode.decode(config.data).configs)
+        except ZnodeGarbage:
+            has_garbled_configs = True
     return Topic(
         name,
         znode.topic_id.hex(),
@@ -518,6 +521,7 @@ def _topic_of(name: str, found: Znode, config: Znode | None) -> Topic:
         version=found.version,
         config_version=None if config is None else config.version,
         first_leader_epochs=dict(znode.first_leader_epochs),
+        has_garbled_configs=has_garbled_configs,
     )
 
 

@@ -180,6 +180,32 @@ def test_a_request_mends_nonsense_by_hand() -> None:
     assert [type(answer) for answer in world.answers] == [ef.AnswerTopic]
 
 
+def garble(world: World) -> None:
+    """An operator writes what cannot be decoded; the reader of the tree complains."""
+    world.zk.configs["flights"] = ({}, 5)
+    world.zk.garbled_configs.add("flights")
+    world.send(ev.AdminChanged(ev.AdminZnodes(complaints={PATH: "no JSON"})))
+
+
+def test_settings_that_cannot_be_decoded_leave_the_old_ones_whatever_else_is_read_of_the_topic() -> None:
+    world = flights(retention_ms="-1")
+    garble(world)
+    world.state.want_read("flights", "")
+    world.send(ev.Ticked())
+    world.settle()
+    assert world.state.topics["flights"].configs == {"retention.ms": "-1"}
+    assert list(world.state.complaints) == [PATH]
+
+
+def test_a_request_mends_settings_that_cannot_be_decoded_and_keeps_the_others() -> None:
+    world = flights(retention_ms="-1")
+    garble(world)
+    world.send(replace(ALTER, to_set={"segment.ms": "9"}))
+    world.settle()
+    assert world.zk.configs["flights"] == ({"retention.ms": "-1", "segment.ms": "9"}, 6)
+    assert world.state.complaints == {}
+
+
 def test_a_takeover_that_meets_nonsense_keeps_what_makes_sense_and_the_topic_has_leaders() -> None:
     nonsense = {"retention.ms": "soon", "segment.ms": "9", "min.insync.replicas": "4", "no.such": "x"}
     world = flights()
