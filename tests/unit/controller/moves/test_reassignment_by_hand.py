@@ -6,6 +6,7 @@ import pytest
 from hightide_controller.core import effects as ef
 from hightide_controller.core import events as ev
 from hightide_controller.core.elections.stores import decision_of
+from hightide_controller.core.state.topic_rules import ASSIGNMENT_BYTES_MAX, partition_bytes
 from hightide_controller.core.values import requests as rq
 from hightide_controller.core.values.partition import TopicPartition
 from unit.controller.controller_world import FLIGHTS, broker
@@ -164,3 +165,28 @@ def test_an_original_that_an_operator_made_up_adds_no_replica_that_is_not_assign
     world.settle()
     decided = decision_of(world.state, FLIGHTS)
     assert set(decided.adding_replicas) <= set(decided.replicas)
+
+
+@pytest.mark.parametrize("is_requested", [False, True], ids=["by-hand", "requested"])
+def test_moves_for_which_the_topic_znode_has_no_room_wait_until_others_have_ended(is_requested: bool) -> None:
+    """While a partition moves, the znode has its old and its new replicas."""
+    old, new = tuple(range(10**9, 10**9 + 20)), tuple(range(2 * 10**9, 2 * 10**9 + 20))
+    count = (ASSIGNMENT_BYTES_MAX - 1_000) // partition_bytes(1_000, old)
+    world = world_of(*((old,) * count), brokers=old + new)
+    names = [TopicPartition("flights", number) for number in range(10)]
+    if is_requested:
+        world.send(rq.ReassignmentsRequested(1, tuple(rq.Move(name, new) for name in names)))
+    else:
+        world.write_admin(
+            ev.AdminZnodes(reassignments={name: ev.StoredReassignment(new, (), 0) for name in names})
+        )
+    world.settle()
+    under_way = [name for name in names if len(replicas(world, name)) == 40]
+    assert 0 < len(under_way) < len(names)
+    assert len(world.state.complaints) == (0 if is_requested else 1)
+    while under_way:
+        for name in under_way:
+            catch_up(world, *old, *new, name=name)
+        under_way = [name for name in names if len(replicas(world, name)) == 40]
+    assert all(replicas(world, name) == new for name in names)
+    assert world.state.complaints == {}

@@ -29,6 +29,7 @@ from hightide_controller.core.moves.move_steps import (
     union,
 )
 from hightide_controller.core.state.cluster_state import ClusterState
+from hightide_controller.core.state.multi_limits import topic_bytes
 from hightide_controller.core.state.topic_plan import TopicPlan
 from hightide_controller.core.state.topic_rules import ASSIGNMENT_BYTES_MAX, Fault, partition_bytes
 from hightide_controller.core.state.topic_work import TopicWork
@@ -165,6 +166,8 @@ class _Planner:
         self._size_bytes = 0
         self._added_bytes = 0
         self._is_full = False
+        self._is_wide = False
+        """Whether the topic znode has no room for another move that begins; one that ends makes room."""
 
     def run(self) -> None:
         """Plan all that fits."""
@@ -283,6 +286,8 @@ class _Planner:
             self._note(number, "", ())
             del work.due_moves[number]
             return
+        if self._is_wide and not znode.original:
+            return
         partition = self._partition(number)
         if partition is None:
             self._note(number, f"topic {self._plan.name!r} has no partition {number}", ())
@@ -297,6 +302,10 @@ class _Planner:
             case MoveStep():
                 self._note(number, self._hand_fault(number, znode), ())
                 if number not in work.move_faults and not self._add(partition, step, znode.target):
+                    if not self._is_full:
+                        self._note(
+                            number, "other moves of the topic have to end first: its znode is full", ()
+                        )
                     return
             case MoveWaits(absent):
                 self._note(number, "", absent)
@@ -356,7 +365,6 @@ class _Planner:
             writes.append(ReassignmentDone(name, znode.version))
         if step.decided is not None or step.replicas != partition.replicas:
             if not self._make_room(partition, step, writes):
-                self._is_full = True
                 return False
             self._assignment[name.partition] = step.replicas
             # A partition without a leaderAndISR must not get one for its old replicas meanwhile.
@@ -370,19 +378,19 @@ class _Planner:
 
     def _make_room(self, partition: Partition, step: MoveStep, writes: list[Write]) -> bool:
         """Allow for the topic znode, whose size changes with AR; False if it would be too large."""
-        if not self._assignment:
-            assert self._plan.topic is not None
-            self._plan.alter(self._plan.topic)
-            self._assignment = list(self._plan.topic.assignment)
-            self._size_bytes = self._plan.topic_size_bytes
-        number = partition.name.partition
-        grown_bytes = partition_bytes(number, step.replicas) - partition_bytes(
-            number, self._assignment[number]
-        )
+        topic, number = self._plan.topic, partition.name.partition
+        assert topic is not None
+        self._size_bytes = self._size_bytes or topic_bytes(topic)
+        grown_bytes = partition_bytes(number, step.replicas) - partition_bytes(number, partition.replicas)
         added_bytes = self._added_bytes + grown_bytes
         if grown_bytes > 0 and self._size_bytes + grown_bytes > ASSIGNMENT_BYTES_MAX:
+            self._is_wide = True
             return False
+        if not self._assignment:
+            self._plan.alter(topic)
+            self._assignment = list(topic.assignment)
         if not self._plan.has_room(*writes, extra_bytes=added_bytes):
+            self._is_full = True
             return False
         self._size_bytes += grown_bytes
         self._added_bytes = added_bytes

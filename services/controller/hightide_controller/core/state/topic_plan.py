@@ -44,8 +44,6 @@ class TopicPlan:
     is_altered: bool = False
     operations: int = 1
     size_bytes: int = 0
-    topic_size_bytes: int = 0
-    """The version of the topic znode before the plan."""
     limit_bytes: int = BYTES_MAX
 
     def has_room(self, *writes: Write, extra_bytes: int = 0) -> bool:
@@ -73,7 +71,7 @@ class TopicPlan:
         if not self.is_altered:
             self.is_altered = True
             self.operations += 1
-            self.topic_size_bytes = size_bytes = topic_bytes(topic)
+            size_bytes = topic_bytes(topic)
             self.size_bytes += size_bytes
             self.limit_bytes = max(BYTES_MAX, size_bytes + _BYTES_BESIDE_TOPIC_MIN)
         self.topic = topic
