@@ -18,9 +18,18 @@ from hightide_runtime.znodes.leaders_znodes import (
     ReplicasZnode,
     StateChangeZnode,
 )
-from hightide_runtime.znodes.led_nodes import IsrNode, LeaderNode, TopicNode
-from hightide_runtime.zookeeper.operations import Check, Create, Delete, Operation, SetData, multis_of
-from hightide_runtime.zookeeper.session import Znode
+from hightide_runtime.znodes.led_nodes import NO_VERSION, IsrNode, LeaderNode, TopicNode
+from hightide_runtime.zookeeper.operations import (
+    MAX_MULTI_BYTES,
+    MAX_MULTI_OPERATIONS,
+    Check,
+    Create,
+    Delete,
+    Operation,
+    SetData,
+    multis_of,
+)
+from hightide_runtime.zookeeper.session import Znode, ZooKeeperSession
 
 from hightide_leaders.core import writes as wr
 from hightide_leaders.core.effects import Write
@@ -111,6 +120,7 @@ def partition_of(name: TopicPartition, found: Found, min_insync_replicas: int) -
             first_epoch=node.first_epoch(name.partition),
             removals=node.removals,
             is_counted=node.counts(name.partition),
+            reassigned_version=NO_VERSION if reassigned is None else reassigned.version,
         )
     except ZnodeGarbage as garbage:
         _log.warning("%s-%d: %s; correct or delete the znode", *name, garbage)

@@ -9,9 +9,13 @@ from random import Random
 import pytest
 from hightide_leaders.core import events as ev
 from hightide_leaders.core.effects import Outcome
+from hightide_leaders.core.writes import Delete
+from hightide_runtime.znodes.paths import reassigned_path
 from sim.leaders.broker import KEEP_IN_SYNC_TIME_MS
+from sim.leaders.messages import Inquiry
 from sim.leaders.world import LeadersWorld, heal
 from sim.leaders.zookeeper import NAME
+from sim.messages import Envelope
 from sim.world import Settings
 
 AR = (1, 2, 3)
@@ -192,6 +196,30 @@ def test_a_move_that_is_taken_back_in_each_of_its_steps_leaves_the_partition_who
     assert outcome in (Outcome.DONE, Outcome.NO_REASSIGNMENT)
     heal(world)
     assert world.assigned in ((1, 2), (3, 2))
+
+
+def is_end_of_move(envelope: Envelope) -> bool:
+    """Whether a leader writes that the partition has moved."""
+    body = envelope.body
+    written = body.words if isinstance(body, Inquiry) and isinstance(body.words, tuple) else ()
+    return any(isinstance(each, Delete) and each.path == reassigned_path(*NAME) for each in written)
+
+
+def test_another_target_that_is_asked_for_while_a_move_ends_is_where_the_partition_goes() -> None:
+    """The leader's write, by which the first move ends, comes to ZooKeeper after the admin's."""
+    world = LeadersWorld(replace(SETTINGS, replicas=(1, 2)))
+    world.start()
+    world.ask_to_move(2, (1, 2, 3))
+    for _ in range(10 * STEPS):
+        if not any(map(is_end_of_move, world.pending)):
+            deliver(world, 1)
+    assert any(map(is_end_of_move, world.pending))
+    world.broker(3).hear(ev.ReassignmentRequested(-90, NAME, (3, 1, 2)))
+    while -90 not in world.broker(3).answers:
+        world.deliver(next(e for e in world.pending if 3 in (e.source, e.target) and world.is_open(e)))
+    assert world.broker(3).answers[-90] is Outcome.DONE
+    heal(world)
+    assert world.assigned == (3, 1, 2)
 
 
 @pytest.mark.parametrize("step", range(STEPS))

@@ -27,7 +27,7 @@ from hightide_runtime.znodes.leaders_znodes import (
     StateChangeZnode,
     StateQueueZnode,
 )
-from hightide_runtime.znodes.led_nodes import IsrNode, LeaderNode, TopicNode
+from hightide_runtime.znodes.led_nodes import NO_VERSION, IsrNode, LeaderNode, TopicNode
 from hightide_runtime.znodes.paths import partition_path
 from sim.zookeeper import (
     Check,
@@ -207,7 +207,8 @@ class LeadersZooKeeper(ZooKeeper):
         """All about a partition; None where there is none."""
         topic = self.topic_znode(name.topic)
         replicas = self.replicas_of(ReplicasZnode.path(*name))
-        reassigned = self.replicas_of(ReassignedZnode.path(*name))
+        rar = ReassignedZnode.path(*name)
+        reassigned = self.replicas_of(rar)
         if topic is None or (replicas is None and reassigned is None):
             return None
         node = self.nodes.get(IsrZnode.path(*name))
@@ -226,6 +227,7 @@ class LeadersZooKeeper(ZooKeeper):
             first_epoch=topic[0].first_epoch(name.partition),
             removals=topic[0].removals,
             is_counted=topic[0].counts(name.partition),
+            reassigned_version=NO_VERSION if reassigned is None else self.nodes[rar].version,
         )
 
     def topic_znode(self, topic: str) -> tuple[TopicNode, int] | None:

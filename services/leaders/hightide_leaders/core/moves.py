@@ -110,7 +110,7 @@ def end_move(state: LeadersState, hosted: Hosted, rar: tuple[int, ...], isr: Isr
         *of_life(state.me, state.incarnation, nodes),
         wr.Put(isr_path(*hosted.name), moved, fenced_by(nodes)),
         wr.Put(replicas_path(*hosted.name), rar),
-        wr.Delete(reassigned_path(*hosted.name)),
+        wr.Delete(reassigned_path(*hosted.name), nodes.reassigned_version),
     ]
     if moved.epoch != isr.epoch or not stays_leader:
         operations.append(wr.Delete(leader_path(*hosted.name)))

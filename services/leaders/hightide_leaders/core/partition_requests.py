@@ -108,14 +108,13 @@ def _retargeted(
         assigned = (*nodes.replicas, *(target or ()))
         operations.append(wr.Put(isr_path(*name), narrowed(nodes.isr, assigned), fenced_by(nodes)))
         operations += end_of_term(name, nodes)
+    path = reassigned_path(*name)
     if target is None:
-        operations.append(wr.Delete(reassigned_path(*name)))
+        operations.append(wr.Delete(path, nodes.reassigned_version))
+    elif nodes.reassigned is None:
+        operations.append(wr.Create(path, target))
     else:
-        operations.append(
-            wr.Create(reassigned_path(*name), target)
-            if nodes.reassigned is None
-            else wr.Put(reassigned_path(*name), target)
-        )
+        operations.append(wr.Put(path, target, nodes.reassigned_version))
     return (*operations, *closes)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
-from hightide_runtime.znodes.led_nodes import FIRST_EPOCH, IsrNode, LeaderNode, TopicNode
+from hightide_runtime.znodes.led_nodes import FIRST_EPOCH, NO_VERSION, IsrNode, LeaderNode, TopicNode
 
 NO_LEADER: Final = -1
 
@@ -91,6 +91,8 @@ class PartitionNodes:
     """How often partitions of the topic were removed by then (`TopicNode.removals`)."""
     is_counted: bool = True
     """Whether the topic has a partition of this number, or is getting it."""
+    reassigned_version: int = NO_VERSION
+    """The version of the znode with RAR."""
 
     @property
     def assigned(self) -> tuple[int, ...]:
