@@ -16,9 +16,17 @@ from hightide_leaders.core.queues import (
     shrink,
     undone,
 )
-from hightide_leaders.core.values import ChangeKind, QueuedChange, StateChange, TopicPartition
+from hightide_leaders.core.values import (
+    ChangeKind,
+    PartitionNodes,
+    QueuedChange,
+    StateChange,
+    TopicPartition,
+)
+from hightide_leaders.znode_operations import multis_for
 from hightide_runtime.znodes.led_nodes import IsrNode, LeaderNode
 from hightide_runtime.znodes.paths import incarnation_path, topic_id_path
+from hightide_runtime.zookeeper.operations import MAX_MULTI_OPERATIONS
 from unit.leaders.one_broker import (
     ALL,
     ID,
@@ -129,6 +137,16 @@ def test_a_close_replica_is_void_where_the_partition_has_come_back() -> None:
     nodes = partition(leader=LeaderNode(2, 4, 71), isr=ISR)
     broker.serve(nodes)
     assert kinds(broker.queue(change(CLOSE, epoch=3), nodes=nodes)) == [fx.Write]
+
+
+@pytest.mark.parametrize("is_hosted", [True, False])
+def test_no_close_replica_is_obeyed_while_nobody_can_read_the_partition(is_hosted: bool) -> None:
+    """It may have come back to this broker, and be in sync here."""
+    broker = OneBroker()
+    broker.serve(partition(leader=LeaderNode(2, 4, 71), isr=ISR) if is_hosted else None)
+    effects = broker.queue(change(CLOSE, epoch=3), nodes=PartitionNodes("", garbage="no ISR"))
+    assert kinds(effects) == [fx.Write]
+    assert (NAME in broker.state.hosted) is is_hosted
 
 
 def test_read_assignments_makes_the_broker_look_at_everything() -> None:

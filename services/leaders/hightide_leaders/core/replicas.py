@@ -193,7 +193,10 @@ def close_replica(state: LeadersState, name: TopicPartition, nodes: PartitionNod
 
 def close_is_due(state: LeadersState, change: StateChange, nodes: PartitionNodes | None) -> bool:
     """Whether a close-replica is to be obeyed. By the text: always. But it may be about an earlier topic of
-    the same name, or the partition may have come back to this broker."""
+    the same name, or the partition may have come back to this broker; of one that nobody can read, nobody
+    knows."""
+    if nodes is not None and nodes.garbage:
+        return False
     return nodes is None or nodes.topic_id != change.topic_id or not is_assigned(state, nodes)
 
 
