@@ -11,7 +11,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from typing import Protocol, assert_never
+from typing import Final, Protocol, assert_never
 
 from hightide_runtime.telemetry.tracing import Telemetry
 from hightide_runtime.znodes.cluster_znodes import (
@@ -35,7 +35,14 @@ from hightide_runtime.znodes.leaders_znodes import (
 )
 from hightide_runtime.znodes.led_nodes import TopicNode
 from hightide_runtime.znodes.topic_names import is_legal_topic_name
-from hightide_runtime.zookeeper.errors import BadVersion, NodeExists, NoNode, NotEmpty, ZooKeeperError
+from hightide_runtime.zookeeper.errors import (
+    BadVersion,
+    NodeExists,
+    NoNode,
+    NotEmpty,
+    ZooKeeperError,
+    ZooKeeperRefused,
+)
 from hightide_runtime.zookeeper.registrations import read_registrations
 from hightide_runtime.zookeeper.session import (
     SessionState,
@@ -71,7 +78,9 @@ from hightide_leaders.znode_operations import (
 )
 
 _log = logging.getLogger(__name__)
-REFUSALS = (BadVersion, NodeExists, NoNode, NotEmpty)
+REFUSALS = (BadVersion, NodeExists, NoNode)
+_REFUSED_PAUSE_S: Final = 1.0
+"""Before a write is made again that would be refused for ever."""
 
 
 def _complain(subject: str, reason: str) -> None:
@@ -268,6 +277,10 @@ class LeadersShell:
         except REFUSALS as refused:
             mine = refused.path == BrokerIncarnationZnode.path(self.state.me)
             ending = ev.Ending.SUPERSEDED if mine else ev.Ending.REFUSED
+        except (NotEmpty, ZooKeeperRefused) as refused:
+            _log.error("a write is tried again until an operator corrects what is in the way: %s", refused)
+            await asyncio.sleep(_REFUSED_PAUSE_S)
+            ending = ev.Ending.REFUSED
         except ZooKeeperError as error:
             _log.info("the outcome of a write is unknown: %s", error)
             ending = ev.Ending.UNKNOWN
@@ -329,6 +342,8 @@ class LeadersShell:
         try:
             names = await self._session.children(StateQueueZnode.path(broker_id), watch=watch)
         except NoNode:
+            # Of a broker that is gone for good an operator may have taken it away.
+            await self._session.ensure_path(StateQueueZnode.path(broker_id))
             names = []
         queued = [name for name in names if is_queued(name)]
         self.queue_lengths[broker_id] = len(queued)

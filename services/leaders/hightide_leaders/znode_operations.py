@@ -46,10 +46,12 @@ def operations_of(operations: wr.Operations) -> list[Operation]:
 
 def multis_for(effect: Write) -> list[list[Operation]]:
     """The multis that a write is, one after the other: one, if it is not too large."""
-    multis = multis_of(map(operations_of, effect.rest), operations_of(effect.fence))
-    if len(multis) <= 1:
-        return [operations_of(effect.everything)]
-    return [operations_of(effect.operations), *multis]
+    everything = operations_of(effect.everything)
+    size_bytes = sum(operation.size_bytes for operation in everything)
+    if len(everything) <= MAX_MULTI_OPERATIONS and size_bytes <= MAX_MULTI_BYTES:
+        return [everything]
+    rest = multis_of(map(operations_of, effect.rest), operations_of(effect.fence))
+    return [operations_of(effect.operations), *rest]
 
 
 def _of(operation: wr.Operation) -> Operation:

@@ -29,8 +29,17 @@ from hightide_runtime.znodes.leaders_znodes import (
     StateQueueZnode,
 )
 from hightide_runtime.znodes.led_nodes import IsrNode
+from hightide_runtime.znodes.paths import partition_path
 from hightide_runtime.zookeeper.errors import BadVersion, NodeExists, ZooKeeperError
-from hightide_runtime.zookeeper.session import Create, Znode, ZooKeeperSession
+from hightide_runtime.zookeeper.protocol import MultiReadRequest
+from hightide_runtime.zookeeper.session import (
+    Create,
+    Delete,
+    Operation,
+    SetData,
+    Znode,
+    ZooKeeperSession,
+)
 
 BROKERS = (1, 2, 3)
 PARTITIONS = 12
@@ -301,6 +310,45 @@ def test_the_queue_of_a_broker_that_is_gone_is_measured_until_it_is_back_and_has
             await made.start(3)
             await until(lambda: told(None))
             assert made.shells[1].queue_lengths[1] == 0
+
+    asyncio.run(run())
+
+
+def test_a_topic_goes_though_the_queue_of_a_broker_that_is_gone_was_taken_away(
+    server: EmbeddedZooKeeper,
+) -> None:
+    async def run() -> None:
+        async with cluster(server) as made:
+            assert await made.create(1) is Outcome.DONE
+            await until(made.are_preferred)
+            await made.stop(3)
+            await made.looker.delete(StateQueueZnode.path(3))
+            async with asyncio.timeout(DEADLINE_S):
+                assert await made.delete(1) is Outcome.DONE
+            assert len(await made.looker.children(StateQueueZnode.path(3))) == PARTITIONS
+
+    asyncio.run(run())
+
+
+def test_what_holds_a_deletion_up_is_told_and_when_it_is_gone_the_topic_goes(
+    server: EmbeddedZooKeeper, caplog: pytest.LogCaptureFixture
+) -> None:
+    """An operator has put something below a partition. The broker does not ask ZooKeeper all the time."""
+
+    async def run() -> None:
+        async with cluster(server) as made:
+            assert await made.create(1) is Outcome.DONE
+            note = f"{partition_path(TOPIC, 0)}/note"
+            await made.looker.create(note, b"")
+            deleting = asyncio.ensure_future(made.delete(1))
+
+            async def is_told() -> bool:
+                return f"{partition_path(TOPIC, 0)} has children" in caplog.text
+
+            await until(is_told)
+            await made.looker.delete(note)
+            async with asyncio.timeout(DEADLINE_S):
+                assert await deleting is Outcome.DONE
 
     asyncio.run(run())
 

@@ -41,6 +41,13 @@ def test_of_a_write_that_is_too_large_each_part_but_the_first_is_fenced() -> Non
     )
 
 
+def test_the_first_part_counts_where_the_rest_just_fits_with_its_fence() -> None:
+    rest = MAX_MULTI_OPERATIONS - len(CHECK)
+    starts = queued_for([(2, change(ChangeKind.START_REPLICA))] * rest)
+    multis = multis_for(Write(1, CREATE, tuple((start,) for start in starts), CHECK))
+    assert [len(multi) for multi in multis] == [len(CREATE), MAX_MULTI_OPERATIONS]
+
+
 def test_a_write_without_a_rest_is_one_multi() -> None:
     assert multis_for(Write(1, CREATE)) == [operations_of(CREATE)]
 

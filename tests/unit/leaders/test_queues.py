@@ -109,6 +109,19 @@ def test_more_starts_than_a_queue_has_place_for_are_one_look_at_all_assignments(
     assert make_place(write, {2: ()}, limit=2) == fx.Write(1, (CHECK, wr.Enqueue(2, MARK)), ((), (other,)))
 
 
+@pytest.mark.parametrize("full", [(2,), (2, 3)], ids=["one", "two"])
+def test_of_a_long_queue_so_many_starts_are_dropped_as_one_multi_takes(full: tuple[int, ...]) -> None:
+    """A thousand partitions are moved to one broker, and the next one comes."""
+    names = [TopicPartition("tide", number) for number in range(1_000)]
+    queue = queued(*(change(START, name=name) for name in names))
+    write = fx.Write(1, (CHECK, *queued_for((broker_id, change(CLOSE)) for broker_id in full)))
+    placed = make_place(write, dict.fromkeys(full, queue), limit=1_000)
+    (multi,) = multis_for(placed)
+    assert len(multi) <= MAX_MULTI_OPERATIONS
+    assert {wr.Enqueue(broker_id, change(CLOSE)) for broker_id in full} <= set(placed.operations)
+    assert {wr.Enqueue(broker_id, MARK) for broker_id in full} <= set(placed.operations)
+
+
 def test_a_queue_that_cannot_shrink_is_full() -> None:
     queue = queued(change(CLOSE), change(CLOSE, topic_id=LATER_ID))
     with pytest.raises(FollowerStateChangeQueueFull):

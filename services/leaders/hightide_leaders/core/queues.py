@@ -25,6 +25,8 @@ FAILED_ATTEMPT = -1
 """The epoch of a close-replica that cleans up."""
 EVERYTHING = TopicPartition("", 0)
 """The partition that a read-assignments names."""
+TAKEN_MAX = 900
+"""The state changes that a write takes out of full queues: they go in one multi."""
 
 
 class FollowerStateChangeQueueFull(Exception):
@@ -55,14 +57,16 @@ def make_place(write: Write, full: Mapping[int, Sequence[QueuedChange]], limit: 
         own = [each for each in write.everything if isinstance(each, Enqueue) and each.broker_id == broker_id]
         added = [QueuedChange(str(number), each.change) for number, each in enumerate(own)]
         removed, more = shrink([*queue, *added])
-        if len(queue) + len(added) - len(removed) + len(more) > limit:
-            raise FollowerStateChangeQueueFull
         gone = set(removed)
+        taken = [each.znode for each in queue if each.znode in gone][: TAKEN_MAX // len(full)]
+        staying = [each for each in added if each.znode not in gone]
+        if len(queue) - len(taken) + len(staying) + len(more) > limit:
+            raise FollowerStateChangeQueueFull
         dropped = {each for at, each in enumerate(own) if str(at) in gone}
-        taken = (Dequeue(broker_id, each.znode) for each in queue if each.znode in gone)
         write = write.edited(partial(without, dropped))
+        dequeued = (Dequeue(broker_id, znode) for znode in taken)
         instead = (Enqueue(broker_id, change) for change in more)
-        write = replace(write, operations=(*write.operations, *taken, *instead))
+        write = replace(write, operations=(*write.operations, *dequeued, *instead))
     return write
 
 
