@@ -72,8 +72,7 @@ from hightide_leaders.znode_operations import (
     change_of,
     multis_for,
     numbers_in,
-    partition_of,
-    paths_of,
+    read_partitions,
     topic_of,
 )
 
@@ -376,11 +375,7 @@ class LeadersShell:
     async def _partitions(
         self, names: Iterable[TopicPartition]
     ) -> dict[TopicPartition, PartitionNodes | None]:
-        topics = dict.fromkeys(LedTopicZnode.path(name.topic) for name in names)
-        found = await self._session.multi_read(
-            [*topics, *(path for name in names for path in paths_of(name))]
-        )
-        return {name: partition_of(name, found, self._min_insync_replicas) for name in names}
+        return await read_partitions(self._session, list(names), self._min_insync_replicas)
 
     async def _topic(self, topic: str, only: int | None) -> TopicNodes | None:
         """A topic with all its partitions, or with one; its id is empty if its znode cannot be read."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import assert_never
+from typing import Final, assert_never
 
 from hightide_runtime.znodes.cluster_znodes import TopicIdZnode
 from hightide_runtime.znodes.content import ZnodeGarbage
@@ -37,6 +38,8 @@ from hightide_leaders.core.values import NO_LEADER, ChangeKind, PartitionNodes, 
 
 _log = logging.getLogger(__name__)
 Found = Mapping[str, Znode]
+READ_TOGETHER: Final = MAX_MULTI_OPERATIONS // 5
+"""The partitions of one multiRead, each with four znodes and that of its topic."""
 
 
 def operations_of(operations: wr.Operations) -> list[Operation]:
@@ -102,6 +105,24 @@ def paths_of(name: TopicPartition) -> tuple[str, ...]:
         IsrZnode.path(*name),
         ReassignedZnode.path(*name),
     )
+
+
+async def read_partitions(
+    session: ZooKeeperSession, names: Sequence[TopicPartition], min_insync_replicas: int
+) -> dict[TopicPartition, PartitionNodes | None]:
+    """These partitions, each at one moment, however many they are: where AR is read before the end of a move
+    and RAR after it, a new replica seems to be assigned no more."""
+
+    async def read(some: Sequence[TopicPartition]) -> dict[TopicPartition, PartitionNodes | None]:
+        topics = dict.fromkeys(LedTopicZnode.path(name.topic) for name in some)
+        found = await session.multi_read([*topics, *(path for name in some for path in paths_of(name))])
+        return {name: partition_of(name, found, min_insync_replicas) for name in some}
+
+    pieces = (names[start : start + READ_TOGETHER] for start in range(0, len(names), READ_TOGETHER))
+    partitions: dict[TopicPartition, PartitionNodes | None] = {}
+    for each in await asyncio.gather(*map(read, pieces)):
+        partitions |= each
+    return partitions
 
 
 def partition_of(name: TopicPartition, found: Found, min_insync_replicas: int) -> PartitionNodes | None:

@@ -15,7 +15,7 @@ from hightide_leaders.core.effects import Outcome
 from hightide_leaders.core.elections import isr_change
 from hightide_leaders.core.values import Decision, PartitionNodes, Settings, TopicPartition
 from hightide_leaders.shell import LeadersShell
-from hightide_leaders.znode_operations import leader_of, operations_of
+from hightide_leaders.znode_operations import leader_of, operations_of, read_partitions
 from hightide_local.processes.embedded_zookeeper import EmbeddedZooKeeper
 from hightide_runtime.znodes.cluster_znodes import BROKER_INCARNATIONS, BrokerIncarnationZnode, BrokerZnode
 from hightide_runtime.znodes.leaders_znodes import (
@@ -60,6 +60,24 @@ class CountingSession(ZooKeeperSession):
         read = list(paths)
         self.changes_read.update(path for path in read if path.startswith(f"{STATE}/"))
         return await super().multi_read(read)
+
+
+class InterruptedSession(ZooKeeperSession):
+    """A session in which the first two requests of a read are not at one moment."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self.meanwhile: list[Operation] = []
+        """What happens between the two."""
+        self._reads = 0
+
+    def _submit(self, request: Any, path: str, *, writes: bool) -> asyncio.Future[Any]:
+        if self.meanwhile and isinstance(request, MultiReadRequest):
+            self._reads += 1
+            if self._reads > 1:
+                operations, self.meanwhile = self.meanwhile, []
+                self.submit_multi(operations)
+        return super()._submit(request, path, writes=writes)
 
 
 class ObedientReplicas:
@@ -393,6 +411,38 @@ def test_a_partition_is_moved_and_the_old_replica_closed(server: EmbeddedZooKeep
             znode = await made.looker.get(ReplicasZnode.path(*name))
             assert ReplicasZnode.decode(znode.data).replicas == (3, 2)
             assert await made.looker.exists(ReassignedZnode.path(*name)) is None
+
+    asyncio.run(run())
+
+
+def test_a_replica_that_has_moved_in_is_assigned_whatever_is_read_with_it(server: EmbeddedZooKeeper) -> None:
+    """Of each of many partitions, AR and RAR are read at one moment, also if the move ends meanwhile. A
+    broker that is not assigned puts its log aside."""
+    names = [TopicPartition(TOPIC, number) for number in range(MANY)]
+
+    async def run() -> None:
+        session = await InterruptedSession.connect(server.address, session_timeout_ms=10_000)
+        assert isinstance(session, InterruptedSession)
+        try:
+            for parent in (LedTopicZnode.path(TOPIC), ReassignedZnode.topic_path(TOPIC)):
+                await session.ensure_path(parent)
+            await session.set(
+                LedTopicZnode.path(TOPIC), LedTopicZnode(bytes.fromhex(ID), None, MANY).encode(), -1
+            )
+            for name in names:
+                await session.ensure_path(ReplicasZnode.path(*name))
+                await session.set(ReplicasZnode.path(*name), ReplicasZnode((1, 2)).encode(), -1)
+                await session.create(ReassignedZnode.path(*name), ReassignedZnode((3, 2)).encode())
+            for name in names:
+                session.meanwhile += [
+                    SetData(ReplicasZnode.path(*name), ReplicasZnode((3, 2)).encode(), -1),
+                    Delete(ReassignedZnode.path(*name), -1),
+                ]
+            read = await read_partitions(session, names, 1)
+            assert session.meanwhile == [], "the moves ended while it was read"
+            assert all(nodes is not None and 3 in nodes.assigned for nodes in read.values())
+        finally:
+            await session.close()
 
     asyncio.run(run())
 
