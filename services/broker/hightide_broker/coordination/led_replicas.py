@@ -14,7 +14,13 @@ from hightide_leaders.core.values import PartitionNodes, TopicPartition
 from hightide_leaders.znode_operations import operations_of
 from hightide_runtime.errors import StartupError
 from hightide_runtime.znodes.paths import isr_path
-from hightide_runtime.zookeeper.session import BadVersion, NoNode, ZooKeeperError
+from hightide_runtime.zookeeper.session import (
+    BadVersion,
+    ConnectionLost,
+    NoNode,
+    SessionExpired,
+    ZooKeeperError,
+)
 
 from hightide_broker.cluster.metadata import TopicView
 from hightide_broker.cluster.partition_decisions import PartitionDecision, PartitionKey
@@ -31,6 +37,7 @@ from hightide_broker.hosting.partition_queue import PartitionQueues
 from hightide_broker.hosting.replica_lifecycle import OK, FrontMissing, ReplicaLifecycle, ReplicaOrder
 from hightide_broker.hosting.strays import HeldReplica
 from hightide_broker.replica.held_replicas import HostedReplica
+from hightide_broker.replication.isr_store import RECONNECTED
 from hightide_broker.storage import StorageError
 
 log = logging.getLogger(__name__)
@@ -72,23 +79,35 @@ class LedReplicas:
     async def open_replica(self, name: TopicPartition, nodes: PartitionNodes) -> None:
         """Open the log, or create it. A replica whose disk fails is not there, and declines to lead. One that
         lacks its oldest records leaves the ISR first, as at the start, and is fetched anew: nobody else takes
-        it out who would then tell this broker to open it."""
+        it out who would then tell this broker to open it. While ZooKeeper is away, it is waited for: nobody
+        tells this broker to open a replica twice."""
         key = (bytes.fromhex(nodes.topic_id), name.partition)
         self._keys[name] = key
-        settings = await self._settings_of(name.topic, key[0])
         place = self._queues.take(key)
+        failures = 0
         try:
             await place.begin()
-            try:
-                await self._lifecycle.replica_for(self._order(name, nodes, settings), is_live=True)
-            except FrontMissing as missing:
-                log.error("%s", missing)
-                after = await self._leave_isr(name, nodes)
-                await self._lifecycle.replica_for(self._order(name, after, settings), is_live=True)
+            while True:
+                try:
+                    await self._open(name, nodes)
+                    return
+                except (ConnectionLost, SessionExpired) as error:
+                    log.warning("%s-%d is opened later: %s", name.topic, name.partition, error)
+                    failures += 1
+                    await asyncio.sleep(RECONNECTED.pause_s(failures))
         except (StorageError, ZooKeeperError) as error:
             log.error("%s-%d cannot be opened: %s", name.topic, name.partition, error)
         finally:
             place.end()
+
+    async def _open(self, name: TopicPartition, nodes: PartitionNodes) -> None:
+        settings = await self._settings_of(name.topic, bytes.fromhex(nodes.topic_id))
+        try:
+            await self._lifecycle.replica_for(self._order(name, nodes, settings), is_live=True)
+        except FrontMissing as missing:
+            log.error("%s", missing)
+            after = await self._leave_isr(name, nodes)
+            await self._lifecycle.replica_for(self._order(name, after, settings), is_live=True)
 
     def _order(self, name: TopicPartition, nodes: PartitionNodes, settings: TopicSettings) -> ReplicaOrder:
         """Nothing is decided yet. Where somebody led before, the epoch of the first decision is spent."""

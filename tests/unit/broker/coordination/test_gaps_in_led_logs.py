@@ -1,5 +1,5 @@
-"""A log that is found after the start without its oldest records, in a cluster without a controller: it is
-fetched anew, before it is in sync."""
+"""Logs that are opened after the start, in a cluster without a controller: one without its oldest records is
+fetched anew, before it is in sync; and none stays closed because ZooKeeper was away."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pytest
 from control_rig import ME, TOPIC_ID, Rig, run
 from hightide_broker.coordination.decider import Host
 from hightide_broker.coordination.led_cluster import LedCluster
@@ -16,7 +17,7 @@ from hightide_leaders.core.values import PartitionNodes, TopicPartition
 from hightide_runtime.znodes.leaders_znodes import IsrZnode
 from hightide_runtime.znodes.led_nodes import IsrNode, TopicNode
 from hightide_runtime.zookeeper.operations import Operation, SetData
-from hightide_runtime.zookeeper.session import BadVersion
+from hightide_runtime.zookeeper.session import BadVersion, ConnectionLost
 from unit.broker.hosting.test_gaps_in_logs import lose_the_front
 
 NAME = TopicPartition("flights", 0)
@@ -24,17 +25,29 @@ ISR = IsrZnode.path(*NAME)
 
 
 class Stored:
-    """ZooKeeper with the ISR of one partition. `before_write`: what somebody else writes first."""
+    """ZooKeeper with the ISR of one partition. `before_write`: what somebody else writes first; `away_for`:
+    so many requests find it away, after so many that did not."""
 
-    def __init__(self, isr: tuple[int, ...], before_write: tuple[int, ...] | None = None) -> None:
+    def __init__(
+        self,
+        isr: tuple[int, ...],
+        before_write: tuple[int, ...] | None = None,
+        away_for: tuple[int, int] = (0, 0),
+    ) -> None:
         self.isr = IsrNode(4, isr, 9)
         self._before_write = before_write
+        self._lost = [*([False] * away_for[1]), *([True] * away_for[0])]
+
+    def _answer(self) -> None:
+        if self._lost and self._lost.pop(0):
+            raise ConnectionLost("no connection", outcome_unknown=False)
 
     @property
     def nodes(self) -> PartitionNodes:
         return PartitionNodes(TOPIC_ID.hex(), (ME, 2, 3), None, self.isr)
 
     async def multi(self, operations: Sequence[Operation]) -> None:
+        self._answer()
         if self._before_write is not None:
             self.isr = IsrNode(4, self._before_write, self.isr.version + 1)
             self._before_write = None
@@ -46,6 +59,7 @@ class Stored:
                 self.isr = IsrNode(read.epoch, read.isr, self.isr.version + 1, read.eligible, read.recovered)
 
     async def read_partitions(self, names: object, topics: object = ()) -> dict[str, Any]:
+        self._answer()
         return {NAME.topic: (TopicNode(TOPIC_ID, None, 1), {NAME.partition: self.nodes})}
 
 
@@ -111,5 +125,19 @@ def test_it_keeps_what_it_has_if_no_other_has_it(tmp_path: Path) -> None:
         await open_late(rig, Stored(isr=(ME,)))
         assert rig.replica().state.log_end_offset == 3
         assert rig.quarantined() == []
+
+    run(tmp_path, after)
+
+
+@pytest.mark.parametrize("after_requests", [0, 1, 2])
+def test_it_is_opened_when_zookeeper_is_back(tmp_path: Path, after_requests: int) -> None:
+    """Nobody tells the broker to open it once more."""
+    lose_the_front(tmp_path)
+
+    async def after(rig: Rig) -> None:
+        stored = Stored(isr=(ME, 2), away_for=(2, after_requests))
+        await open_late(rig, stored)
+        assert stored.isr.isr == (2,)
+        assert ends(rig) == (0, 0)
 
     run(tmp_path, after)
