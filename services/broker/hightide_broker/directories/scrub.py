@@ -108,7 +108,7 @@ class ReplicaScrub:
         place: BatchPlace | None = None
         checked_bytes = 0
         while True:
-            base_offset = replica.log.log_start_offset if place is None else place.offset
+            base_offset = 0 if place is None else place.offset
             try:
                 place, size_bytes = await loop.run_in_executor(self._disk, at_rest.check, place, PIECE_BYTES)
             except DamagedLog as damage:

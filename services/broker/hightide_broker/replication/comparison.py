@@ -77,12 +77,14 @@ class LeaderComparison:
     async def compare(
         self, replica: HostedReplica, base_offset: int, end_offset: int, size_bytes: int
     ) -> None:
-        """Compare the committed part of these batches, which are whole here and have `size_bytes` bytes."""
+        """Compare the part of these batches that is committed and not deleted; they are whole here and have
+        `size_bytes` bytes."""
         state = replica.state
         end_offset = min(end_offset, state.high_watermark)
         if state.role is not Role.FETCHING or replica.is_held:
             return
-        if not max(state.log_start_offset, replica.leaders_log_start) <= base_offset < end_offset:
+        base_offset = max(base_offset, state.log_start_offset, replica.leaders_log_start)
+        if base_offset >= end_offset:
             return
         address = self._address_of(state.leader)
         if address is None:
@@ -120,7 +122,11 @@ class LeaderComparison:
             )  # fmt: skip
             self._differing[replica] = where
             self._reports.report_difference(replica.key, where)
-        elif is_same and known is not None and where.offset <= known.offset < where.high_watermark:
+        elif (
+            is_same
+            and known is not None
+            and where.offset <= max(known.offset, replica.state.log_start_offset) < where.high_watermark
+        ):
             log.warning("%s does not differ from broker %d any more", replica, where.leader)
             del self._differing[replica]
             self._reports.report_difference(replica.key, None)
@@ -147,8 +153,10 @@ class LeaderComparison:
             await channel.close()
 
     def _forget_others(self) -> None:
-        """Forget the differences of replicas that follow no leader any more: they lead, or are not here."""
-        for replica in tuple(self._differing):
-            if self._replicas.get(replica.key) is not replica or replica.state.is_leader:
+        """Forget the differences of replicas that follow no leader any more, as they lead or are not here,
+        and of records that were deleted since."""
+        for replica, where in tuple(self._differing.items()):
+            is_deleted = where.high_watermark <= replica.state.log_start_offset
+            if self._replicas.get(replica.key) is not replica or replica.state.is_leader or is_deleted:
                 del self._differing[replica]
                 self._reports.report_difference(replica.key, None)

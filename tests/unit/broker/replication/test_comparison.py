@@ -17,7 +17,7 @@ from hightide_broker.cluster.topic_settings import TopicSettings
 from hightide_broker.contract import convert
 from hightide_broker.contract.replica_calls import DigestQuestion, Follower
 from hightide_broker.core.effects import AskEpochEnd
-from hightide_broker.core.events import EpochEndReceived, LeaderAndIsrDecided
+from hightide_broker.core.events import EpochEndReceived, LeaderAndIsrDecided, RecordsExpired
 from hightide_broker.core.machine import step
 from hightide_broker.core.replica import Replica, ReplicaSettings, Role
 from hightide_broker.directories.scrub import ReplicaScrub, ScrubSettings
@@ -181,6 +181,34 @@ def test_a_replica_that_leads_by_now_differs_from_no_leader(tmp_path: Path) -> N
         await pair.scrub.check_all()
         assert pair.journal.told == [(4, 8), None]
         assert pair.comparison.differing_count == 0
+
+    run(filled(tmp_path / "ours", other_at=5), filled(tmp_path / "theirs"), scenario)
+
+
+@pytest.mark.parametrize("log_start_offset", [6, 8, END])
+def test_records_that_were_deleted_differ_no_more(tmp_path: Path, log_start_offset: int) -> None:
+    # By retention or an operator. There was a complaint for as long as the broker lived.
+    async def scenario(pair: Pair) -> None:
+        await pair.scrub.check_all()
+        for each in (pair.replica, pair.leader):
+            each.log.move_start(log_start_offset)
+            each.state, _ = step(each.state, RecordsExpired(log_start_offset))
+        await pair.scrub.check_all()
+        assert pair.journal.told == [(4, 8), None]
+        assert pair.comparison.differing_count == 0
+
+    run(filled(tmp_path / "ours", other_at=5), filled(tmp_path / "theirs"), scenario)
+
+
+def test_records_of_which_only_others_were_deleted_differ_still(tmp_path: Path) -> None:
+    async def scenario(pair: Pair) -> None:
+        await pair.scrub.check_all()
+        for each in (pair.replica, pair.leader):
+            each.log.move_start(5)
+            each.state, _ = step(each.state, RecordsExpired(5))
+        await pair.scrub.check_all()
+        assert pair.journal.told == [(4, 8)]
+        assert pair.comparison.differing_count == 1
 
     run(filled(tmp_path / "ours", other_at=5), filled(tmp_path / "theirs"), scenario)
 
