@@ -11,7 +11,14 @@ import pytest
 from damages import DAMAGES
 from faulty_files import Fault
 from hightide.v1.errors_pb2 import ErrorCode
-from hightide_broker.storage import DamagedLog, DirectorySettings, LogClosed, LogSettings, StorageFailed
+from hightide_broker.storage import (
+    DamagedLog,
+    DirectorySettings,
+    LogClosed,
+    LogSettings,
+    StorageFailed,
+    TimestampFound,
+)
 from log_rig import LogRig, offsets
 from stored_batches import PARTITION, TOPIC_ID, make_batch
 
@@ -124,6 +131,14 @@ def test_a_file_that_went_into_quarantine_under_a_reader_is_no_damage(rig: LogRi
     with pytest.raises(LogClosed):
         opened.read_file(4, 1, END)
     assert told == []
+
+
+def test_what_a_cut_leaves_of_a_damaged_segment_is_found_by_its_time(rig: LogRig) -> None:
+    """Its time index knew of no record any more, and each look-up went past all of them."""
+    DAMAGES["a flipped magic"](segment(rig, 4))
+    assert rig.log.truncate_to(5) == 5
+    rig.log.move_start(4)
+    assert rig.log.find_timestamp(1_000, 5) == TimestampFound(4, 1_000)
 
 
 @pytest.mark.parametrize("base", [4, 8, 12])

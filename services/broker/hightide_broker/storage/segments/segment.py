@@ -231,13 +231,14 @@ class Segment:
 
     def whole_before(self, offset: int) -> tuple[int, int]:
         """Of a damaged segment: the position and the offset at which its whole batches in front of `offset`
-        end. Its indexes are begun anew. Raises OSError."""
+        end. Its indexes know these from then on. Raises OSError."""
         self.forget_indexes()
         position, end_offset = 0, self.base_offset
         try:
             for at, header in self.batches():
                 if header.next_offset > offset:
                     break
+                self._index(at, header, _REBUILT_INTERVAL_BYTES)
                 position, end_offset = at + header.size_bytes, header.next_offset
         except FileNotFoundError:
             self.exists = False
