@@ -148,6 +148,21 @@ def test_a_damaged_index_is_rebuilt(
     assert found.offset == 0
 
 
+@pytest.mark.parametrize("is_crash", [True, False])
+def test_of_indexes_that_were_rebuilt_no_more_stay_in_memory_than_of_others(
+    tmp_path: Path, is_crash: bool
+) -> None:
+    rig = LogRig(tmp_path, LogSettings(segment_bytes=SIZE))
+    rig.fill(100)
+    rig.close(clean=not is_crash)
+    for path in rig.log_directory.glob("*.index"):
+        path.unlink()
+    rig.open()
+    assert offsets(rig.log) == list(range(100))
+    assert sum(each._offset_index is not None for each in rig.log._row.segments) <= 65
+    rig.close()
+
+
 def test_an_index_of_another_segment_is_found_out_and_rebuilt(rig: LogRig) -> None:
     rig.close()
     for path in rig.log_directory.glob("*.index"):

@@ -376,6 +376,7 @@ class Segment:
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
+        self._volume.indexes.used(self)
 
     def drop_indexes(self) -> None:
         """Remove the files of both indexes, which are made again if they are needed. Raises OSError."""
@@ -431,14 +432,17 @@ class Segment:
         except BatchError:
             self._offset_index = self._time_index = None
             raise
+        offset_index, time_index = self._offset_index, self._time_index
+        assert offset_index is not None
+        assert time_index is not None
         if not self.is_active:
             self.write_indexes_if_room()
-        assert self._offset_index is not None
-        assert self._time_index is not None
-        return self._offset_index, self._time_index
+        return offset_index, time_index
 
     def forget_indexes(self) -> None:
-        """Start with empty indexes; the caller goes on to `note` every batch."""
+        """Start with empty indexes; the caller goes on to `note` every batch. They are not given up before
+        they are whole."""
+        self._volume.indexes.forget(self)
         self._offset_index = OffsetIndex()
         self._time_index = TimeIndex()
         self._indexed_to = 0
