@@ -10,9 +10,9 @@ from random import Random
 
 import pytest
 from faulty_files import FaultyFiles, SimulatedCrash
-from hightide_broker.storage import DataDirectory, LogSettings, StorageFailed
+from hightide_broker.storage import DataDirectory, LogSettings, StorageFailed, TimestampFound
 from log_rig import KEY, LogRig, offsets, read_all
-from stored_batches import as_sent_by_leader, make_batch
+from stored_batches import as_sent_by_leader, headers_of, make_batch
 
 SIZE = len(make_batch(1))
 SETTINGS = LogSettings(segment_bytes=4 * SIZE, index_interval_bytes=SIZE)
@@ -317,6 +317,24 @@ def test_a_segment_that_was_cut_off_does_not_come_back_once_the_cut_is_flushed(
     # No byte is to be synced, only the name that has gone: what it held would follow on the log's end.
     assert rig.log.flush() == 8
     assert offsets(rig.cut_power(seed)) == list(range(8))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_after_a_clean_stop_and_a_power_cut_records_are_found_by_their_time(
+    tmp_path: Path, seed: int
+) -> None:
+    """The time index of the stop before was there again, which knew of no record since."""
+    rig = LogRig(tmp_path)
+    for timestamp_us in (100, 200):
+        rig.restart()
+        batch = make_batch(1, timestamps_us=(timestamp_us,))
+        rig.log.append_as_leader(batch, headers_of(batch), 1)
+    rig.log.move_start(1)
+    rig.log.persist_start()  # It syncs the names of all files of the log.
+    rig.close()
+    rig.files.cut_power(Random(seed))
+    assert rig.open().find_timestamp(150, 2) == TimestampFound(1, 200)
+    rig.close()
 
 
 def go_on(rig: LogRig) -> None:

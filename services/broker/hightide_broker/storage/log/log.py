@@ -569,6 +569,8 @@ class Log(ReadableLog):
                     self._row.active.write_indexes()
                     self._snapshots.write(self._end_offset, self.producers)
                     self._snapshots.prune(self._row.base_offsets(), self._end_offset)
+                    # Else a power cut may bring back the indexes of an earlier stop, which lack the end.
+                    self._volume.files.sync_directory(self._directory)
         self.abandon()
 
     def abandon(self) -> None:
