@@ -328,7 +328,7 @@ class ConsumerCore(ReadAhead, TracedCore):
         entries = tuple(self._entry(position, leader) for position, leader in positions)
         request = ListOffsetsRequest(
             partitions=[
-                position.look_up.for_partition(
+                (LATEST if position.is_end_asked_first else position.look_up).for_partition(
                     position.topic_id, position.partition.partition, leader.leader_epoch
                 )
                 for position, leader in positions
@@ -494,15 +494,18 @@ class ConsumerCore(ReadAhead, TracedCore):
                 address=call.address,
             )
             self._failed(position, error, now_ms)
-        elif result.offset < 0:
-            # No record is as late as the wanted time: go on at the end.
-            position.look_up = LATEST
+        elif position.is_end_asked_first:
+            position.worked()
+            position.end_offset = result.offset
             self.wants_poll = True
         else:
+            # No record is as late as the wanted time: go on at the end.
+            offset = position.end_offset if result.offset < 0 else result.offset
+            assert offset is not None, "the end was asked for before the time"
             fell_from, position.fell_from = position.fell_from, None
-            position.found(result.offset)
-            if fell_from is not None and result.offset < fell_from and self.on_gone_back is not None:
-                self.on_gone_back(position.partition, result.offset)
+            position.found(offset)
+            if fell_from is not None and offset < fell_from and self.on_gone_back is not None:
+                self.on_gone_back(position.partition, offset)
 
     def _failed(
         self, position: FetchPosition, error: HightideError, now_ms: float, *, since_ms: float | None = None

@@ -10,6 +10,7 @@ from hightide.consuming.loss_patience import LossPatience
 from hightide.errors import HightideError
 from hightide.records import TopicDescription, TopicPartition
 from hightide.statistics import PartitionStatistics
+from hightide.v1.broker_service_pb2 import OFFSET_SPEC_TIMESTAMP
 
 
 @dataclass(slots=True)
@@ -35,14 +36,16 @@ class FetchPosition:
     that left the queue to be returned. Seeking starts a new generation: answers for the old one are dropped.
     `parted_from` is the offset up to which records were read, while the client finds out where the log begins
     to differ from them. `fell_from` is the offset that was out of range, while the client looks up where to
-    go on. `loss` knows for how long it has been reported out of range. `hand` is the user who may take its
-    batches, where a consumer has several (`hightide.consumer_group.hand`)."""
+    go on. `end_offset` is the end of the log, while a time is looked up. `loss` knows for how long it has
+    been reported out of range. `hand` is the user who may take its batches, where a consumer has several
+    (`hightide.consumer_group.hand`)."""
 
     __slots__ = (
         "absent_since_ms",
         "attempts",
         "blocked_until_ms",
         "buffered_bytes",
+        "end_offset",
         "epochs",
         "error",
         "failing_since_ms",
@@ -76,6 +79,7 @@ class FetchPosition:
         self.epochs = EpochsRead()
         self.parted_from: int | None = None
         self.fell_from: int | None = None
+        self.end_offset: int | None = None
         self.loss = LossPatience()
         self.generation = 0
         self.hand = 0
@@ -98,6 +102,12 @@ class FetchPosition:
         """Whether no records may be fetched or returned: the user paused the partition, or its group takes it
         away."""
         return self.is_paused or self.is_stopping
+
+    @property
+    def is_end_asked_first(self) -> bool:
+        """Whether the end of the log is looked up next, before the time that is wanted: so a record that
+        comes in between is found by its time, or is after the end."""
+        return self.look_up.spec == OFFSET_SPEC_TIMESTAMP and self.end_offset is None
 
     def statistics(self) -> PartitionStatistics:
         """The state, for on_statistics."""
@@ -164,7 +174,7 @@ class FetchPosition:
         self.buffered_bytes = 0
         self.blocked_until_ms = 0.0
         self.error = None
-        self.parted_from = self.fell_from = None
+        self.parted_from = self.fell_from = self.end_offset = None
         self.worked()
 
     def take_over(self, batches: Iterable[tuple[BatchHeader, memoryview]]) -> list[FetchedBatch]:

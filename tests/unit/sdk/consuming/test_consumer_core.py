@@ -1,7 +1,7 @@
 """Where a consumer reads on: positions, prefetching, leader changes, retention."""
 
 import pytest
-from hightide.cluster.offset_at import LATEST, offset_at_time
+from hightide.cluster.offset_at import offset_at_time
 from hightide.consuming.fetch_call import FetchCall
 from hightide.consuming.list_offsets_call import LookUpCall
 from hightide.errors import (
@@ -16,6 +16,7 @@ from hightide.errors import (
     UnknownTopicError,
 )
 from hightide.records import TopicPartition
+from hightide.v1.broker_service_pb2 import OFFSET_SPEC_TIMESTAMP, ListOffsetsRequest
 from hightide.v1.errors_pb2 import ErrorCode
 from unit.sdk.consumer_bench import P0, P1, ConsumerBench, batch, offsets
 from unit.sdk.producer_bench import TOPIC, metadata, no_topic
@@ -165,14 +166,25 @@ def test_latest_begins_at_the_high_watermark() -> None:
 def test_a_time_after_the_last_record_means_the_end() -> None:
     bench = ConsumerBench().started_at(0)
     bench.core.reset(P0, offset_at_time(10**15))
-    (call,) = bench.calls()
-    assert isinstance(call, LookUpCall)
-    bench.answer_look_up(call, -1)
-    assert bench.core.positions[P0].look_up == LATEST
-    (again,) = bench.calls()
-    assert isinstance(again, LookUpCall)
-    bench.answer_look_up(again, 77)
+    for offset in (77, -1):
+        (call,) = bench.calls()
+        assert isinstance(call, LookUpCall)
+        bench.answer_look_up(call, offset)
     assert bench.fetch().entries[0].fetch_offset == 77
+
+
+def test_a_record_that_comes_while_a_time_is_looked_up_is_not_passed_over() -> None:
+    """There was none as late, then it came, and then the end was asked for, which was behind it."""
+    bench = ConsumerBench().started_at(0)
+    bench.core.reset(P0, offset_at_time(10**15))
+    ends = iter(range(77, 99))
+    while not isinstance(call := bench.calls()[0], FetchCall):
+        assert isinstance(call, LookUpCall)
+        (asked,) = ListOffsetsRequest.FromString(call.encode()).partitions
+        end = next(ends)
+        late_enough = 77 if end > 77 else -1
+        bench.answer_look_up(call, late_enough if asked.spec == OFFSET_SPEC_TIMESTAMP else end)
+    assert call.entries[0].fetch_offset == 77
 
 
 def test_a_batch_with_changed_bytes_is_an_error_that_names_the_place() -> None:
