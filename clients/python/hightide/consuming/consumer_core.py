@@ -227,7 +227,7 @@ class ConsumerCore(ReadAhead, TracedCore):
         for position in self.positions.values():
             if position.is_under_way or position.error is not None or self.is_full(position):
                 continue
-            if position.is_held:
+            if position.is_held and position.fetch_offset is not None:
                 continue
             if now_ms < position.blocked_until_ms:
                 self._wake_by(position.blocked_until_ms)

@@ -1,7 +1,7 @@
 """Where a consumer reads on: positions, prefetching, leader changes, retention."""
 
 import pytest
-from hightide.cluster.offset_at import offset_at_time
+from hightide.cluster.offset_at import EARLIEST, offset_at_time
 from hightide.consuming.fetch_call import FetchCall
 from hightide.consuming.list_offsets_call import LookUpCall
 from hightide.errors import (
@@ -185,6 +185,20 @@ def test_a_record_that_comes_while_a_time_is_looked_up_is_not_passed_over() -> N
         late_enough = 77 if end > 77 else -1
         bench.answer_look_up(call, late_enough if asked.spec == OFFSET_SPEC_TIMESTAMP else end)
     assert call.entries[0].fetch_offset == 77
+
+
+def test_where_a_paused_partition_is_to_go_on_is_looked_up() -> None:
+    """position() waited for ever, and in a group seek_to_beginning(), too."""
+    bench = ConsumerBench().started_at(7)
+    bench.core.pause(P0)
+    bench.core.reset(P0, EARLIEST)
+    (call,) = bench.calls()
+    assert isinstance(call, LookUpCall)
+    bench.answer_look_up(call, 3)
+    assert bench.core.position_of(P0).position == 3
+    assert bench.calls() == [], "nothing is fetched"
+    bench.core.resume(P0)
+    assert bench.fetch().entries[0].fetch_offset == 3
 
 
 def test_a_batch_with_changed_bytes_is_an_error_that_names_the_place() -> None:
