@@ -267,7 +267,11 @@ class Consumer(ConsumerPositions):
         try:
             while waiting:
                 with self._alone:
-                    self._begin_next()
+                    is_begun = self._begin_next(CHECK_S)
+                if not is_begun:
+                    # No record comes of a partition of which all up to the end were deleted meanwhile.
+                    waiting = {each for each in waiting if self.position(each) < ends[each]}
+                    continue
                 partition = self._in_delivery.partition
                 assert partition is not None, "records are of a partition"
                 for record in self._in_delivery.iterate():
@@ -282,13 +286,15 @@ class Consumer(ConsumerPositions):
             for partition in overshot:
                 self.seek(partition, ends[partition])
 
-    def _begin_next(self) -> None:
-        """Wait until there is a record to return next, or a batch was left out."""
+    def _begin_next(self, timeout_s: float | None = None) -> bool:
+        """Wait until there is a record to return next, or a batch was left out. Returns whether it came in
+        time."""
         if self._in_delivery.has_records:
-            return
-        chunk = self._next_chunk(None)
-        assert chunk is not None, "without a timeout there is a chunk"
-        self._begin(chunk)
+            return True
+        chunk = self._next_chunk(timeout_s)
+        if chunk is not None:
+            self._begin(chunk)
+        return chunk is not None
 
     def poll(self, timeout_s: float = 1.0, max_records: int = 500) -> Sequence[Record]:
         """Return the next records, which are none if none came in time. Iterating makes the records, of the
