@@ -325,7 +325,8 @@ class GroupOperations(Operations):
             times = yield from self.list_offsets(dict.fromkeys(wanted, offset_at(to)))
         outcomes: dict[TopicPartition, OffsetReset] = {}
         for each in wanted:
-            first, end = firsts[each] or 0, ends[each] or 0
+            # A record that was found by its time may have been written since the ends were asked for.
+            first, end = firsts[each] or 0, max(ends[each] or 0, times.get(each) or 0)
             at = committed.get(each)
             outcomes[each] = _planned(
                 each, at, _target(to, shift_by, each, at, first, end, times), first, end

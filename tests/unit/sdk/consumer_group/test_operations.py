@@ -1,6 +1,7 @@
 """What clients ask of a group's coordinator: finding it, asking again, lags and resets."""
 
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 import google_crc32c
@@ -74,14 +75,16 @@ def one_by_one(*answers: Any) -> Answer:
     return lambda _: left.pop(0) if len(left) > 1 else left[0]
 
 
-def where(ends: Mapping[TopicPartition, tuple[int, int]]) -> Answer:
-    """ListOffsets, with the first and the next offset of each partition."""
+def where(ends: Mapping[TopicPartition, tuple[int, int]], at_a_time: int = -1) -> Answer:
+    """ListOffsets, with the first and the next offset of each partition, and the one found by a time."""
 
     def answer(call: Any) -> ListOffsetsResponse:
         return ListOffsetsResponse(
             partitions=[
                 ListOffsetsPartitionResult(
-                    offset=ends[TopicPartition(TOPIC, each.partition)][
+                    offset=at_a_time
+                    if each.spec == OffsetSpec.OFFSET_SPEC_TIMESTAMP
+                    else ends[TopicPartition(TOPIC, each.partition)][
                         each.spec != OffsetSpec.OFFSET_SPEC_EARLIEST
                     ]
                 )
@@ -334,12 +337,12 @@ def test_a_deletion_that_is_refused_is_an_error(refusal: Exception) -> None:
 class Resetting:
     """A group with 5 and 9 committed of partitions 0 and 1, and a coordinator that does what it is asked."""
 
-    def __init__(self, *lost: Any) -> None:
+    def __init__(self, *lost: Any, at_a_time: int = -1) -> None:
         self.requests: list[Any] = []
         self._lost = list(lost)
         self.cluster = world(
             FETCH_OFFSETS=lambda _: FetchOffsetsResponse(offsets=committed(p0=5, p1=9)),
-            LIST_OFFSETS=where({P0: (2, 20), P1: (4, 10), P2: (0, 3)}),
+            LIST_OFFSETS=where({P0: (2, 20), P1: (4, 10), P2: (0, 3)}, at_a_time),
             RESET_OFFSETS=self._reset,
         )
 
@@ -383,6 +386,22 @@ def test_a_reset_goes_where_it_says(how: dict[str, Any], asked: dict[int, int]) 
     assert resetting.asked() == asked
     assert {each.partition: outcome.offset for each, outcome in found.items()} == asked
     assert all(outcome.ok and outcome.previous == 77 for outcome in found.values())
+
+
+@pytest.mark.parametrize(("at_a_time", "asked"), [(-1, {0: 20, 1: 10}), (7, {0: 7, 1: 7})])
+def test_a_reset_goes_to_a_time_or_to_the_end_if_no_record_is_as_late(
+    at_a_time: int, asked: dict[int, int]
+) -> None:
+    resetting = Resetting(at_a_time=at_a_time)
+    resetting.run(datetime(2013, 1, 1, tzinfo=UTC))
+    assert resetting.asked() == asked
+
+
+def test_a_record_that_is_written_while_a_time_is_looked_up_is_no_offset_that_does_not_exist() -> None:
+    resetting = Resetting(at_a_time=25)
+    found = resetting.run(datetime(2013, 1, 1, tzinfo=UTC), partitions=[P0])
+    assert found[P0].error is None
+    assert resetting.asked() == {0: 25}
 
 
 def test_an_offset_that_does_not_exist_is_refused_for_its_partition_alone() -> None:
