@@ -82,6 +82,8 @@ class ConsumerPositions:
             self._in_delivery.give_up()
             for partition in wanted:
                 self._core.reset(partition, look_up)
+                if self._member is not None:
+                    self._member.core.sought(partition, None)
             self._drive()
         if self._member is not None:
             self._go_on_at({partition: self.position(partition) for partition in wanted})
@@ -91,7 +93,7 @@ class ConsumerPositions:
         assert self._member is not None, "in a group"
         with self._changed:
             for partition, offset in offsets.items():
-                self._member.core.ownership.sought(partition, offset)
+                self._member.core.sought(partition, offset)
             self._member.core.ownership.interrupt()
         if self._member.core.settings.auto_commit:
             self.commit(offsets)
@@ -125,7 +127,8 @@ class ConsumerPositions:
         self._reset(self.assignment if partition is None else [partition], look_up)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Read on from the first offset that exists; without arguments, in all assigned partitions."""
+        """Read on from the first offset that exists; without arguments, in all assigned partitions. If it
+        raises, that offset is looked up later all the same, and committed as of seek()."""
         self._reset(partitions or self.assignment, EARLIEST)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:

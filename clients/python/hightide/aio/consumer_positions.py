@@ -81,6 +81,8 @@ class ConsumerPositions:
             self._in_delivery.give_up()
             for partition in wanted:
                 self._core.reset(partition, look_up)
+                if self._member is not None:
+                    self._member.core.sought(partition, None)
             self._drive()
         if self._member is not None:
             await self._go_on_at({partition: await self.position(partition) for partition in wanted})
@@ -90,7 +92,7 @@ class ConsumerPositions:
         assert self._member is not None, "in a group"
         with self._changed:
             for partition, offset in offsets.items():
-                self._member.core.ownership.sought(partition, offset)
+                self._member.core.sought(partition, offset)
             self._member.core.ownership.interrupt()
         if self._member.core.settings.auto_commit:
             await self.commit(offsets)
@@ -124,7 +126,8 @@ class ConsumerPositions:
         await self._reset(await self.assignment() if partition is None else [partition], look_up)
 
     async def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Read on from the first offset that exists; without arguments, in all assigned partitions."""
+        """Read on from the first offset that exists; without arguments, in all assigned partitions. If it
+        raises, that offset is looked up later all the same, and committed as of seek()."""
         await self._reset(partitions or await self.assignment(), EARLIEST)
 
     async def seek_to_end(self, *partitions: TopicPartition) -> None:

@@ -295,6 +295,15 @@ class GroupCore:
         call = self.pending_commits.poll(membership.member_id, address, now_ms)
         return [] if call is None else [call]
 
+    def sought(self, partition: TopicPartition, offset: int | None) -> None:
+        """Note that the user has sought: an offset, which the caller commits with auto_commit; None, one that
+        is looked up first. If the caller never learns it, it is committed when the user has read on."""
+        self.ownership.sought(partition, offset)
+        if offset is None:
+            self._gone_back.add(partition)
+        else:
+            self._gone_back.discard(partition)
+
     def _went_back(self, partition: TopicPartition, offset: int) -> None:
         """Take back what this consumer has committed beyond this offset, because the records that it had read
         there are lost."""
@@ -322,6 +331,8 @@ class GroupCore:
         commits = [
             ownership.commit_of(each, offset, "") for each, offset in settled.items() if offset is not None
         ]
+        if not commits:
+            return None  # Nothing was read since, of where the user wanted to go.
         request = CommitOffsetsRequest(
             group=self.settings.group, member_id=membership.member_id, offsets=commits
         )

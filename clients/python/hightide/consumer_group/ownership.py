@@ -299,8 +299,9 @@ class Ownership:
     def _is_wanted(self, partition: TopicPartition) -> bool:
         return self._topics is None or partition.topic in self._topics
 
-    def sought(self, partition: TopicPartition, offset: int) -> None:
-        """Note that the user has sought an offset, at which the group will go on too."""
+    def sought(self, partition: TopicPartition, offset: int | None) -> None:
+        """Note that the user has sought an offset, at which the group will go on too; None: it is not known
+        yet."""
         owned = self.owned.get(partition)
         if owned is not None:
             self.seek_count += 1

@@ -2,10 +2,14 @@
 
 from typing import Any
 
+import pytest
+from hightide import Consumer
 from hightide.calls.call import Call, Method
+from hightide.cluster.offset_at import EARLIEST
 from hightide.consumer_group.group_core import GOING_BACK_TIMEOUT_MS
 from hightide.consuming.fetch_call import FetchCall
 from hightide.consuming.list_offsets_call import LookUpCall
+from hightide.errors import BrokersUnavailableError
 from hightide.v1.broker_service_pb2 import (
     FetchPartitionResult,
     FetchResponse,
@@ -17,11 +21,13 @@ from hightide.v1.coordinator_service_pb2 import (
     CommitOffsetsResponse,
     OffsetCommit,
     OffsetCommitResult,
+    StartFetcher,
 )
 from hightide.v1.errors_pb2 import ErrorCode
 from unit.sdk.consumer_bench import P0, batch
-from unit.sdk.group_bench import GroupBench, parts, positions
-from unit.sdk.producer_bench import TOPIC_ID, metadata
+from unit.sdk.group_bench import GroupBench, parts, positions, starts
+from unit.sdk.producer_bench import TOPIC, TOPIC_ID, metadata
+from unit.sdk.producing.test_closing import NOBODY
 
 
 def has_read(*, auto_commit: bool) -> GroupBench:
@@ -219,6 +225,56 @@ def test_a_seek_during_the_commit_that_it_went_back_is_committed_all_the_same() 
     assert positions(bench.ping()[-1]) == {}
     (seek,) = bench.core.commits({P0: 5}, "")
     assert seek.reset
+
+
+def test_a_seek_to_where_nobody_could_tell_is_committed_later_and_commits_go_on() -> None:
+    """seek_to_beginning() raised that the leader cannot be reached. The records were read from there on
+    later, and nothing was committed before all were read again."""
+    bench = has_read(auto_commit=True)
+    bench.ping()
+    bench.consumer.reset(P0, EARLIEST)
+    bench.core.sought(P0, None)
+    (look_up,) = (each for each in bench.core.poll(bench.now_ms) if isinstance(each, LookUpCall))
+    assert positions(bench.ping()[-1]) == {}
+    answers = ListOffsetsResponse(partitions=[ListOffsetsPartitionResult(offset=0)])
+    bench.core.completed(look_up, answers, bench.now_ms)
+    bench.poll()
+    bench.serve(p0=batch(0, 5))
+    assert len(bench.user_polls()) == 5
+    assert bench.commits == [], "the user has them in hand"
+    assert bench.user_polls() == []
+    bench.pass_ms(1_000)
+    assert [(each.offset, each.reset) for each in committed(bench)] == [(5, True)]
+    answer_commit(bench)
+    bench.serve(p0=batch(5, 5))
+    assert len(bench.user_polls()) == 5
+    assert bench.user_polls() == []
+    assert positions(bench.ping()[-1]) == {0: 10}
+
+
+def test_with_commits_by_hand_too_the_next_one_goes_back_to_where_nobody_could_tell() -> None:
+    bench = has_read(auto_commit=False)
+    bench.ownership.committed(bench.core.commits(None, ""), bench.ownership.seek_count)
+    bench.consumer.reset(P0, EARLIEST)
+    bench.core.sought(P0, None)
+    assert bench.core.commits(None, "") == []
+    bench.consumer.positions[P0].found(0)
+    (commit,) = bench.core.commits(None, "")
+    assert (commit.offset, commit.reset) == (0, True)
+
+
+def test_seek_to_beginning_notes_where_it_is_to_go_before_anything_can_fail() -> None:
+    with Consumer(NOBODY, group="readers", topics=[TOPIC], unavailable_timeout_ms=1) as consumer:
+        member = consumer._member
+        assert member is not None
+        ownership = member.core.ownership
+        ownership.start(StartFetcher(streams=starts(0, offset=30)))
+        with pytest.raises(BrokersUnavailableError):
+            consumer.seek_to_beginning(P0)
+        assert ownership.owned[P0].is_reset
+        assert ownership.owned[P0].settled is None
+        with consumer._changed:
+            member.core.left()
 
 
 def test_a_seek_whose_commit_failed_is_committed_later_and_commits_go_on() -> None:
