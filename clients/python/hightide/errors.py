@@ -503,7 +503,7 @@ def from_reason(
     details = dict(metadata or {})
     partition = details.get("partition", "")
     topic = details.get("topic")
-    number = int(partition) if partition.isdigit() else None
+    number = int(partition) if partition.isascii() and partition.isdigit() and len(partition) < 10 else None
     if _PREFIX + reason in ErrorCode.keys():  # noqa: SIM118 - a protobuf enum wrapper, not a dict
         code = ErrorCode.Value(_PREFIX + reason)
         if code in CATALOGUE:

@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import grpc
 import grpc.aio
-from google.rpc import error_details_pb2
-from grpc_status import rpc_status
+from google.protobuf.message import DecodeError
+from google.rpc import error_details_pb2, status_pb2
 
 from hightide import tracing
 from hightide.calls.call import AnswerT, Call, Method, StreamCall, StreamEnded
@@ -45,16 +45,14 @@ def error_of(rpc_error: grpc.RpcError, call: Call[Any]) -> HightideError:
     if not isinstance(rpc_error, grpc.Call | grpc.aio.AioRpcError):
         return AddressUnreachableError(f"the call failed: {rpc_error!r}", address=call.address)
     details = _details(rpc_error)
-    status = _rich_status(rpc_error)
-    for detail in status.details if status is not None else ():
-        info = error_details_pb2.ErrorInfo()
-        if detail.Unpack(info) and info.domain.startswith(ERROR_DOMAIN):
-            return from_reason(
-                info.reason,
-                details,
-                address=info.metadata.get("address", call.address),
-                metadata=info.metadata,
-            )
+    info = _error_info(rpc_error)
+    if info is not None:
+        return from_reason(
+            info.reason,
+            details,
+            address=info.metadata.get("address", call.address),
+            metadata=info.metadata,
+        )
     match rpc_error.code():
         case grpc.StatusCode.UNAVAILABLE | grpc.StatusCode.CANCELLED:
             reason = connection_failure(details, call.address)
@@ -77,26 +75,20 @@ def _details(rpc_error: grpc.RpcError) -> str:
     return rpc_error.details() or "" if isinstance(rpc_error, grpc.Call | grpc.aio.AioRpcError) else ""
 
 
-def _rich_status(rpc_error: Any) -> Any:
-    """The google.rpc.Status of the error, or None if there is none or it cannot be read."""
-    if isinstance(rpc_error, grpc.aio.AioRpcError):
-        trailing = rpc_error.trailing_metadata() or ()
-        rich = next((value for key, value in trailing if key == "grpc-status-details-bin"), None)
-        return None if rich is None else _parse_status(rich)
-    try:
-        return rpc_status.from_call(rpc_error)
-    except ValueError:
-        return None
-
-
-def _parse_status(rich: bytes | str) -> Any:
-    from google.protobuf.message import DecodeError
-    from google.rpc import status_pb2
-
-    try:
-        return status_pb2.Status.FromString(rich if isinstance(rich, bytes) else rich.encode())
-    except DecodeError:
-        return None
+def _error_info(rpc_error: grpc.Call | grpc.aio.AioRpcError) -> error_details_pb2.ErrorInfo | None:
+    """What the server says of the error in its google.rpc.Status; None if it says nothing that can be
+    read."""
+    for key, rich in rpc_error.trailing_metadata() or ():
+        if key != "grpc-status-details-bin":
+            continue
+        try:
+            for detail in status_pb2.Status.FromString(rich).details:
+                info = error_details_pb2.ErrorInfo()
+                if detail.Unpack(info) and info.domain.startswith(ERROR_DOMAIN):
+                    return info
+        except DecodeError:
+            return None
+    return None
 
 
 class Transport:
