@@ -82,6 +82,36 @@ def test_an_earlier_end_of_a_deposed_leader_is_no_loss(monkeypatch: pytest.Monke
     assert ranges(reader, start, at(120)) == [(100, 120)]
 
 
+def test_a_stream_from_the_latest_on_takes_a_live_log_for_no_loss(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark asks for the end of the first micro-batch before it asks where the query begins."""
+    reader = stream(monkeypatch, (100,), (110,), (120,))
+    end = reader.latestOffset()
+    assert ranges(reader, reader.initialOffset(), end) == []
+    assert reader.latestOffset() == at(120)
+    assert ranges(reader, end, at(120)) == [(100, 120)]
+
+
+def test_a_first_micro_batch_that_is_repeated_takes_a_live_log_for_no_loss(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The query was stopped before it was finished, and failed at each start from then on."""
+    reader = stream(monkeypatch, (110, 3), (120, 5))
+    assert ranges(reader, reader.initialOffset(), at(100)) == []
+    assert reader.latestOffset() == at(120, 5)
+    assert ranges(reader, at(100), at(120, 5)) == [(100, 120), (0, 5)]
+
+
+def test_where_nothing_was_read_since_the_start_a_loss_is_one_all_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader = stream(monkeypatch, (100,))
+    start = reader.initialOffset()
+    assert ranges(reader, start, reader.latestOffset()) == []
+    reader.latestOffset()
+    with pytest.raises(RecordsLostError):
+        reader.partitions(start, at(90))
+
+
 def test_records_that_are_lost_fail_the_micro_batch_or_are_passed_over(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
