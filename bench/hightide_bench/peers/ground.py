@@ -23,7 +23,7 @@ _COPIES_READ: Final = 2 * 3
 
 def disk_bytes(size_mb: int) -> int:
     """Return the most disk that a run takes, with topics of this size to read."""
-    return int((_SENT_GB + _COPIES_READ * size_mb / 1000) * BYTES_PER_GB)
+    return round((_SENT_GB + _COPIES_READ * size_mb / 1000) * BYTES_PER_GB)
 
 
 def default_parent() -> Path:

@@ -46,6 +46,7 @@ from hightide_broker.directories.scrub import ReplicaScrub, ScrubSettings
 from hightide_broker.hosting.registration import Registration
 from hightide_broker.hosting.restart_checks import (
     begin_anew,
+    check_readable,
     confirm_all,
     disown,
     leave_doubtful_isrs,
@@ -247,6 +248,7 @@ class Assembly:
         broker_trust = await look_at_disks(
             self._directories, broker_id, stored.decisions, self.registration.incarnation
         )
+        check_readable(broker_trust, stored.unreadable)
         stored = await leave_doubtful_isrs(self._session, cluster, broker_id, broker_trust, stored)
         await begin_anew(self._directories, broker_id, broker_trust, stored.decisions)
         await confirm_all(self._directories, self.registration.incarnation)

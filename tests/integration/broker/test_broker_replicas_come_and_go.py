@@ -15,7 +15,7 @@ from adversary.raw_client import name_of
 from hightide.v1 import metadata_pb2
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_broker.hosting.strays import HeldReplica, read_stored
-from hightide_runtime.znodes.cluster_znodes import ClusterIdZnode, TopicZnode
+from hightide_runtime.znodes.cluster_znodes import ClusterIdZnode, LeaderAndIsrZnode, TopicZnode
 from hightide_runtime.zookeeper.session import ZooKeeperSession
 from integration.broker.scripted_controller import ME, Scripted, Topic, described, scripted
 from integration.controller.controller_harness import until
@@ -330,3 +330,25 @@ def test_another_clusters_zookeeper_proves_nothing(zookeeper_hosts: str) -> None
             await session.close()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("spoilt", [TopicZnode.path("t"), LeaderAndIsrZnode.path("t", 0)])
+def test_a_broker_whose_logs_are_in_doubt_does_not_start_before_its_partitions_can_be_read(
+    zookeeper_hosts: str, tmp_path: Path, spoilt: str
+) -> None:
+    """It would count as in sync as soon as somebody corrects the znode, whatever its disk has lost."""
+
+    async def test(broker: Scripted) -> None:
+        await led_topic(broker, "t")
+        await broker.terminate()
+        (broker.data / "machine_boot_id").unlink()
+        readable = (await broker.session.get(spoilt)).data
+        await broker.session.set(spoilt, b"not JSON", -1)
+        with pytest.raises(AssertionError, match=f"cannot decode, so it cannot say so: {spoilt}"):
+            await broker.start()
+        await broker.session.set(spoilt, readable, -1)
+        await broker.start()
+        told = LeaderAndIsrZnode.decode((await broker.session.get(LeaderAndIsrZnode.path("t", 0))).data)
+        assert [log.broker_id for log in told.recovered] == [ME]
+
+    run(zookeeper_hosts, tmp_path, test)

@@ -10,6 +10,8 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import pytest
+from hightide_broker.cluster.metadata import EndpointView
+from hightide_broker.coordination.led_cluster import LedCluster
 from hightide_leaders.core import events as ev
 from hightide_leaders.core.effects import Outcome
 from hightide_leaders.core.elections import isr_change
@@ -17,7 +19,12 @@ from hightide_leaders.core.values import Decision, PartitionNodes, Settings, Top
 from hightide_leaders.shell import LeadersShell
 from hightide_leaders.znode_operations import leader_of, operations_of, read_partitions
 from hightide_local.processes.embedded_zookeeper import EmbeddedZooKeeper
-from hightide_runtime.znodes.cluster_znodes import BROKER_INCARNATIONS, BrokerIncarnationZnode, BrokerZnode
+from hightide_runtime.znodes.cluster_znodes import (
+    BROKER_IDS,
+    BROKER_INCARNATIONS,
+    BrokerIncarnationZnode,
+    BrokerZnode,
+)
 from hightide_runtime.znodes.leaders_znodes import (
     STATE,
     IsrZnode,
@@ -441,6 +448,26 @@ def test_a_replica_that_has_moved_in_is_assigned_whatever_is_read_with_it(server
             read = await read_partitions(session, names, 1)
             assert session.meanwhile == [], "the moves ended while it was read"
             assert all(nodes is not None and 3 in nodes.assigned for nodes in read.values())
+        finally:
+            await session.close()
+
+    asyncio.run(run())
+
+
+def test_what_of_its_partitions_a_broker_cannot_decode_is_told_with_the_cluster(
+    server: EmbeddedZooKeeper,
+) -> None:
+    async def run() -> None:
+        session = await ZooKeeperSession.connect(server.address, session_timeout_ms=10_000)
+        try:
+            await session.ensure_path(BROKER_IDS)
+            for name, data in ((TOPIC, LedTopicZnode(bytes.fromhex(ID), None, 1).encode()), ("torn", b"{")):
+                await session.ensure_path(LedTopicZnode.path(name))
+                await session.set(LedTopicZnode.path(name), data, -1)
+            await session.ensure_path(ReplicasZnode.path(TOPIC, 0))
+            await session.set(ReplicasZnode.path(TOPIC, 0), b"not JSON", -1)
+            cluster = LedCluster(session, "c", EndpointView(1, "127.0.0.1", 9092))
+            assert set((await cluster.read()).unreadable) == {f"{TOPIC}-0", LedTopicZnode.path("torn")}
         finally:
             await session.close()
 

@@ -63,7 +63,13 @@ class LedCluster:
         """Read the whole cluster, at least as new as this call. Raises ZooKeeperError."""
         await self._session.sync()
         brokers = await read_brokers(self._session)
-        topics = await self.read_topics(await self._session.children(TOPICS))
+        unreadable: list[str] = []
+
+        def complain(subject: str, reason: str) -> None:
+            log_garbage(subject, reason)
+            unreadable.append(subject)
+
+        topics = await self.read_topics(await self._session.children(TOPICS), complain)
         mine = []
         for name, (topic, nodes) in topics.items():
             decided = tuple(
@@ -73,9 +79,8 @@ class LedCluster:
             )
             if decided:
                 mine.append(TopicDecisions(name, topic.topic_id, topic.configs, decided))
-        return ClusterAsStored(
-            EPOCH, self.update(brokers, views_of(topics), full=True), Decisions(tuple(mine), brokers)
-        )
+        update = self.update(brokers, views_of(topics), full=True)
+        return ClusterAsStored(EPOCH, update, Decisions(tuple(mine), brokers), tuple(unreadable))
 
     def update(
         self,

@@ -338,6 +338,21 @@ async def look_at_disks(
     return replace(found, ends=await _measure(broker_id, directories, decisions, found))
 
 
+def check_readable(broker_trust: BrokerTrust, unreadable: Sequence[str]) -> None:
+    """Refuse the start of a broker whose logs may lack something, while ZooKeeper has what it cannot decode:
+    when that is corrected, the ISR may still have this broker, whose doubts would be forgotten by then.
+
+    Called once at startup. Raises StartupError.
+    """
+    doubted = [path for path, trust in broker_trust.of_directories.items() if trust.doubts_absence]
+    if doubted and unreadable:
+        raise StartupError(
+            f"what {', '.join(sorted(doubted))} held may be lost, since the machine or the disk failed, and "
+            f"ZooKeeper has {len(unreadable)} states that this broker cannot decode, so it cannot say so: "
+            f"{', '.join(unreadable[:10])}. Correct them, then start the broker again"
+        )
+
+
 async def _measure(
     broker_id: int, directories: LogDirectories, decisions: Decisions, broker_trust: BrokerTrust
 ) -> dict[PartitionKey, LogEnd]:

@@ -44,6 +44,8 @@ class ClusterAsStored:
     decisions: Decisions
     """The decisions for this broker: the partitions with it in AR, each with the epoch of the controller that
     wrote it."""
+    unreadable: tuple[str, ...] = ()
+    """What cannot be decoded and may be about this broker's replicas: it is in none of the above."""
 
 
 class StoredCluster(Protocol):
@@ -69,7 +71,8 @@ async def read_cluster(session: ZooKeeperSession, broker_id: int) -> ClusterAsSt
     await session.sync()
     controller_epoch, controller = await _read_controller(session)
     brokers = await read_brokers(session)
-    topics = await _read_topics(session)
+    unreadable: list[str] = []
+    topics = await _read_topics(session, unreadable)
     paths = [
         LeaderAndIsrZnode.path(name, partition)
         for name, topic in topics.items()
@@ -80,14 +83,14 @@ async def read_cluster(session: ZooKeeperSession, broker_id: int) -> ClusterAsSt
     views: list[TopicView] = []
     mine: list[TopicDecisions] = []
     for name, topic in topics.items():
-        decided = _decisions(name, topic, states)
+        decided = _decisions(name, topic, states, broker_id, unreadable)
         settings = configs_of(name, configs)
         views.append(TopicView(name, topic.topic_id, tuple(each.view for each in decided), settings))
         assigned = tuple(each for each in decided if broker_id in each.decision.replicas)
         if assigned:
             mine.append(TopicDecisions(name, topic.topic_id, settings, assigned))
     metadata = MetadataUpdate(controller_epoch, controller, brokers, tuple(views), full=True)
-    return ClusterAsStored(controller_epoch, metadata, Decisions(tuple(mine), brokers))
+    return ClusterAsStored(controller_epoch, metadata, Decisions(tuple(mine), brokers), tuple(unreadable))
 
 
 async def _read_controller(session: ZooKeeperSession) -> tuple[int, EndpointView | None]:
@@ -129,7 +132,7 @@ async def read_brokers(session: ZooKeeperSession) -> tuple[EndpointView, ...]:
     return tuple(brokers)
 
 
-async def _read_topics(session: ZooKeeperSession) -> dict[str, TopicZnode]:
+async def _read_topics(session: ZooKeeperSession, unreadable: list[str]) -> dict[str, TopicZnode]:
     names = [name for name in await session.children(TOPICS) if is_legal_topic_name(name)]
     found = await session.multi_read([TopicZnode.path(name) for name in names])
     topics = {}
@@ -141,6 +144,7 @@ async def _read_topics(session: ZooKeeperSession) -> dict[str, TopicZnode]:
             topic = TopicZnode.decode(znode.data)
         except ZnodeGarbage as error:
             log.error("topic %s: %s", name, error)
+            unreadable.append(TopicZnode.path(name))
             continue
         if topic.topic_id:
             topics[name] = topic
@@ -151,7 +155,9 @@ async def _read_topics(session: ZooKeeperSession) -> dict[str, TopicZnode]:
     return topics
 
 
-def _decisions(name: str, topic: TopicZnode, states: Mapping[str, Znode]) -> list[PartitionDecision]:
+def _decisions(
+    name: str, topic: TopicZnode, states: Mapping[str, Znode], broker_id: int, unreadable: list[str]
+) -> list[PartitionDecision]:
     decided = []
     for partition, replicas in enumerate(topic.partitions):
         znode = states.get(LeaderAndIsrZnode.path(name, partition))
@@ -161,6 +167,8 @@ def _decisions(name: str, topic: TopicZnode, states: Mapping[str, Znode]) -> lis
             state = LeaderAndIsrZnode.decode(znode.data)
         except ZnodeGarbage as error:
             log.error("%s-%d: %s", name, partition, error)
+            if broker_id in replicas:
+                unreadable.append(LeaderAndIsrZnode.path(name, partition))
             continue
         decision = Decision(
             state.controller_epoch,
