@@ -98,6 +98,10 @@ class MarkOfLog:
         self.place = self._marks.write(self.place, self.key, mark)
         self.written = mark
 
+    def disown(self) -> None:
+        """There is no room for the mark of a log that has records: see `LogMarks.disown`."""
+        self._marks.disown()
+
     def clear(self) -> None:
         """Clear the mark: the log is in quarantine, and the next log with its name has nothing to lose."""
         if self.place is not None:
@@ -130,6 +134,7 @@ class LogMarks:
         self._free = sorted(set(range(count)) - {slot for slot, _ in of.values()})
         self._fd: int | None = None
         """None as long as there is no room for the file, which a power cut may have taken."""
+        self._is_disowned = False
         try:
             self._opened()
         except OSError as error:
@@ -204,12 +209,21 @@ class LogMarks:
             self._write_at(slot + 1, _record(_FREE, NOTHING))
             self._free.append(slot)
 
+    def disown(self) -> None:
+        """Empty the file, and write nothing to it any more, so that the next life believes no log: without a
+        mark a log would have nothing to lose."""
+        with self._lock:
+            self._is_disowned = True
+            self._files.truncate(self._opened(), 0)
+
     def close(self) -> None:
         """Close the file."""
         if self._fd is not None:
             self._files.close(self._fd)
 
     def _write_at(self, place: int, record: bytes) -> None:
+        if self._is_disowned:
+            return
         if self._files.write_at(self._opened(), [record], place * _SIZE_BYTES) != len(record):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), self._path)
 

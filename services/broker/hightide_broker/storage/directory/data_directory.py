@@ -357,7 +357,11 @@ class DataDirectory:
         """Take note that the losses of logs have been handled, and do not count against them any more. Raises
         StorageFailed."""
         self._is_settled = True
-        self._settle([opened for opened in tuple(self._logs.values()) if opened.lost_data])
+        logs = tuple(self._logs.values())
+        for opened in logs:
+            if not opened.lost_data and not opened.promises.mark.exists:
+                opened.promises.settle()  # The marks are lost, and none of them has been written again.
+        self._settle([opened for opened in logs if opened.lost_data])
 
     def _settle(self, lost: Sequence[Log]) -> None:
         """Let no later life hold against these logs, or hide of them, what they had."""

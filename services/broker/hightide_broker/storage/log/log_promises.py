@@ -4,6 +4,7 @@ entry in the checkpoints, and where it begins."""
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import Protocol
 
 from hightide.batch.header import NO_EPOCH
@@ -130,6 +131,9 @@ class LogPromises:
             self.mark.is_held = False
             if self.mark.exists or self._log.log_end_offset > 0:
                 self.note()
+                if not self.mark.exists:
+                    with suppress(DiskFull), self._files:  # Without room for the file there is none.
+                        self.mark.disown()
 
     def _as_mark(self) -> LogMark:
         log = self._log
