@@ -444,7 +444,7 @@ async def leave_doubtful_isrs(
     an ISR is never empty. Raises ZooKeeperError, StartupError.
     """
     for attempt in range(ATTEMPTS):
-        groups = list(_departures(cluster, broker_id, broker_trust, stored.decisions))
+        groups = list(_departures(cluster, broker_id, broker_trust, stored))
         if not groups:
             return stored
         # All in one multi at first. If a partition has changed, each of the others is written separately.
@@ -465,15 +465,17 @@ async def leave_doubtful_isrs(
 
 
 def _departures(
-    cluster: StoredCluster, broker_id: int, broker_trust: BrokerTrust, decisions: Decisions
+    cluster: StoredCluster, broker_id: int, broker_trust: BrokerTrust, stored: ClusterAsStored
 ) -> Iterator[list[Operation]]:
     """The operations that are written together: some of a topic, under a check of its marker. Without the
-    check, the versions could be those of another topic that has got the same name since they were read."""
-    for topic in decisions.topics:
+    check, the versions could be those of another topic that has got the same name since they were read, or of
+    another partition that has got the same number."""
+    for topic in stored.decisions.topics:
         writes = list(_departures_from(cluster, broker_id, broker_trust, topic))
         for start in range(0, len(writes), WRITES_MAX):
             some = writes[start : start + WRITES_MAX]
-            yield [Check(TopicIdZnode.path(topic.topic_id), -1), *itertools.chain(*some)]
+            version = stored.markers.get(topic.topic_id, -1)
+            yield [Check(TopicIdZnode.path(topic.topic_id), version), *itertools.chain(*some)]
 
 
 def _departures_from(

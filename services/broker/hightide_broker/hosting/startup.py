@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from hightide_runtime.znodes.cluster_znodes import (
@@ -21,6 +21,7 @@ from hightide_runtime.znodes.cluster_znodes import (
     ControllerZnode,
     LeaderAndIsrZnode,
     TopicConfigZnode,
+    TopicIdZnode,
     TopicZnode,
     ZnodeGarbage,
 )
@@ -46,6 +47,8 @@ class ClusterAsStored:
     wrote it."""
     unreadable: tuple[str, ...] = ()
     """What cannot be decoded and may be about this broker's replicas: it is in none of the above."""
+    markers: Mapping[bytes, int] = field(default_factory=dict)
+    """The version of each topic's marker, read before its partitions: who removes one of them raises it."""
 
 
 class StoredCluster(Protocol):
@@ -73,12 +76,14 @@ async def read_cluster(session: ZooKeeperSession, broker_id: int) -> ClusterAsSt
     brokers = await read_brokers(session)
     unreadable: list[str] = []
     topics = await _read_topics(session, unreadable)
+    markers = {topic.topic_id: TopicIdZnode.path(topic.topic_id) for topic in topics.values()}
     paths = [
         LeaderAndIsrZnode.path(name, partition)
         for name, topic in topics.items()
         for partition in range(len(topic.partitions))
     ]
-    states = await session.multi_read(paths)
+    # The markers come first: a partition that is made anew after that has another one.
+    states = await session.multi_read([*markers.values(), *paths])
     configs = await session.multi_read([TopicConfigZnode.path(name) for name in topics])
     views: list[TopicView] = []
     mine: list[TopicDecisions] = []
@@ -90,7 +95,9 @@ async def read_cluster(session: ZooKeeperSession, broker_id: int) -> ClusterAsSt
         if assigned:
             mine.append(TopicDecisions(name, topic.topic_id, settings, assigned))
     metadata = MetadataUpdate(controller_epoch, controller, brokers, tuple(views), full=True)
-    return ClusterAsStored(controller_epoch, metadata, Decisions(tuple(mine), brokers), tuple(unreadable))
+    decisions = Decisions(tuple(mine), brokers)
+    versions = {topic_id: states[path].version for topic_id, path in markers.items() if path in states}
+    return ClusterAsStored(controller_epoch, metadata, decisions, tuple(unreadable), versions)
 
 
 async def _read_controller(session: ZooKeeperSession) -> tuple[int, EndpointView | None]:

@@ -13,14 +13,16 @@ from typing import cast
 
 import pytest
 from faulty_files import Fault, FaultyFiles
+from hightide_broker.cluster.metadata import MetadataUpdate
 from hightide_broker.cluster.partition_decisions import Decisions, PartitionDecision, TopicDecisions
 from hightide_broker.coordination.by_controller import ControllerCluster
 from hightide_broker.core.replica import Decision
 from hightide_broker.directories.log_directories import LogDirectories
 from hightide_broker.hosting import restart_checks
+from hightide_broker.hosting.startup import ClusterAsStored
 from hightide_broker.storage import DataDirectory, LogSettings
 from hightide_runtime.errors import StartupError
-from hightide_runtime.znodes.cluster_znodes import LeaderAndIsrZnode
+from hightide_runtime.znodes.cluster_znodes import LeaderAndIsrZnode, TopicIdZnode
 from hightide_runtime.znodes.recovered_log import RecoveredLog
 from hightide_runtime.zookeeper.session import Check, SetData, ZooKeeperSession
 from log_rig import KEY, LogRig
@@ -356,11 +358,12 @@ def decided(
 def written(broker_trust: restart_checks.BrokerTrust, decisions: Decisions) -> LeaderAndIsrZnode | None:
     """What broker 1 writes before it registers; None: nothing."""
     cluster = ControllerCluster(cast(ZooKeeperSession, None), 1)
-    groups = list(restart_checks._departures(cluster, 1, broker_trust, decisions))
+    stored = ClusterAsStored(1, MetadataUpdate(1, None, (), (), full=True), decisions, markers={KEY[0]: 4})
+    groups = list(restart_checks._departures(cluster, 1, broker_trust, stored))
     if not groups:
         return None
     ((check, write),) = groups
-    assert isinstance(check, Check)
+    assert check == Check(TopicIdZnode.path(KEY[0]), 4), "else the partition may be another of its number"
     assert isinstance(write, SetData)
     assert write.version == 7
     return LeaderAndIsrZnode.decode(write.data)
