@@ -344,7 +344,7 @@ def test_a_broker_whose_logs_are_in_doubt_does_not_start_before_its_partitions_c
         (broker.data / "machine_boot_id").unlink()
         readable = (await broker.session.get(spoilt)).data
         await broker.session.set(spoilt, b"not JSON", -1)
-        with pytest.raises(AssertionError, match=f"cannot decode, so it cannot say so: {spoilt}"):
+        with pytest.raises(AssertionError, match=f"cannot decode what ZooKeeper has of {spoilt}"):
             await broker.start()
         await broker.session.set(spoilt, readable, -1)
         await broker.start()

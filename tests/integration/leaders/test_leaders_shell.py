@@ -454,20 +454,25 @@ def test_a_replica_that_has_moved_in_is_assigned_whatever_is_read_with_it(server
     asyncio.run(run())
 
 
-def test_what_of_its_partitions_a_broker_cannot_decode_is_told_with_the_cluster(
+def test_the_cluster_tells_what_a_broker_cannot_decode_and_how_often_partitions_were_removed(
     server: EmbeddedZooKeeper,
 ) -> None:
     async def run() -> None:
         session = await ZooKeeperSession.connect(server.address, session_timeout_ms=10_000)
         try:
             await session.ensure_path(BROKER_IDS)
-            for name, data in ((TOPIC, LedTopicZnode(bytes.fromhex(ID), None, 1).encode()), ("torn", b"{")):
+            for name, data in (
+                (TOPIC, LedTopicZnode(bytes.fromhex(ID), None, 1, removals=3).encode()),
+                ("torn", b"{"),
+            ):
                 await session.ensure_path(LedTopicZnode.path(name))
                 await session.set(LedTopicZnode.path(name), data, -1)
             await session.ensure_path(ReplicasZnode.path(TOPIC, 0))
             await session.set(ReplicasZnode.path(TOPIC, 0), b"not JSON", -1)
             cluster = LedCluster(session, "c", EndpointView(1, "127.0.0.1", 9092))
-            assert set((await cluster.read()).unreadable) == {f"{TOPIC}-0", LedTopicZnode.path("torn")}
+            stored = await cluster.read()
+            assert set(stored.unreadable) == {f"{TOPIC}-0", LedTopicZnode.path("torn")}
+            assert stored.markers == {bytes.fromhex(ID): 3}, "a removal raises it: departures check it"
         finally:
             await session.close()
 

@@ -80,7 +80,8 @@ class LedCluster:
             if decided:
                 mine.append(TopicDecisions(name, topic.topic_id, topic.configs, decided))
         update = self.update(brokers, views_of(topics), full=True)
-        return ClusterAsStored(EPOCH, update, Decisions(tuple(mine), brokers), tuple(unreadable))
+        markers = {topic.topic_id: topic.removals for topic, _ in topics.values()}
+        return ClusterAsStored(EPOCH, update, Decisions(tuple(mine), brokers), tuple(unreadable), markers)
 
     def update(
         self,

@@ -347,9 +347,10 @@ def check_readable(broker_trust: BrokerTrust, unreadable: Sequence[str]) -> None
     doubted = [path for path, trust in broker_trust.of_directories.items() if trust.doubts_absence]
     if doubted and unreadable:
         raise StartupError(
-            f"what {', '.join(sorted(doubted))} held may be lost, since the machine or the disk failed, and "
-            f"ZooKeeper has {len(unreadable)} states that this broker cannot decode, so it cannot say so: "
-            f"{', '.join(unreadable[:10])}. Correct them, then start the broker again"
+            f"records in {', '.join(sorted(doubted))} may be lost, since the machine went down, or a disk is "
+            "new or missing. This broker has to leave the ISRs that rely on them, and cannot decode what "
+            f"ZooKeeper has of {', '.join(unreadable[:10])} ({len(unreadable)} in all). Correct that, then "
+            "start the broker again"
         )
 
 

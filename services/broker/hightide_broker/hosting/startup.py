@@ -82,7 +82,8 @@ async def read_cluster(session: ZooKeeperSession, broker_id: int) -> ClusterAsSt
         for name, topic in topics.items()
         for partition in range(len(topic.partitions))
     ]
-    # The markers come first: a partition that is made anew after that has another one.
+    # The markers come first: if a partition is removed and made again after that, its topic's has another
+    # version.
     states = await session.multi_read([*markers.values(), *paths])
     configs = await session.multi_read([TopicConfigZnode.path(name) for name in topics])
     views: list[TopicView] = []
