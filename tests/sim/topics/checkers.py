@@ -197,7 +197,9 @@ class Checkers:
         """
         log = host.logs.log(key).log
         at, record = self._let_go.get((host.broker_id, key), {}).get(value, (offset, GONE))
-        if log[offset : offset + 1] in ([GONE], []) and self._is_deleted(key, offset):
+        if log[offset : offset + 1] in ([GONE], []) and (
+            self._is_deleted(key, offset) or self._is_of_lost_front(host, key, offset)
+        ):
             return
         if offset < len(log) and log[offset][1] == value:
             record = log[offset]
@@ -216,6 +218,12 @@ class Checkers:
         stopped the replica since."""
         views = [view for generation, view in self._views.items() if generation.key == key]
         return any(offset < view.deleted_before for view in views)
+
+    def _is_of_lost_front(self, host: SimHost, key: Key, offset: int) -> bool:
+        """Whether a leader that was elected without its oldest files answers a retry of what was in them: it
+        knows the producer's last batches, and says what is true, that the record was appended there."""
+        views = [view for generation, view in self._views.items() if generation.key == key]
+        return any(offset < view.kept_from.get(host.broker_id, 0) for view in views)
 
     @staticmethod
     def _is_of_lost_epoch(host: SimHost, key: Key, view: PartitionView) -> bool:
@@ -260,7 +268,11 @@ class Checkers:
             since = self._assigned_since.get((generation, host.broker_id))
             known = -1 if replica is None else replica.state.decision.partition_epoch
             # Where the oldest files are gone it fetches all anew, unless others count on it.
-            is_begun_anew = replica is None and (host.is_damaged or host.has_rebooted)
+            is_begun_anew = (
+                host.is_damaged or host.has_rebooted
+                if replica is None
+                else replica.state.log_start_offset < host.logs.log(key).log_start
+            )
             has_heard = since is not None and known >= since and not is_begun_anew
             if host.broker_id in view.electable or has_heard:
                 # Raised by `check`: a task of the broker could take it for a failure that passes.
@@ -283,8 +295,13 @@ class Checkers:
                 view.let_go_at[broker_id] = max(at, view.let_go_at.get(broker_id, -1))
 
     def is_last_anywhere(self, broker_id: int) -> bool:
-        """Whether nobody else is to have all records of some partition."""
-        return any(view.electable == (broker_id,) for view in self._standing())
+        """Whether nobody else is to have all records of some partition, with disks that work."""
+        hosts = self._world.hosts
+        return any(
+            all(each == broker_id or hosts[each].has_failed_disk for each in view.electable)
+            for view in self._standing()
+            if broker_id in view.electable
+        )
 
     def _note_healed(self) -> None:
         """Who has lost files, and is in sync again wherever it is to be."""

@@ -85,6 +85,33 @@ def test_who_was_in_sync_alone_and_lost_its_oldest_records_has_all_again() -> No
         assert (log.log_start, len(log.log)) == (0, RECORDS + 1), "one was produced since"
 
 
+def test_who_leads_without_its_oldest_records_has_all_again_once_others_are_in_sync() -> None:
+    """The others were no members any more, and nobody was to have all but the one that lost some. They have
+    what it lacks: it hands over to them without a restart."""
+    with world_with_records() as world:
+        world.ask(rq.AlterTopicConfigRequested(0, TOPIC, {"min.insync.replicas": "1"}), ef.AnswerTopic)
+        world.settle()
+        for node_id in (2, 3):
+            world.crash(node_id)
+            world.expire(node_id)
+        world.settle_until(lambda: isr_and_eligible(world) == ((1,), ()))
+        assert world.produce_to(TOPIC) is not None
+        world.crash(1)
+        world.expire(1)
+        world.damage(1, 0, (without_the_first_segment,))
+        world.restart(1)
+        world.settle_until(lambda: is_damaged(world, 1))
+        world.settle()
+        assert leader_and_isr(world) == (1, (1,)), "nobody else can lead"
+        for node_id in (2, 3):
+            world.restart(node_id)
+        world.settle_until(lambda: not is_damaged(world, 1))
+        world.settle_until(lambda: set(leader_and_isr(world)[1]) == {1, 2, 3})
+        log = world.hosts[1].logs.log(KEY)
+        assert (log.log_start, len(log.log)) == (0, RECORDS + 1)
+        heal(world)
+
+
 def test_who_lacks_a_segment_in_the_middle_is_in_sync_once_it_has_all_again() -> None:
     with world_with_records() as world:
         assert world.produce_to(TOPIC) is not None, "the first record of a third segment"
@@ -194,6 +221,19 @@ def without_the_first_segment(_disk: MemoryDisk, path: str, log: Directory, _ran
     assert others
     del log.entries[first]
     return f"{path} lacks {first}"
+
+
+def is_damaged(world: Cluster, broker_id: int) -> bool:
+    """Whether the broker knows that its replica is."""
+    replica = world.hosts[broker_id].replica(KEY)
+    return replica is not None and replica.hosted.is_damaged
+
+
+def leader_and_isr(world: Cluster) -> tuple[int, tuple[int, ...]]:
+    """As ZooKeeper has them."""
+    state = world.state(TOPIC, 0)
+    assert state is not None
+    return state.leader, state.isr
 
 
 def isr_and_eligible(world: Cluster) -> tuple[tuple[int, ...], tuple[int, ...]]:

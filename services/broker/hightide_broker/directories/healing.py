@@ -10,6 +10,9 @@ other replicas have (`storage.SegmentMend`).
 The replica keeps its role while this goes on. Nothing is truncated or deleted, so it may be the last copy,
 lead, and take writes. Two replicas that are damaged at different places repair each other. What no other
 replica has stays damaged. The controller complains about it, and the repair is tried again.
+
+Only a log whose oldest segments are gone is not repaired. It stays damaged until others are to have all its
+records. The decision that says so has it fetched anew (`hosting.replica_lifecycle`).
 """
 
 from __future__ import annotations
@@ -217,6 +220,12 @@ class ReplicaHealing:
                 patient.segments.discard(base_offset)
         finally:
             await peers.close()
+        if front := await self._run(at_rest.missing_front):
+            start, base = front
+            raise _NotYet(
+                f"its records from offset {start} to {base - 1} are gone. It is fetched anew once others "
+                f"have all. If nobody has, delete all records before offset {base}"
+            )
 
     async def _first_damage(self, replica: HostedReplica) -> int | None:
         place: BatchPlace | None = None

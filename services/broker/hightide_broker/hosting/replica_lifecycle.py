@@ -19,7 +19,7 @@ from hightide_broker.cluster.topic_settings import TopicSettings
 from hightide_broker.contract import convert
 from hightide_broker.core.events import LeaderAndIsrDecided, SettingsChanged, StopRequested
 from hightide_broker.core.lineage import NO_EPOCH
-from hightide_broker.core.replica import Replica, ReplicaSettings
+from hightide_broker.core.replica import Decision, Replica, ReplicaSettings
 from hightide_broker.directories.log_directories import LogDirectories
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
 from hightide_broker.replica.shell import ReplicaShell, refusal_in
@@ -68,15 +68,18 @@ class ReplicaLifecycle:
         replica = self._replicas.get(order.key)
         if replica is None:
             return not self._directories.holds(order.key)
-        return not _is_of_a_removed_partition(replica.state, order.told.first_leader_epoch)
+        return not (
+            _is_of_a_removed_partition(replica.state, order.told.first_leader_epoch)
+            or self._is_replaced(replica, order.told.decision)
+        )
 
     async def replica_for(self, order: ReplicaOrder, *, is_live: bool) -> HostedReplica | None:
         """The replica that a decision is about, started if it does not run (V3 startReplica); None if the
         decision does not name this broker.
 
-        A replica of a removed partition with the same number is put into quarantine first. `is_live` is true
-        for a decision of a controller, and false at startup, when stored decisions are read. Raises
-        StorageError.
+        A replica of a removed partition with the same number is put into quarantine first, and so is one that
+        lacks its oldest records once others have all. `is_live` is true for a decision of a controller, and
+        false at startup, when stored decisions are read. Raises StorageError.
         """
         key, settings, told = order.key, order.settings, order.told
         decision = told.decision
@@ -84,12 +87,17 @@ class ReplicaLifecycle:
         was_here = replica is not None or self._directories.holds(key)
         if replica is not None:
             is_stale = decision.controller_epoch < replica.state.decision.controller_epoch
-            if is_stale or not _is_of_a_removed_partition(replica.state, told.first_leader_epoch):
+            is_removed = _is_of_a_removed_partition(replica.state, told.first_leader_epoch)
+            if is_stale or not (is_removed or self._is_replaced(replica, decision)):
                 return replica
         if self._broker_id not in decision.replicas:
             return None
         if replica is not None:
-            log.warning("%s was removed and added again: the old log is put aside", replica)
+            log.warning(
+                "%s is put aside: %s", replica,
+                "it was removed and added again" if is_removed else
+                "it lacks its oldest records, and is fetched anew from others",
+            )  # fmt: skip
             self._stop(replica, decision.controller_epoch)
             await self.put_aside(key)
         # ZooKeeper's content at the start was decided before, whatever its epoch. An earlier life may have
@@ -145,6 +153,17 @@ class ReplicaLifecycle:
             raise FrontMissing(f"{name} lacks its oldest records, and is not served before others lead it")
         log.error("%s lacks its oldest records: it is fetched anew", name)
         return True
+
+    def _is_replaced(self, replica: HostedReplica, decision: Decision) -> bool:
+        """Whether a replica that runs and lacks its oldest records is to be fetched anew: a decision that it
+        did not know yet says that others have all, and that nobody counts on this one."""
+        return (
+            replica.log.lacks_front
+            and decision.partition_epoch > replica.state.decision.partition_epoch
+            and bool(decision.trusted)
+            and self._broker_id not in decision.trusted
+            and all(log.broker_id != self._broker_id for log in decision.recovered)
+        )
 
     def change_settings(self, replica: HostedReplica, settings: TopicSettings) -> None:
         """Run a replica under other settings of its topic from now on.

@@ -147,8 +147,11 @@ class Ward:
         await self.until("it fetches on", lambda: self.journal and self.journal[-1] == "resume")
 
 
-def run(tmp_path: Path, scenario: Callable[[Ward], Awaitable[None]]) -> None:
+def run(tmp_path: Path, scenario: Callable[[Ward], Awaitable[None]], *, lacks_front: bool = False) -> None:
     ours, theirs = filled(tmp_path / "ours"), filled(tmp_path / "theirs")
+    if lacks_front:
+        (ours.log_directory / f"{0:020d}.log").unlink()
+        ours.restart()
     peer, journal = Peer(theirs), list[str]()
 
     async def main() -> None:
@@ -269,6 +272,21 @@ def test_a_replica_is_whole_when_an_operator_has_let_go_of_what_nobody_has(tmp_p
         assert ward.healing.damaged_count == 0
 
     run(tmp_path, scenario)
+
+
+def test_a_log_whose_oldest_records_are_gone_is_damaged_until_they_are_deleted(tmp_path: Path) -> None:
+    """No segment is there to be repaired. If that made it whole, health would come and go with each read."""
+
+    async def scenario(ward: Ward) -> None:
+        assert ward.replica.log.at_rest.report_gaps()
+        await ward.until("it is told again", lambda: ward.journal.count("damaged at 0") > 1)
+        ward.read(1)
+        assert "whole" not in ward.journal
+        ward.rig.log.move_start(4)
+        await ward.until_whole()
+        assert not ward.rig.log.lacks_front
+
+    run(tmp_path, scenario, lacks_front=True)
 
 
 def test_a_new_controller_is_told_of_what_is_damaged(tmp_path: Path) -> None:

@@ -84,3 +84,32 @@ def test_if_no_other_has_them_it_keeps_what_it_has(tmp_path: Path) -> None:
         assert rig.quarantined() == []
 
     run(tmp_path, after)
+
+
+def test_one_that_runs_without_them_fetches_all_anew_once_others_have_them(tmp_path: Path) -> None:
+    """It lacks them as long as it runs, and no repair brings them back."""
+    lose_the_front(tmp_path)
+
+    async def after(rig: Rig) -> None:
+        assert await rig.decide(decision(leader=-1, epoch=1, isr=(1,), version=4)) == [OK]
+        assert rig.replica().is_held, "it is damaged"
+        assert await rig.decide(decision(leader=2, epoch=2, isr=(1, 2), version=5)) == [OK]
+        assert rig.replica().state.log_end_offset == 3, "others count on it"
+        assert await rig.decide(decision(leader=2, epoch=3, isr=(2,), version=6)) == [OK]
+        replica = rig.replica()
+        assert (replica.state.log_start_offset, replica.state.log_end_offset) == (0, 0)
+        assert len(rig.quarantined()) == 1
+
+    run(tmp_path, after)
+
+
+def test_an_earlier_decision_does_not_put_a_log_aside_that_later_is_the_last(tmp_path: Path) -> None:
+    lose_the_front(tmp_path)
+
+    async def after(rig: Rig) -> None:
+        assert await rig.decide(decision(leader=-1, epoch=2, isr=(1,), version=5)) == [OK]
+        await rig.decide(decision(leader=2, epoch=1, isr=(2,), version=4))
+        assert rig.replica().state.log_end_offset == 3
+        assert rig.quarantined() == []
+
+    run(tmp_path, after)

@@ -70,7 +70,7 @@ class Log(ReadableLog):
         self.recovery_point_checkpoint = opened.recovery_point  # kept up to date by the data directory
         self.lost_data = opened.lost_data  # it has less than it had
         self._gaps = opened.gaps
-        self.lacks_front = opened.segments[0].base_offset > opened.start_offset  # its oldest are missing
+        self._lacked_front = opened.segments[0].base_offset > opened.start_offset
         self.epochs = opened.epochs
         self.deleted = DeletedRecords()  # by retention
         self._volume = volume
@@ -109,6 +109,12 @@ class Log(ReadableLog):
     def durable_end_offset(self) -> int:
         """The offset below which all records are on disk (fsynced)."""
         return self._durable_end_offset
+
+    @property
+    def lacks_front(self) -> bool:
+        """Whether its oldest records were missing when it was opened, and are to be there still. Takes no
+        lock: called on the event loop."""
+        return self._lacked_front and self._start_offset < self._row.base_offset
 
     @property
     def size_bytes(self) -> int:

@@ -96,9 +96,11 @@ class LogAtRest:
         before to look at it."""
         for segment, offset in self._gaps:
             self._files.damaged("it does not end where the next segment begins", segment, offset)
-        if self._files.is_damaged and not self._gaps:
+        if front := self.missing_front():
+            self._files.damaged("it begins later than it should", front[1], front[0])
+        if self._files.is_damaged and not self._gaps and not front:
             self._files.damaged("it was damaged when it was closed")
-        return bool(self._gaps) or self._files.is_damaged
+        return bool(self._gaps) or bool(front) or self._files.is_damaged
 
     def note_damage(self, *, is_damaged: bool) -> None:
         """Take note that the log is damaged, or whole again, so that the next life of the broker knows it.
@@ -115,6 +117,13 @@ class LogAtRest:
         """The base offsets of all segments."""
         with self._locks[0]:
             return sorted(self._row.base_offsets())
+
+    def missing_front(self) -> tuple[int, int] | None:
+        """Where the log should begin, and where its first segment does, if its oldest records are missing.
+        No repair brings them back: it fetches what is in a segment. It ends when they are deleted."""
+        with self._locks[0]:
+            start, base = self._start_offset(), self._row.base_offset
+            return (start, base) if start < base else None
 
     def restore_epochs(self) -> None:
         """Write the file of the leader epochs again if it is gone. Raises LogClosed, StorageFailed,
