@@ -173,3 +173,40 @@ def test_a_replica_that_let_go_of_all_takes_what_an_unclean_leader_has() -> None
     heal(world)
     assert starts(world) == [0, 0]
     assert world.brokers[2].disk.log == world.brokers[1].disk.log
+
+
+def test_a_replica_that_let_go_of_all_and_has_no_epoch_left_takes_what_an_unclean_leader_wrote() -> None:
+    """Its log begins behind the end with which that leader began. Once that has as many records, no answer
+    tells that the two logs have other pasts."""
+    world = started(3)
+    world.fsync(3)
+    fall(world, 3)
+    for _ in range(2):
+        world.produce(1)
+        world.settle()
+    assert world.isr == (1, 2)
+    assert world.delete(1, 5) == 5
+    for envelope in [each for each in world.pending if each.target == 2]:
+        world.lose(envelope)  # 2 and 3 do not hear of it.
+    world.brokers[1].write_log_start()
+    world.crash(1, lost_records=5)
+    world.expire(1)
+    world.restart(3)
+    world.settle_until(lambda: world.isr == (2, 3))
+    for broker_id, lost_records in ((2, 5), (3, 2)):
+        world.crash(broker_id, lost_records=lost_records)
+        world.expire(broker_id)
+    for broker_id in (2, 3):
+        world.restart(broker_id)
+    world.settle_until(lambda: world.leader == 3)
+    fall(world, 2)
+    for _ in range(3):
+        world.produce(3)
+        world.settle()
+    assert [world.acked[at] for at in (3, 4)] == world.brokers[3].disk.log[3:5]
+    world.restart(1)
+    world.settle_until(lambda: world.isr == (1, 3))
+    fall(world, 3)
+    assert world.leader == 1
+    heal(world)
+    assert starts(world) == [0, 0, 0]

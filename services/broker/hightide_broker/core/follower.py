@@ -46,13 +46,19 @@ Step = tuple[Replica, Effects]
 def become_follower_and_truncate(replica: Replica, decision: Decision) -> Step:
     """Follow another leader, or the same one in a new epoch (V3 becomeFollower, BecomeFollowerAndTruncate).
 
-    An empty log cannot diverge from the leader's, so it is fetched into at once.
+    An empty log without epochs cannot be compared with the leader's, and is fetched into at once. If it does
+    not begin at 0, records were deleted, perhaps before an unclean election. Then the leader may have others
+    in their place. So it asks for all, as long as nobody counts on it. A member of the ISR has fetched from a
+    leader that was elected since.
     """
     assert decision.leader != replica.settings.broker_id
     effects: Effects = (AbandonWaiters(Refusal.NOT_LEADER),) if replica.is_leader else ()
     if not replica.epochs.entries:
         assert replica.log_end_offset == replica.log_start_offset, "every record has an epoch"
-        following, fetching = fetch_on(enter(replica, Role.FETCHING, decision))
+        following = enter(replica, Role.FETCHING, decision)
+        counts = replica.settings.broker_id in (*decision.isr, *decision.eligible)
+        is_of_lost_past = replica.log_start_offset > 0 and decision.unclean_epoch > 0 and not counts
+        following, fetching = begin_anew(following, 0) if is_of_lost_past else fetch_on(following)
         return following, (*effects, *fetching)
     following, asking = _ask(enter(replica, Role.TRUNCATING, decision))
     return following, (*effects, *asking)
