@@ -56,7 +56,8 @@ def become_follower_and_truncate(replica: Replica, decision: Decision) -> Step:
     if not replica.epochs.entries:
         assert replica.log_end_offset == replica.log_start_offset, "every record has an epoch"
         following = enter(replica, Role.FETCHING, decision)
-        counts = replica.settings.broker_id in (*decision.isr, *decision.eligible)
+        me = replica.settings.broker_id
+        counts = me in decision.isr or me in decision.eligible
         is_of_lost_past = replica.log_start_offset > 0 and decision.unclean_epoch > 0 and not counts
         following, fetching = begin_anew(following, 0) if is_of_lost_past else fetch_on(following)
         return following, (*effects, *fetching)
