@@ -69,6 +69,20 @@ def test_a_move_of_what_is_not_there_is_complained_about_until_it_is_there() -> 
     assert later in world.zk.moves
 
 
+def test_a_move_of_what_is_not_there_that_is_cancelled_twice_is_removed_once() -> None:
+    """A multi that removed it twice would never succeed, nor any later one about the topic."""
+    later = TopicPartition("flights", 1)
+    world = world_of((1, 2))
+    world.write_admin(by_hand(3, 4, name=later))
+    world.settle()
+    world.send(rq.AlterTopicConfigRequested(5, "flights", {"retention.ms": "7"}))
+    for request_id in (6, 7):
+        world.send(rq.CancelReassignmentsRequested(request_id, ()))
+    world.settle()
+    assert world.zk.moves == {}
+    assert world.state.complaints == {}
+
+
 def test_a_move_by_hand_to_a_broker_that_is_not_there_begins_when_it_comes() -> None:
     world = world_of((1, 2), brokers=(1, 2))
     world.write_admin(by_hand(1, 3))

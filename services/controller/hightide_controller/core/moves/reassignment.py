@@ -236,6 +236,7 @@ class _Planner:
             done = ReassignmentDone(TopicPartition(self._plan.name, number), znode.version)
             if self._plan.has_room(done, extra_bytes=self._added_bytes):
                 self._plan.add(done)
+                self._plan.touched.add(number)
                 requested.begun.add(number)
             return
         around = _around(self._state, partition.name, self._around)
