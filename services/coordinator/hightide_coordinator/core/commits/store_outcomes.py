@@ -93,7 +93,7 @@ def _deleted(state: ShardState, group: Group, store: StoreInFlight) -> None:
         state.do(AnswerDelete(request.request_id))
     forgotten, group.offset_deletions = group.offset_deletions, []
     answer_offset_deletions(state, forgotten)  # They went with the group.
-    if group.members or group.commits:
+    if group.members or group.commits or group.farewells:
         place_all(group, group.target)
     else:
         del state.due_groups[group.name]

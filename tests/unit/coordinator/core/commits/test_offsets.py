@@ -497,3 +497,19 @@ def test_a_delete_that_was_cut_off_is_done_again() -> None:
     world.run(1_000)
     assert world.all(ef.AnswerDelete)
     assert world.generations == {}
+
+
+def test_a_consumer_that_comes_and_goes_while_its_group_is_deleted_is_let_go() -> None:
+    """Its stream ends when its goodbye is carried out; it waited for that until its own time was up."""
+    world = World()
+    world.commit(ev.OffsetCommit(tp(0), 0, 50))
+    world.stores_answer = False
+    world.feed(ev.DeleteGroupRequested(99, "g"))
+    consumer = world.join()
+    consumer.leave()
+    world.stores_answer = True
+    world.store()
+    world.run(1_000)
+    assert consumer.closed is not None
+    assert consumer.refusal() is None
+    assert world.the(ef.AnswerDelete).request_id == 99
