@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from hightide_coordinator.core.commits.plausible_offsets import is_leap
+from hightide_coordinator.core.commits.stored_groups import identity_in
 from hightide_coordinator.core.events import OffsetCommit
 from hightide_coordinator.core.state.group import CommitWaiting, Group
 from hightide_coordinator.core.state.shard_state import ShardState
@@ -37,6 +38,9 @@ def refusal_of(
         return Refusal.UNKNOWN_TOPIC, f"topic {name.topic[:250]!r} does not exist"
     if not 0 <= name.partition < topic.partition_count:
         return Refusal.UNKNOWN_PARTITION, f"{where}: the topic has {topic.partition_count} partitions"
+    is_now = identity_in(state, name)
+    if request.meant.get(name, is_now) != is_now:
+        return Refusal.UNKNOWN_PARTITION, f"{where} was deleted and created again while this offset waited"
     if request.is_reset and group.members:
         message = f"a consumer joined group {group.name} before {where} was reset; stop it, then reset again"
         return Refusal.GROUP_NOT_EMPTY, message

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hightide_coordinator.core.commits.commit_fences import refusal_of
 from hightide_coordinator.core.commits.plausible_offsets import doubtful
 from hightide_coordinator.core.commits.positions import note_seek
+from hightide_coordinator.core.commits.stored_groups import identity_in
 from hightide_coordinator.core.commits.waiting_commits import no_room, wait_for_store
 from hightide_coordinator.core.effects import AnswerReset, ItemOutcome, LookUpOffsets, RefuseRequest
 from hightide_coordinator.core.events import (
@@ -67,7 +68,8 @@ def on_commit_requested(state: ShardState, event: CommitRequested) -> None:
         overtaken = {each.name for each in event.commits if came < member.resets.get(each.name, came)}
         resets = (each.name for each in event.commits if each.is_reset and each.name not in overtaken)
         note_seek(state, group, member, resets, came)
-    checking = CommitChecking(event.request_id, event.group, event.member_id, event.commits, overtaken)
+    meant = {} if event.member_id else _meant(state, event.commits)
+    checking = CommitChecking(event.request_id, event.group, event.member_id, event.commits, overtaken, meant)
     if not wanted:
         _commit(state, checking, OffsetsLookedUp(0))
         return
@@ -97,8 +99,15 @@ def _commit(state: ShardState, checking: CommitChecking, ends: OffsetsLookedUp) 
         ends=ends.found,
         unfound=ends.failed,
         overtaken=frozenset(checking.overtaken),
+        meant=checking.meant,
     )
     wait_for_store(state, group, waiting)
+
+
+def _meant(state: ShardState, commits: tuple[OffsetCommit, ...]) -> dict[TopicPartition, tuple[bytes, int]]:
+    """The partitions that a caller without generations can mean: those that exist now."""
+    known = ((commit.name, identity_in(state, commit.name)) for commit in commits)
+    return {name: identity for name, identity in known if identity is not None}
 
 
 def _no_room_or_stranger(
@@ -139,7 +148,8 @@ def on_reset_requested(state: ShardState, event: ResetRequested) -> None:
         if commit.name.topic in state.topics
         and 0 <= commit.name.partition < state.topics[commit.name.topic].partition_count
     }
-    checking = ResetChecking(event.request_id, event.group, event.commits, event.validate_only)
+    meant = _meant(state, event.commits)
+    checking = ResetChecking(event.request_id, event.group, event.commits, event.validate_only, meant)
     state.last_look_up_id += 1
     state.resets[state.last_look_up_id] = checking
     if wanted:
@@ -172,7 +182,9 @@ def on_ends_found(state: ShardState, event: OffsetsLookedUp) -> None:
         assert refused is not None
         refuse(state, reset.request_id, refused)
         return
-    waiting = CommitWaiting(reset.request_id, "", reset.commits, is_reset=True, ends=event.found)
+    waiting = CommitWaiting(
+        reset.request_id, "", reset.commits, is_reset=True, ends=event.found, meant=reset.meant
+    )
     if not reset.validate_only:
         wait_for_store(state, group, waiting)
         return

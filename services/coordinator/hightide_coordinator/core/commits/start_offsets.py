@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hightide_coordinator.core.commits.stored_groups import counts
+from hightide_coordinator.core.commits.stored_groups import counts, identity_in
 from hightide_coordinator.core.effects import LookUpOffsets
 from hightide_coordinator.core.events import OffsetsLookedUp
 from hightide_coordinator.core.placement.placement import heir_of, place_all
@@ -47,7 +47,7 @@ def _new_partitions(state: ShardState, group: Group) -> frozenset[TopicPartition
     begun = {
         name: identity
         for name, identity in group.begun.items()
-        if name not in group.offsets and identity == _identity_in(state, name)
+        if name not in group.offsets and identity == identity_in(state, name)
     }
     highest: dict[str, int] = {}
     for name in (*group.offsets, *begun):
@@ -55,19 +55,11 @@ def _new_partitions(state: ShardState, group: Group) -> frozenset[TopicPartition
     uncommitted = [name for name in group.target if name not in group.offsets]
     new = frozenset(name for name in uncommitted if 0 <= highest.get(name.topic, -1) < name.partition)
     for name in uncommitted:
-        identity = _identity_in(state, name)
+        identity = identity_in(state, name)
         if name not in new and identity is not None:
             begun[name] = identity
     group.begun = begun
     return new
-
-
-def _identity_in(state: ShardState, name: TopicPartition) -> tuple[bytes, int] | None:
-    """What tells a partition from others that had its name; None: it does not exist."""
-    topic = state.topics.get(name.topic)
-    if topic is None or name.partition >= topic.partition_count:
-        return None
-    return topic.topic_id, topic.first_leader_epochs.get(name.partition, 0)
 
 
 def on_starts_found(state: ShardState, event: OffsetsLookedUp) -> None:

@@ -7,7 +7,7 @@ from hightide_coordinator.core.state.shard_state import ShardState
 from hightide_coordinator.core.values.registration import PartitionOwner, StoredGroup, StoredOffset
 from hightide_coordinator.core.values.topic_partition import Topic, TopicPartition
 
-__all__ = ["counts", "counts_surely", "valid_offsets", "valid_owners"]
+__all__ = ["counts", "counts_surely", "identity_in", "valid_offsets", "valid_owners"]
 
 
 def valid_offsets(
@@ -54,6 +54,15 @@ def _is_owned(topic: Topic, name: TopicPartition, owner: PartitionOwner) -> bool
 
 def _exists(topic: Topic, name: TopicPartition) -> bool:
     return 0 <= name.partition < topic.partition_count
+
+
+def identity_in(state: ShardState, name: TopicPartition) -> tuple[bytes, int] | None:
+    """What tells a partition from others that had its name: the topic id and the first leader epoch; None: it
+    does not exist."""
+    topic = state.topics.get(name.topic)
+    if topic is None or not _exists(topic, name):
+        return None
+    return topic.topic_id, topic.first_leader_epochs.get(name.partition, 0)
 
 
 def counts_surely(topic: Topic | None, name: TopicPartition, committed: StoredOffset) -> bool:

@@ -105,6 +105,8 @@ class CommitWaiting:
     """The reasons why ends were not found of partitions in which a commit leaps."""
     overtaken: frozenset[TopicPartition] = frozenset()
     """Partitions in which its member sought while their ends were looked up."""
+    meant: Mapping[TopicPartition, tuple[bytes, int]] = field(default_factory=dict)
+    """Of one that names no generations: the topic ids and first leader epochs at its arrival."""
     outcomes: tuple[ItemOutcome, ...] = ()
     """Set when it becomes part of a write to ZooKeeper."""
 
@@ -134,6 +136,8 @@ class ResetChecking:
     group: str
     commits: tuple[OffsetCommit, ...]
     validate_only: bool
+    meant: Mapping[TopicPartition, tuple[bytes, int]]
+    """As of CommitWaiting."""
 
 
 @dataclass(slots=True)
@@ -146,6 +150,8 @@ class CommitChecking:
     commits: tuple[OffsetCommit, ...]
     overtaken: set[TopicPartition] = field(default_factory=set)
     """Partitions in which the member has committed a seek since."""
+    meant: Mapping[TopicPartition, tuple[bytes, int]] = field(default_factory=dict)
+    """As of CommitWaiting."""
 
 
 @dataclass(slots=True)

@@ -513,3 +513,22 @@ def test_a_consumer_that_comes_and_goes_while_its_group_is_deleted_is_let_go() -
     assert consumer.closed is not None
     assert consumer.refusal() is None
     assert world.the(ef.AnswerDelete).request_id == 99
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_an_offset_of_a_topic_is_not_committed_for_its_namesake(is_reset: bool) -> None:
+    """Who is no member names no generation. The next consumer would have skipped what the new topic gets."""
+    world = World(topic(partitions=1))
+    world.commit(ev.OffsetCommit(tp(0), 0, 1))
+    world.stores_answer = False
+    world.feed(ev.CommitRequested(97, "g", "", (ev.OffsetCommit(tp(0), 0, 2),)))
+    commit = (ev.OffsetCommit(tp(0), 0, 50),)
+    world.feed(ev.ResetRequested(98, "g", commit) if is_reset else ev.CommitRequested(98, "g", "", commit))
+    world.change_topics(topic(partitions=1, topic_id=b"j" * 16))
+    world.stores_answer = True
+    world.store()
+    world.run(1_000)
+    answers = [each for each in world.log if isinstance(each, ef.AnswerCommit | ef.AnswerReset)]
+    (outcome,) = next(each.outcomes for each in answers if each.request_id == 98)
+    assert outcome.refusal is Refusal.UNKNOWN_PARTITION
+    assert world.committed(0) is None
