@@ -74,7 +74,9 @@ class StartOffsets:
         live = {HostPort(broker.host, broker.port) for broker in brokers}
         for address in self._channels.keys() - live:
             channel = self._channels.pop(address)
-            task = asyncio.get_running_loop().create_task(channel.close())
+            # Calls under way end by themselves. To whoever waits for it, a call whose channel is closed seems
+            # cancelled, and would end a task that nobody cancelled.
+            task = asyncio.get_running_loop().create_task(channel.close(grace=2 * _CALL_S))
             task.add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def coordinators(self) -> list[tuple[Endpoint, ...]]:

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 
+import grpc
 import pytest
 from hightide import Admin, Producer
+from hightide.v1 import broker_service_pb2 as pb
+from hightide.v1 import broker_service_pb2_grpc as broker_grpc
 from hightide_coordinator.core.effects import LookUpOffsets
 from hightide_coordinator.core.events import Endpoint, OffsetsLookedUp
 from hightide_coordinator.core.values.registration import OffsetReset
@@ -189,3 +193,68 @@ def test_who_asks_while_the_coordinator_stops_gets_an_answer() -> None:
         return await asyncio.wait_for(asking, BOUND_S)
 
     assert set(asyncio.run(run()).failed) == {name}
+
+
+class SilentBroker(broker_grpc.BrokerServiceServicer):
+    """Takes calls, and answers none."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Semaphore(0)
+
+    async def GetMetadata(self, request: pb.GetMetadataRequest, context: object) -> pb.GetMetadataResponse:  # noqa: N802
+        self.asked.release()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+@asynccontextmanager
+async def asking(broker: SilentBroker) -> AsyncIterator[StartOffsets]:
+    """A coordinator that knows this broker, and no other."""
+    server = grpc.aio.server()
+    broker_grpc.add_BrokerServiceServicer_to_server(broker, server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    starts = StartOffsets(open_channel)
+    starts.know_brokers((Endpoint(1, "127.0.0.1", port),))
+    try:
+        yield starts
+    finally:
+        await starts.close()
+        await server.stop(None)
+
+
+def test_who_waits_while_a_broker_that_is_being_asked_goes_away_gets_an_answer() -> None:
+    """The channel to it is closed. That ended the rounds with calls on it, and nobody asked for the rest:
+    their groups waited for ever."""
+    name = TopicPartition("flights", 0)
+
+    async def run() -> list[OffsetsLookedUp]:
+        broker = SilentBroker()  # type: ignore[abstract]
+        async with asyncio.timeout(BOUND_S), asking(broker) as starts:
+            questions = []
+            for number in range(5):
+                question = starts.look_up(LookUpOffsets(number, {name: OffsetReset.LARGEST}))
+                questions.append(asyncio.create_task(question))
+                if number < 4:
+                    await broker.asked.acquire()
+            await asyncio.sleep(0)
+            starts.know_brokers(())
+            return await asyncio.gather(*questions)
+
+    answers = asyncio.run(run())
+    assert [answer.look_up_id for answer in answers] == list(range(5))
+    assert all("no broker is alive" in answer.failed[name] for answer in answers)
+
+
+def test_a_broker_that_goes_away_while_it_is_asked_who_coordinates_says_nothing() -> None:
+    """Its channel is closed. That ended the task which looks for a successor, without a word."""
+
+    async def run() -> list[tuple[Endpoint, ...]]:
+        broker = SilentBroker()  # type: ignore[abstract]
+        async with asyncio.timeout(BOUND_S), asking(broker) as starts:
+            question = asyncio.create_task(starts.coordinators())
+            await broker.asked.acquire()
+            starts.know_brokers(())
+            return await question
+
+    assert asyncio.run(run()) == []
