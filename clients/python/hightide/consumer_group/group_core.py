@@ -352,7 +352,7 @@ class GroupCore:
             self._next_commit_ms = self._next_commit_ms or now_ms + interval_ms
             return None
         self._next_commit_ms = now_ms + interval_ms
-        positions = self.ownership.positions(self.ownership.owned)
+        positions = self.ownership.positions(self.ownership.owned, are_told=False)
         if not positions or membership.coordinator_address is None:
             return None
         request = CommitOffsetsRequest(
@@ -365,18 +365,22 @@ class GroupCore:
         return self._commit
 
     def _committed(self, call: IntervalCommit, outcome: CommitOffsetsResponse | HightideError) -> None:
-        """Handle the outcome of a commit. Positions that did not arrive go with the next Ping; the stream
-        will carry the reason."""
+        """Handle the outcome of a commit. Its positions are told when it has succeeded, and not before: a
+        goodbye, or the answer to an order to stop, may overtake it, and it would be refused. Positions that
+        did not arrive go with the next Ping; the stream will carry the reason."""
         self._commit = None
         results = () if isinstance(outcome, HightideError) else outcome.offsets
         for at, partition in enumerate(call.partitions):
             owned = self.ownership.owned.get(partition)
             if owned is None:
                 continue
+            commit = call.commits[at]
             if at >= len(results) or results[at].error_code:
                 owned.told = -1
-            elif call.commits[at].reset:
-                self.ownership.committed([call.commits[at]], call.seek_count)
+            elif commit.reset:
+                self.ownership.committed([commit], call.seek_count)
+            elif owned.generation == commit.generation and owned.seek <= call.seek_count:
+                owned.told = max(owned.told, commit.offset)
 
 
 def _commit(position: ConsumedPosition) -> OffsetCommit:

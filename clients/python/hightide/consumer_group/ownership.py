@@ -460,9 +460,11 @@ class Ownership:
         reached = None if hand is None else hand.in_delivery.settled_offset(partition)
         return owned.settled if reached is None else max(reached, owned.settled or 0)
 
-    def positions(self, partitions: Iterable[TopicPartition]) -> list[ConsumedPosition]:
-        """The positions in these partitions that the coordinator does not know yet; they are recorded as
-        told."""
+    def positions(
+        self, partitions: Iterable[TopicPartition], *, are_told: bool = True
+    ) -> list[ConsumedPosition]:
+        """The positions in these partitions that the coordinator does not know yet. They are recorded as told
+        if `are_told`: by a message on the stream, which no later message on it overtakes."""
         moved = []
         for partition in partitions:
             owned, offset = self.owned.get(partition), None
@@ -470,7 +472,8 @@ class Ownership:
                 offset = self.settled_offset(partition)
             if owned is None or offset is None or offset <= owned.told:
                 continue
-            owned.told = offset
+            if are_told:
+                owned.told = offset
             moved.append(
                 ConsumedPosition(
                     topic=partition.topic,

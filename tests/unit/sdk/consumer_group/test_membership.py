@@ -17,7 +17,11 @@ from hightide.errors import (
     StaleCoordinatorEpochError,
     UnknownMemberError,
 )
-from hightide.v1.coordinator_service_pb2 import OFFSET_RESET_LARGEST
+from hightide.v1.coordinator_service_pb2 import (
+    OFFSET_RESET_LARGEST,
+    CommitOffsetsResponse,
+    OffsetCommitResult,
+)
 from unit.sdk.consumer_bench import batch
 from unit.sdk.group_bench import (
     SESSION_TIMEOUT_MS,
@@ -280,6 +284,37 @@ def test_positions_that_pings_would_bring_too_late_are_committed_in_between() ->
     assert commit.request.member_id == "m-1"  # type: ignore[attr-defined]
     bench.core.completed(commit, BROKEN, bench.now_ms)
     assert positions(bench.ping()[0]) == {0: 4}
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_final_positions_are_told_although_a_commit_of_them_is_under_way(is_closed: bool) -> None:
+    """It may be refused, because it comes after the goodbye or the answer. What the user was done with was
+    read again then."""
+    bench = reading(commit_interval_ms=1_000)
+    bench.user_polls(4)
+    bench.user_polls(0)
+    bench.pass_ms(1_000)
+    bench.pass_ms(1_000)
+    assert len(bench.commits) == 1
+    if is_closed:
+        bench.core.leave(bench.now_ms)
+    else:
+        bench.take(0)
+        bench.user_polls(0)
+    (answer,) = bench.said()
+    assert positions(answer) == {0: 4}
+
+
+def test_a_position_that_was_committed_in_between_is_not_told_again() -> None:
+    bench = reading(commit_interval_ms=1_000)
+    bench.user_polls(4)
+    bench.user_polls(0)
+    bench.pass_ms(1_000)
+    bench.pass_ms(1_000)
+    (commit,) = bench.commits
+    result = OffsetCommitResult(topic=TOPIC, partition=0)
+    bench.core.completed(commit, CommitOffsetsResponse(offsets=[result]), bench.now_ms)
+    assert positions(bench.ping()[0]) == {}
 
 
 def test_an_order_of_a_lower_coordinator_epoch_is_not_obeyed() -> None:
