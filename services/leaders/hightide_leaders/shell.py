@@ -129,7 +129,7 @@ class LeadersShell:
         self._replicas = replicas
         self._min_insync_replicas = min_insync_replicas
         self._loop = asyncio.get_running_loop()
-        self._inbox: asyncio.Queue[ev.Event] = asyncio.Queue()
+        self._inbox: asyncio.Queue[ev.Event | BaseException] = asyncio.Queue()
         self._names: dict[str, TopicPartition] = {}
         """By the path of a watch."""
         self._reads: list[fx.Read] = []
@@ -193,6 +193,8 @@ class LeadersShell:
         try:
             while True:
                 event = await self._inbox.get()
+                if isinstance(event, BaseException):
+                    raise event
                 for effect in step(self.state, event, self.now_ms):
                     await self._perform(effect)
                 self._arm()
@@ -228,7 +230,7 @@ class LeadersShell:
             case fx.Write():
                 task = asyncio.ensure_future(self._write(effect))
                 self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                task.add_done_callback(self._written)
             case fx.Decide(name, decision):
                 self._replicas.decide(name, decision)
             case fx.OpenReplica(name, nodes):
@@ -261,6 +263,12 @@ class LeadersShell:
             self._connected.set()
             self._readers[fx.ReadQueues].mark()
             self.hear(ev.Connected(event.session_id))
+
+    def _written(self, task: asyncio.Task[None]) -> None:
+        """A bug ends `run`, as one in the core does: the partition would wait for this write for ever."""
+        self._tasks.discard(task)
+        if not task.cancelled() and (bug := task.exception()) is not None:
+            self._inbox.put_nowait(bug)
 
     async def _write(self, effect: fx.Write) -> None:
         effect, requested = self._spans.requested(effect)

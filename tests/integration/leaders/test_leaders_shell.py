@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
@@ -57,11 +57,17 @@ DEADLINE_S = 60
 
 
 class CountingSession(ZooKeeperSession):
-    """A session that counts how often each state change is read."""
+    """A session that counts how often each state change is read, and may fail as no session does."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.changes_read: Counter[str] = Counter()
+        self.bug: Exception | None = None
+
+    async def multi(self, operations: Sequence[Operation]) -> tuple[int, ...]:
+        if self.bug is not None:
+            raise self.bug
+        return await super().multi(operations)
 
     async def multi_read(self, paths: Iterable[str]) -> dict[str, Znode]:
         read = list(paths)
@@ -204,8 +210,7 @@ class Cluster:
 
     async def stop(self, broker_id: int) -> None:
         self.tasks[broker_id].cancel()
-        with suppress(asyncio.CancelledError):
-            await self.tasks[broker_id]
+        await asyncio.wait([self.tasks[broker_id]])
         await self.replicas[broker_id].session.close()
         del self.replicas[broker_id], self.shells[broker_id], self.tasks[broker_id]
 
@@ -297,6 +302,23 @@ def test_a_topic_is_created_led_by_its_preferred_replicas_and_deleted(server: Em
             assert await made.delete(3) is Outcome.UNKNOWN_TOPIC
             for broker_id in BROKERS:
                 assert await made.looker.children(StateQueueZnode.path(broker_id)) == []
+
+    asyncio.run(run())
+
+
+def test_a_bug_that_ends_a_write_ends_the_decider(server: EmbeddedZooKeeper) -> None:
+    """Its broker ends then, and others lead. It would stay, and a partition wait for that write."""
+
+    async def run() -> None:
+        async with cluster(server) as made:
+            session = made.replicas[1].session
+            assert isinstance(session, CountingSession)
+            session.bug = ValueError("a bug")
+            creating = asyncio.ensure_future(made.create(1))
+            await asyncio.wait([made.tasks[1]], timeout=DEADLINE_S)
+            assert made.failures == [session.bug]
+            made.failures.clear()
+            creating.cancel()
 
     asyncio.run(run())
 
