@@ -376,8 +376,7 @@ class World(Network):
         """Whether a member of the stored ISR, or of what a leader takes for it, can be held to its word.
 
         One that lost its power says so before it comes back. A leader may not have heard of it yet, or
-        may still ask for its earlier life to be taken in, or for what ZooKeeper refuses since others wrote
-        meanwhile; none of that can come to anything.
+        may still ask for its earlier life to be taken in; neither can come to anything.
         """
         if self.brokers[member].disk.is_doubtful:
             return False
@@ -387,10 +386,6 @@ class World(Network):
             return False
         if isinstance(isr, PendingExpand) and member in isr.joining:
             asked = isr.incarnations[isr.joining.index(member)]
-            stored = self.zookeeper.state()
-            is_overtaken = stored is not None and stored[1] > isr.partition_epoch
-            if is_overtaken and member not in self.electable:
-                return False
             return asked == dict(self.zookeeper.incarnations()).get(member)
         return self.brokers[member].out_at <= isr.partition_epoch
 

@@ -152,7 +152,7 @@ class PartitionView:
         Where its word counts for more than its disk has: not after a loss of power until it has told of it,
         nor by a leader that has not heard of that. The same where files are not what a process left.
         """
-        if self._world.hosts[member].is_damaged or self._is_asked_for_in_vain(member, isr):
+        if self._world.hosts[member].is_damaged or self._is_asked_for_an_earlier_life(member, isr):
             return False
         if not self._was_always_fsynced and self._world.hosts[member].is_doubtful:
             return False
@@ -161,14 +161,10 @@ class PartitionView:
         told_at = -1 if self._was_always_fsynced else self.doubted_at.get(member, -1)
         return max(told_at, self.let_go_at.get(member, -1)) <= isr.partition_epoch
 
-    def _is_asked_for_in_vain(self, member: int, isr: IsrState | None) -> bool:
-        """Whether a leader waits for a write that will be refused, since its follower began another life, or
-        others wrote meanwhile."""
+    def _is_asked_for_an_earlier_life(self, member: int, isr: IsrState | None) -> bool:
+        """Whether a leader waits for a write that will be refused, since its follower began another life."""
         if not isinstance(isr, PendingExpand) or member not in isr.joining:
             return False
-        version = self._world.partition_epoch(self.topic, self.generation.partition)
-        if version > isr.partition_epoch and member not in self.electable:
-            return True
         stored = self._world.tree.read(BrokerIncarnationZnode.path(member))
         return stored is not None and isr.incarnations[isr.joining.index(member)] != stored.version
 

@@ -48,8 +48,8 @@ def become_follower_and_truncate(replica: Replica, decision: Decision) -> Step:
 
     An empty log without epochs cannot be compared with the leader's, and is fetched into at once. If it does
     not begin at 0, records were deleted, perhaps before an unclean election. Then the leader may have others
-    in their place. So it asks for all, as long as nobody counts on it. A member of the ISR has fetched from a
-    leader that was elected since.
+    in their place. So it asks for all, unless this life has led or followed since, or others count on it: a
+    member of the ISR has fetched from a leader that was elected since.
     """
     assert decision.leader != replica.settings.broker_id
     effects: Effects = (AbandonWaiters(Refusal.NOT_LEADER),) if replica.is_leader else ()
@@ -58,8 +58,11 @@ def become_follower_and_truncate(replica: Replica, decision: Decision) -> Step:
         following = enter(replica, Role.FETCHING, decision)
         me = replica.settings.broker_id
         counts = me in decision.isr or me in decision.eligible
-        is_of_lost_past = replica.log_start_offset > 0 and decision.unclean_epoch > 0 and not counts
-        following, fetching = begin_anew(following, 0) if is_of_lost_past else fetch_on(following)
+        is_of_lost_past = decision.unclean_epoch > replica.past_epoch and not counts
+        if is_of_lost_past and replica.log_start_offset > 0:
+            following, fetching = begin_anew(following, 0)
+        else:
+            following, fetching = fetch_on(following)
         return following, (*effects, *fetching)
     following, asking = _ask(enter(replica, Role.TRUNCATING, decision))
     return following, (*effects, *asking)

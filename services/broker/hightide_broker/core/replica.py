@@ -68,6 +68,7 @@ VALID_PREDECESSORS: Final[dict[Role, frozenset[Role]]] = {
     Role.FAILED: frozenset(Role),
 }
 """role → the roles that it may be entered from; `machine.step` asserts it."""
+_PARTICIPATING: Final = frozenset({Role.LEADER, Role.TRUNCATING, Role.FETCHING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +176,9 @@ class Replica:
     The loss may include the knowledge of the epoch: so the epoch in the first decision of this life is spent,
     and all before it. UNTOLD_EPOCH until that decision."""
     leading: Leading | None = None
+    past_epoch: int = 0
+    """The unclean epoch of the last decision by which this life has led or followed. A log without epochs is
+    of that past, or was emptied for it."""
 
     @staticmethod
     def opened(
@@ -270,6 +274,7 @@ class Replica:
             high_watermark,
             self.spent_epoch,
             leading,
+            self.past_epoch,
         )
 
     def with_log(
@@ -293,6 +298,7 @@ class Replica:
             self.high_watermark if high_watermark is None else high_watermark,
             self.spent_epoch,
             self.leading,
+            self.past_epoch,
         )
 
     def with_role(self, role: Role) -> Replica:
@@ -325,4 +331,5 @@ def _decided(replica: Replica, role: Role, decision: Decision, leading: Leading 
         replica.high_watermark,
         replica.spent_epoch,
         leading,
+        decision.unclean_epoch if role in _PARTICIPATING else replica.past_epoch,
     )
