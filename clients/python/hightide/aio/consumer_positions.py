@@ -253,6 +253,9 @@ class ConsumerPositions:
     async def _write(
         self, member: GroupConsumer, commits: list[OffsetCommit], seek_count: int
     ) -> dict[TopicPartition, int]:
+        with self._changed:
+            while member.core.has_to_wait(commits) and self._driver.is_running:
+                await self._changed.wait(CHECK_S)
         group, member_id = member.core.settings.group, member.core.membership.member_id
         failed: dict[TopicPartition, HightideError] = {}
         done: list[OffsetCommit] = []

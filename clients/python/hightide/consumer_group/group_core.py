@@ -139,7 +139,8 @@ class GroupCore:
         wakes = [self.membership.wake_at_ms, self.consumer.wake_at_ms, self.pending_commits.wake_at_ms]
         if self._commit is None and self.membership.state is MembershipState.MEMBER:
             wakes.append(self._next_commit_ms)
-            wakes.append(self._next_reset_ms if self._gone_back else None)
+            is_blocked = self.pending_commits.is_sending(self._gone_back)
+            wakes.append(self._next_reset_ms if self._gone_back and not is_blocked else None)
         wakes.append(self._leaves_by_ms)
         self.wake_at_ms = min((wake for wake in wakes if wake is not None), default=None)
         self.cancelled += self.membership.cancelled + self.consumer.cancelled
@@ -275,6 +276,13 @@ class GroupCore:
         self.pending_commits.hold(commits)
         return self.ownership.seek_count
 
+    def has_to_wait(self, commits: list[OffsetCommit]) -> bool:
+        """Whether a call under way commits what was before a seek among these. It may not have been sent yet:
+        behind the seek, the coordinator would take it for what came after. It ends within its timeout."""
+        sought = {TopicPartition(each.topic, each.partition) for each in commits if each.reset}
+        by_interval = () if self._commit is None else self._commit.partitions
+        return not sought.isdisjoint(by_interval) or self.pending_commits.is_sending(sought)
+
     def committed(self, commits: list[OffsetCommit], durable: list[OffsetCommit], seek_count: int) -> None:
         """Note that a user waits for these commits no longer, and which of them are durable. `seek_count` is
         what `commit_now` returned."""
@@ -324,7 +332,7 @@ class GroupCore:
         is_possible = membership.state is MembershipState.MEMBER and self._commit is None
         if not self._gone_back or not is_possible or now_ms < self._next_reset_ms:
             return None
-        if membership.coordinator_address is None:
+        if membership.coordinator_address is None or self.pending_commits.is_sending(self._gone_back):
             return None
         self._next_reset_ms = now_ms + RESET_PAUSE_MS
         settled = {each: ownership.settled_offset(each) for each in self._gone_back}
@@ -336,6 +344,7 @@ class GroupCore:
         request = CommitOffsetsRequest(
             group=self.settings.group, member_id=membership.member_id, offsets=commits
         )
+        self.pending_commits.hold(commits)
         self._commit = IntervalCommit(membership.coordinator_address, 5_000, request, ownership.seek_count)
         return self._commit
 
@@ -369,6 +378,7 @@ class GroupCore:
         goodbye, or the answer to an order to stop, may overtake it, and it would be refused. Positions that
         did not arrive go with the next Ping; the stream will carry the reason."""
         self._commit = None
+        self.pending_commits.release(call.commits)
         results = () if isinstance(outcome, HightideError) else outcome.offsets
         for at, partition in enumerate(call.partitions):
             owned = self.ownership.owned.get(partition)
@@ -379,6 +389,8 @@ class GroupCore:
                 owned.told = -1
             elif commit.reset:
                 self.ownership.committed([commit], call.seek_count)
+                if owned.seek <= call.seek_count:
+                    self.pending_commits.overtaken_by([commit], before_seek=owned.seek)
             elif owned.generation == commit.generation and owned.seek <= call.seek_count:
                 owned.told = max(owned.told, commit.offset)
 

@@ -11,7 +11,7 @@ one raises the error.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -44,10 +44,11 @@ RETRY: Final = Backoff(initial_ms=20, maximum_ms=500, jitter=0.0)
 class CommitCall(MessageCall[CommitOffsetsResponse]):
     """The CommitOffsets call of one pending commit."""
 
-    __slots__ = ()
+    __slots__ = ("offsets",)
 
     def __init__(self, address: str, request: CommitOffsetsRequest) -> None:
         super().__init__(address, Method.COMMIT_OFFSETS, TIMEOUT_MS, request, CommitOffsetsResponse)
+        self.offsets = tuple(request.offsets)
 
 
 @dataclass(slots=True)
@@ -113,6 +114,11 @@ class PendingCommits:
         """Whether a commit has no outcome yet."""
         return bool(self._waiting)
 
+    def is_sending(self, partitions: Set[TopicPartition]) -> bool:
+        """Whether the call under way commits an offset of one of these."""
+        offsets = () if self._call is None else self._call.offsets
+        return any(_partition_of(each) in partitions for each in offsets)
+
     def poll(self, member_id: str, address: str | None, now_ms: float) -> CommitCall | None:
         """The call to make now; no address: there is no coordinator at the moment."""
         self.wake_at_ms = None
@@ -170,11 +176,14 @@ class PendingCommits:
         """The user waits no longer for these."""
         self._held -= Counter(_partition_of(each) for each in commits if each.reset)
 
-    def overtaken_by(self, durable: Iterable[OffsetCommit]) -> None:
+    def overtaken_by(self, durable: Iterable[OffsetCommit], before_seek: int | None = None) -> None:
         """Send no offset any more that was to be committed before these, which are durable, and would go
-        back behind one or undo a seek to it. A commit of which nothing is left is done."""
+        back behind one or undo a seek to it. A commit of which nothing is left is done. `before_seek`: the
+        user went on meanwhile, and only what was made before this seek came before these."""
         later = {_partition_of(each): each for each in durable}
         for commit in self._waiting:
+            if before_seek is not None and commit.seek_count >= before_seek:
+                continue
             commit.offsets = [
                 each
                 for each in commit.offsets
