@@ -71,8 +71,10 @@ class World(Network):
         self.kept: tuple[Record, ...] = ()
         """That leader's log. It may have back what it had cut off, and so what was never committed."""
         self.logs_changed = True
+        self.asked_before = 0
+        """As far as any leader was ever told to delete records."""
         self.deleted_before = 0
-        """As far as any leader was told to delete records."""
+        """The same, but for what the last unclean leader never had: others may be in its place since."""
         self.orphans: list[int] = []
         """ZooKeeper sessions of lives that are over."""
         base = ReplicaSettings(
@@ -152,6 +154,7 @@ class World(Network):
     def deleting(self, before_offset: int) -> None:
         """A leader deletes records."""
         self.deleted_before = max(self.deleted_before, before_offset)
+        self.asked_before = max(self.asked_before, before_offset)
         self.logs_changed = True
 
     def _notify(self, node: int, path: str) -> None:

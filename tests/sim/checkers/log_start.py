@@ -27,9 +27,9 @@ class LogStart(Checker):
             # Where records were lost that had been deleted, a log begins where its leader's does.
             if start < before and self.world.unclean_epoch == 0:
                 self.violated(f"{broker.broker_id} went back from {before} to {start}")
-            if start > self.world.deleted_before:
+            if start > self.world.asked_before:
                 self.violated(
                     f"{broker.broker_id} begins at {start}; nobody asked for more than "
-                    f"{self.world.deleted_before}"
+                    f"{self.world.asked_before}"
                 )
             self._seen[key] = start

@@ -44,3 +44,5 @@ class LostPower(Checker):
                 self.violated(f"{record} at {offset} is given up, and only the disks {lost_by} have lost it")
         world.unclean_epoch = after.leader_epoch
         world.kept = tuple(kept.log)
+        # What comes behind that log was deleted by nobody, though other records there were.
+        world.deleted_before = min(world.deleted_before, len(kept.log))
