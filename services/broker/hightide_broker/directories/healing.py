@@ -128,7 +128,7 @@ class ReplicaHealing:
             log.error("%s", damage)
             return
         patient = self._patients.get(key)
-        if patient is None:
+        if patient is None or patient.replica is not replica:
             log.error("%s", damage)
             self.found += 1
             patient = self._patients[key] = _Patient(replica, damage.offset)
@@ -162,8 +162,12 @@ class ReplicaHealing:
                 replica.log.at_rest.note_damage(is_damaged=False)
                 log.warning("%s is whole again", replica)
         finally:
-            del self._patients[key]
             replica.is_damaged = False
+            is_last = self._patients.get(key) is patient
+            if is_last:
+                del self._patients[key]
+        if not is_last:
+            return  # It was opened again meanwhile, as damaged as before.
         self._reports.report_whole(key)
         # It would join the ISR, and a controller that does not know yet would remove it.
         await self._reports.told(TOLD_S)

@@ -388,6 +388,30 @@ def test_a_replica_that_is_stopped_meanwhile_is_mended_no_more(tmp_path: Path) -
     run(tmp_path, scenario)
 
 
+def test_a_damaged_replica_that_is_opened_again_is_damaged_until_it_is_mended_itself(tmp_path: Path) -> None:
+    """A full disk has no room to put a log aside. It is opened again, damaged as it was. Its predecessor was
+    still a patient, so nobody mended the new one, and it fetched nothing for good."""
+
+    async def scenario(ward: Ward) -> None:
+        first = ward.replica
+        assert first.log.at_rest.report_gaps()
+        await ward.until("it is told again", lambda: ward.journal.count("damaged at 0") > 1)
+        ward.hosted.remove(first)
+        again = HostedReplica(KEY, "flights", TopicSettings(), first.state, first.log)
+        first.state, _ = step(first.state, StopRequested(9, 1, delete=True))
+        ward.hosted.add(again)
+        again.is_damaged = again.log.at_rest.report_gaps()
+        await ward.until("it is a patient", lambda: ward.journal.count("hold") == 2)
+        await ward.until("the first is none", lambda: not first.is_damaged)
+        assert again.is_damaged
+        assert "whole" not in ward.journal, "the end of the first says nothing about the second"
+        ward.rig.log.move_start(4)
+        await ward.until_whole()
+        assert (ward.healing.healed, ward.healing.damaged_count) == (1, 0)
+
+    run(tmp_path, scenario, lacks_front=True)
+
+
 def test_damage_to_what_this_broker_does_not_run_concerns_nobody(tmp_path: Path) -> None:
     async def scenario(ward: Ward) -> None:
         ward.healing.met(DamagedLog("flights", KEY[0], KEY[1] + 1, "somewhere"))
