@@ -77,6 +77,19 @@ def test_a_bad_crc_at_the_end_is_cut_and_kept_aside(rig: LogRig) -> None:
     assert kept_aside(rig) == [f"{9:020d}.cut"]
 
 
+def test_a_changed_length_in_front_of_whole_batches_is_no_torn_write(rig: LogRig) -> None:
+    """It reads like the end of a file within a batch. What follows may be the last copy."""
+    rig.close(clean=False)
+    middle = rig.segments()[1]
+    before = middle.read_bytes()
+    flip(middle, SIZE + 9)
+    changed = middle.read_bytes()
+    assert offsets(rig.open()) == list(range(5))
+    (cut,) = rig.path.glob(f"quarantine/*/{5:020d}.cut")
+    assert cut.read_bytes() == changed[SIZE:] != before[SIZE:]
+    assert kept_aside(rig) == [f"{5:020d}.cut", f"{8:020d}.log"]
+
+
 def test_a_bad_crc_in_the_middle_ends_the_log_there_and_what_follows_is_kept_aside(rig: LogRig) -> None:
     rig.close(clean=False)
     flip(rig.segments()[1], SIZE + 100)

@@ -426,3 +426,27 @@ def test_a_log_that_was_damaged_anyhow_is_as_before_or_says_so(
         assert not rig.directory.failed, seed
         rig.close(clean=False)
         shutil.rmtree(path)
+
+
+@pytest.mark.parametrize("stop", ["clean", "killed"])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_what_follows_a_segment_that_was_cut_to_nothing_stays_as_if_that_was_gone(
+    tmp_path: Path, stop: str, place: int
+) -> None:
+    """It may be the last copy. It was put into quarantine, though the next segment was whole."""
+    rig = written(tmp_path, is_checkpointed=False)
+    rig.log.flush()
+    rig.directory.checkpoint_high_watermarks({KEY: END})
+    rig.close(clean=stop == "clean")
+    cut(rig.segments()[place], 0)
+    rig.settles = False
+    rig.open()
+    assert rig.log.lost_data
+    assert (rig.log.log_start_offset, rig.log.log_end_offset) == (START, END)
+    behind = FIRST + 4 * (place + 1)
+    assert b"".join(rig.log.read(behind, 1, END))
+    with pytest.raises(DamagedLog):
+        rig.log.read(behind - 1, 1, END)
+    assert rig.log.at_rest.report_gaps()
+    assert rig.log.lacks_front == (place == 0)
+    rig.close(clean=False)

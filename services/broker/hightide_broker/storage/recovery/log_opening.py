@@ -208,7 +208,8 @@ def _load_epochs(
         if epochs.entries and epochs.entries[0].start_offset > base_offset:
             # A power cut brought back segments that retention had removed.
             raise CorruptFile("the leader epochs' file starts behind the log")
-        if epochs.latest < latest_promised or not (epochs.entries or seen or end_offset == base_offset):
+        # Of an empty log the file alone says anything.
+        if end_offset > base_offset and (epochs.latest < latest_promised or not (epochs.entries or seen)):
             raise CorruptFile(
                 f"the leader epochs' file ends with {epochs.latest}, the log had {latest_promised}"
             )

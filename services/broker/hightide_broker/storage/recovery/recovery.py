@@ -15,17 +15,18 @@ import errno
 import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 from hightide.batch.errors import BatchError, CorruptBatch
-from hightide.batch.header import BatchHeader
+from hightide.batch.header import HEADER_SIZE_BYTES, BatchHeader
 
 from hightide_broker.storage.checkpoints.checkpoint import PartitionCheckpoint
 from hightide_broker.storage.checkpoints.leader_epochs import EpochStart
 from hightide_broker.storage.files.files import Files
 from hightide_broker.storage.files.sealed_file import TEMPORARY_SUFFIX
 from hightide_broker.storage.recovery.cut_tail import CutTail
-from hightide_broker.storage.segments.batch_scan import TornBatch, check_order, scan
+from hightide_broker.storage.segments.batch_scan import OverlongBatch, TornBatch, check_order, scan
 from hightide_broker.storage.segments.segment import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -40,6 +41,7 @@ __all__ = ["RecoveryFindings", "open_clean", "recover"]
 log = logging.getLogger(__name__)
 
 _OFFSET_DIGITS: Final = 20
+_PIECE_BYTES: Final = 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -164,11 +166,15 @@ def _trust(
     """Take over the segments in front of the one with the recovery point; tell from which place on to
     read."""
     first = max((place for place, base in enumerate(bases) if base <= recovery_point), default=0)
-    for place in range(first):
-        size = volume.files.size(f"{directory}/{offset_name(bases[place])}{LOG_SUFFIX}")
-        if size == 0:
-            return place
-        segment = Segment(volume, directory, bases[place], bases[place + 1], size, exists=True)
+    sizes = {
+        base: volume.files.size(f"{directory}/{offset_name(base)}{LOG_SUFFIX}") for base in bases[:first]
+    }
+    for base in (base for base, size in sizes.items() if size == 0):
+        # Nothing is left of it, as if its file was gone. It had records, since others follow.
+        _remove_indexes(volume.files, directory, base, recovered)
+        volume.files.remove(f"{directory}/{offset_name(base)}{LOG_SUFFIX}")
+    for base, end in pairwise([*(base for base, size in sizes.items() if size), *bases[first : first + 1]]):
+        segment = Segment(volume, directory, base, end, sizes[base], exists=True)
         try:
             segment.check_end()
         except BatchError as error:
@@ -197,11 +203,26 @@ def _read_segment(
             segment.adopt(position, header, recovered.index_interval_bytes)
     except BatchError as error:
         recovered.cut_because = f"at byte {segment.size_bytes} of {segment.log_path}: {error}"
-        if not isinstance(error, TornBatch):
+        is_torn = isinstance(error, TornBatch)
+        if isinstance(error, OverlongBatch):
+            is_torn = not _has_batch_behind(segment, size, recovered.topic_id)
+        if not is_torn:
             kept_bytes = size - segment.size_bytes
         log.warning("cutting the log at offset %d: %s", segment.next_offset, recovered.cut_because)
     assert recovered.cut_because or segment.size_bytes == size
     return segment, kept_bytes
+
+
+def _has_batch_behind(segment: Segment, size: int, topic_id: bytes) -> bool:
+    """Whether the header of another batch lies behind the one at the end of a segment. A torn write is the
+    last one."""
+    position, before = segment.size_bytes + HEADER_SIZE_BYTES, b""
+    while position < size:
+        piece = segment.read_at(min(_PIECE_BYTES, size - position), position)
+        if topic_id in before + piece:
+            return True
+        position, before = position + len(piece), piece[-len(topic_id) :]
+    return False
 
 
 def _cut_off(tail: CutTail, recovered: RecoveryFindings) -> None:

@@ -8,13 +8,18 @@ from typing import Final
 from hightide.batch.errors import CorruptBatch
 from hightide.batch.header import HEADER_SIZE_BYTES, BatchHeader, parse, verify_crc
 
-__all__ = ["TornBatch", "check_order", "scan"]
+__all__ = ["OverlongBatch", "TornBatch", "check_order", "scan"]
 
 _PIECE_BYTES: Final = 256 * 1024
 
 
 class TornBatch(CorruptBatch):
     """The file ends within the batch, or holds zeros where it should start: its write was not finished."""
+
+
+class OverlongBatch(TornBatch):
+    """The file ends within the batch, as far as its header says how long it is. Whole batches behind that
+    header say that it is not."""
 
 
 def check_order(header: BatchHeader, next_offset: int, leader_epoch: int) -> None:
@@ -56,7 +61,7 @@ def scan(
             raise TornBatch("there are zeros where a batch header should be")
         header = parse(piece, at)
         if header.size_bytes > end - position:
-            raise TornBatch(f"the file ends {end - position} bytes into a batch of {header.size_bytes}")
+            raise OverlongBatch(f"the file ends {end - position} bytes into a batch of {header.size_bytes}")
         if verify:
             if len(piece) - at < header.size_bytes:
                 piece, piece_at, at = read(max(piece_bytes, header.size_bytes), position), position, 0
