@@ -112,6 +112,38 @@ def test_who_leads_without_its_oldest_records_has_all_again_once_others_are_in_s
         heal(world)
 
 
+def test_who_lacks_its_oldest_records_and_stays_eligible_has_all_again_once_a_third_is_in_sync() -> None:
+    """It led, since all logs ended alike after a power cut. Without it too few are in sync to commit, so it
+    counts as one that has all, and keeps its log. The third joins by a write of the leader alone."""
+    with world_with_records() as world:
+        world.advance(FLUSHED_AFTER_MS)
+        world.settle()
+        for node_id in BROKERS:
+            world.crash(node_id)
+            world.expire(node_id)
+        world.damage(1, 0, (without_the_first_segment,))
+        for node_id in BROKERS:
+            world.lose_power(node_id, 0)
+        for node_id in (3, 2):
+            world.restart(node_id)
+            world.settle()
+        world.cut_links |= {(3, 1), (3, 2)}
+        world.restart(1)
+        for _ in range(30):
+            world.advance(1_000)
+            world.settle()
+        assert isr_and_eligible(world) == ((2,), (1,))
+        assert is_damaged(world, 1)
+        world.cut_links.clear()
+        for _ in range(60):
+            world.advance(1_000)
+            world.settle()
+        assert leader_and_isr(world) == (2, (1, 2, 3))
+        heal(world)
+        log = world.hosts[1].logs.log(KEY)
+        assert (log.log_start, len(log.log)) == (0, RECORDS + 1)
+
+
 def test_who_lacks_a_segment_in_the_middle_is_in_sync_once_it_has_all_again() -> None:
     with world_with_records() as world:
         assert world.produce_to(TOPIC) is not None, "the first record of a third segment"
