@@ -112,8 +112,7 @@ class Log(ReadableLog):
 
     @property
     def lacks_front(self) -> bool:
-        """Whether its oldest records were missing when it was opened, and are to be there still. Takes no
-        lock: called on the event loop."""
+        """Whether its oldest records were missing when it was opened, and are to be there still. No lock."""
         return self._lacked_front and self._start_offset < self._row.base_offset
 
     @property
@@ -285,7 +284,6 @@ class Log(ReadableLog):
         """Truncate everything from `offset` on; return the new log end. Called by a follower.
 
         `durable` waits for the disk: no power cut brings the records back.
-
         If `offset` is inside a batch, the whole batch goes; below the log start offset, everything goes and
         the start stays. At or above the log end no record goes, only epochs that begin there.
         """
@@ -585,8 +583,6 @@ class Log(ReadableLog):
             self._closed = self._files.is_closed = True
             self._tail.clear()
             self._row.close()
-
-    # -------------------------------------------------------------------------------------------------------
 
     def _restore_producers(self) -> ProducerStates:
         """The states as of the log end: the newest snapshot and the headers behind it."""
