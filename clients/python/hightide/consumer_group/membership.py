@@ -120,7 +120,8 @@ class Membership:
         self.is_traced = False
         self.facts: list[GroupOrder] = []
         self._is_outdated = False
-        """Whether the registration under way is of an earlier subscription."""
+        """Whether the registration under way is of an earlier subscription, or from before a pause: after its
+        answer, the member registers again."""
         if settings.is_subscribed:
             seeker.want()
 
@@ -316,6 +317,11 @@ class Membership:
         if still_ms > self._third_ms:
             self._was_silent = True
             self.ownership.interrupt()
+            if self.state is MembershipState.REGISTERING and not self.member_id:
+                # It has nothing that others could own by now. The answer brings the member id: a member of
+                # which it is not known would get partitions, and nobody would read them.
+                self._is_outdated = True
+                return
             self._abandon(now_ms, f"is asked anew: this process was paused for {still_ms / 1000:.1f} s")
         else:
             self._wake_by(now_ms + self._third_ms / 2)

@@ -20,7 +20,10 @@ from hightide.errors import (
 from hightide.v1.coordinator_service_pb2 import (
     OFFSET_RESET_LARGEST,
     CommitOffsetsResponse,
+    ConsumerRegistered,
     OffsetCommitResult,
+    RegisterConsumerResponse,
+    StartFetcher,
 )
 from unit.sdk.consumer_bench import batch
 from unit.sdk.group_bench import (
@@ -30,6 +33,7 @@ from unit.sdk.group_bench import (
     owned,
     parts,
     positions,
+    starts,
     with_coordinator,
 )
 from unit.sdk.producer_bench import TOPIC
@@ -415,6 +419,28 @@ def test_a_process_that_stood_still_obeys_nothing_that_waited_for_it_meanwhile()
     assert bench.user_polls() == []
     bench.register(*owned(0))
     assert len(bench.user_polls()) == 10
+
+
+def test_a_process_that_stood_still_while_it_registered_is_no_second_member() -> None:
+    """The first one, of which nobody knew, had partitions that nobody read, until it was declared dead."""
+    bench = GroupBench()
+    bench.answer_metadata()
+    first = bench.stream
+    bench.now_ms += SESSION_TIMEOUT_MS / 2
+    bench.poll()
+    answer = ConsumerRegistered(member_id="m-1", consumer_id="c-1")
+    waited = RegisterConsumerResponse(coordinator_epoch=1, registered=answer)
+    bench.core.completed(first, waited, bench.now_ms)
+    order = StartFetcher(streams=starts(0))
+    waited = RegisterConsumerResponse(coordinator_epoch=1, sequence=1, start_fetcher=order)
+    bench.core.completed(first, waited, bench.now_ms)
+    bench.poll()
+    assert bench.ownership.assignment == ()
+    assert bench.stream is not first
+    assert bench.registration.registration.member_id == "m-1"
+    bench.register()
+    bench.give(0)
+    assert bench.ownership.assignment == parts(0)
 
 
 def test_what_the_coordinator_does_not_confirm_is_lost() -> None:
