@@ -72,7 +72,7 @@ class HungDisks:
         if disk.failure is not None:
             return
         waiting = self._waiting.setdefault(disk, {})
-        new = [each for each in self._on(disk) if each.key not in waiting and _waits(each, calls)]
+        new = [each for each in self._on(disk) if waiting.get(each.key) is not each and _waits(each, calls)]
         for replica in new:
             waiting[replica.key] = replica
             replica.waits_for_disk = True

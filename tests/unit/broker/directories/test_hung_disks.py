@@ -109,6 +109,26 @@ def test_for_any_other_call_all_wait_that_live_there(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+def test_a_replica_that_was_begun_again_waits_as_the_one_before_did(tmp_path: Path) -> None:
+    """It was stopped and assigned again while a read hung. It fetched, and no new report named it."""
+
+    async def scenario(broker: Broker) -> None:
+        broker.hung.does_not_answer(broker.disks[0], READ)
+        broker.journal.take()
+        first = broker.replica(1)
+        broker.replicas.remove(first)
+        broker.replicas.add(HostedReplica(first.key, first.topic, first.settings, first.state, first.log))
+        broker.hung.does_not_answer(broker.disks[0], READ)
+        assert broker.journal.take() == ["1 is held", "1 hangs"]
+        assert broker.replica(1).is_held
+        broker.hung.answers(broker.disks[0])
+        await settled()
+        assert not broker.replica(1).is_held
+        assert broker.journal.take()[-1] == "1 fetches"
+
+    run(tmp_path, scenario)
+
+
 def test_when_the_disk_answers_the_controller_hears_it_before_anything_is_fetched(tmp_path: Path) -> None:
     async def scenario(broker: Broker) -> None:
         broker.hung.does_not_answer(broker.disks[0], READ)
