@@ -149,7 +149,11 @@ def test_what_is_damaged_is_read_from_others_and_mended_by_itself(
     )
     wait_until("health is green", bench.is_well, HEALED_S)
     assert bench.complaints(victim) > complaints
-    assert (bench.epoch() > epoch) == (whose == LEADER), "one that is whole leads"
+    has_moved = bench.epoch() > epoch
+    # Without a controller, a leader gives way to the preferred replica by itself, at any moment.
+    may_move = whose == LEADER or not bench.cluster.controllers
+    assert has_moved or whose != LEADER, "one that is whole leads"
+    assert may_move or not has_moved, "the leader was whole"
     assert bench.read() == list(range(ROWS))
     assert bench.cluster.running()[f"broker-{victim}"] == pid
     assert not hightide(bench.cluster, "cluster", "health").returncode
