@@ -36,8 +36,7 @@ class HighWatermark(Checker):
                 self.violated(f"{broker.broker_id} went back from {before} to {state.high_watermark}")
             self._seen[key] = (state.high_watermark, state.epochs.latest_epoch)
             if state.leading is not None and state.leader_epoch >= self._unclean_epoch:
-                if state.high_watermark > broker.disk.log_start:
-                    self._check_leader(broker.broker_id, state.leading.isr, state.high_watermark)
+                self._check_leader(broker.broker_id, state.leading.isr, state.high_watermark)
                 log = broker.disk.log[: state.high_watermark]
                 # What lies before that is not on its disk is for Acknowledged to miss.
                 start = max(state.log_start_offset, broker.disk.log_start)

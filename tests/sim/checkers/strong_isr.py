@@ -24,9 +24,6 @@ class StrongIsr(Checker):
             for member in sorted({*world.electable, *believed.isr}):
                 if not world.counts(member, None if member in world.electable else believed):
                     continue
-                if member not in world.electable and high_watermark <= broker.disk.log_start:
-                    # All was deleted. Who left the ISR may have begun anew, which this leader has not heard.
-                    continue
                 held = world.brokers[member].disk
                 start = max(broker.disk.log_start, held.log_start)
                 # What lies before was deleted.

@@ -25,6 +25,7 @@ from hightide_broker.core.events import (
     RecordsExpired,
 )
 from hightide_broker.core.fetch_session import FollowerPosition, LeaderSession
+from hightide_broker.core.lineage import NO_EPOCH
 from hightide_broker.core.log_start import log_start_after
 from hightide_broker.core.reads import consumer_fetch, earliest_offset
 from hightide_broker.core.refusals import Refusal
@@ -256,6 +257,53 @@ def test_after_an_unclean_election_a_log_of_other_epochs_begins_where_the_leader
     assert effects == (began, AdvanceHighWatermark(0), StartFetching(1, 5, 0))
     effects = node.happens(FetchRefused(1, 5, Refusal.OFFSET_OUT_OF_RANGE, 1))
     assert effects == (TruncateAndStartAt(1), AdvanceHighWatermark(1), StartFetching(1, 5, 1))
+
+
+def elected_unclean(
+    leader: int = 1, leader_epoch: int = 5, isr: tuple[int, ...] = (1,), eligible: tuple[int, ...] = ()
+) -> LeaderAndIsrDecided:
+    """A decision after an unclean election in epoch 5."""
+    return LeaderAndIsrDecided.dummy(
+        leader=leader, leader_epoch=leader_epoch, isr=isr, eligible=eligible, unclean_epoch=5
+    )
+
+
+def without_epochs(decided: LeaderAndIsrDecided) -> Node:
+    """A log that is empty from 3 on, and knows no epoch of what was there."""
+    settings = ReplicaSettings(broker_id=2)
+    node = Node(Replica.opened(settings, log_start_offset=3, log_end_offset=3, is_new=False))
+    node.happens(decided)
+    return node
+
+
+def test_an_empty_log_asks_an_unclean_leader_where_its_log_begins_and_takes_all_of_it() -> None:
+    node = without_epochs(elected_unclean())
+    assert node.asking == AskEpochEnd(1, 5, NO_EPOCH, 3)
+    effects = node.is_answered(NO_EPOCH, 1)
+    assert effects == (TruncateAndStartAt(1, lost_committed=True), StartFetching(1, 5, 1))
+
+
+def test_it_begins_where_it_did_if_the_leaders_log_begins_no_earlier() -> None:
+    assert without_epochs(elected_unclean()).is_answered(NO_EPOCH, 3) == (StartFetching(1, 5, 3),)
+    assert without_epochs(elected_unclean()).is_answered(NO_EPOCH, 4) == (StartFetching(1, 5, 3),), (
+        "the leader refuses that"
+    )
+
+
+def test_what_was_not_answered_is_asked_again_of_the_next_leader() -> None:
+    """The first one never led: it had lost its log since it was chosen."""
+    node = without_epochs(elected_unclean())
+    node.happens(elected_unclean(leader=3, leader_epoch=6, isr=(3,)))
+    assert node.asking == AskEpochEnd(3, 6, NO_EPOCH, 3)
+
+
+def test_who_has_followed_since_or_is_counted_on_is_not_of_another_past() -> None:
+    node = without_epochs(elected_unclean())
+    node.is_answered(NO_EPOCH, 3)
+    node.happens(elected_unclean(leader=3, leader_epoch=6, isr=(3,)))
+    assert node.fetching == StartFetching(3, 6, 3)
+    assert without_epochs(elected_unclean(isr=(1, 2))).fetching == StartFetching(1, 5, 3)
+    assert without_epochs(elected_unclean(eligible=(2,))).fetching == StartFetching(1, 5, 3)
 
 
 def test_a_leader_that_wrote_others_in_place_of_what_was_let_go_of_is_not_followed() -> None:

@@ -46,26 +46,28 @@ Step = tuple[Replica, Effects]
 def become_follower_and_truncate(replica: Replica, decision: Decision) -> Step:
     """Follow another leader, or the same one in a new epoch (V3 becomeFollower, BecomeFollowerAndTruncate).
 
-    An empty log without epochs cannot be compared with the leader's, and is fetched into at once. If it does
-    not begin at 0, records were deleted, perhaps before an unclean election. Then the leader may have others
-    in their place. So it asks for all, unless this life has led or followed since, or others count on it: a
-    member of the ISR has fetched from a leader that was elected since.
+    An empty log is fetched into at once, since it cannot diverge from the leader's. There is one exception:
+    where it lacks records that were deleted before an unclean election, the leader may have others. Then it
+    asks where the leader's log begins.
     """
     assert decision.leader != replica.settings.broker_id
     effects: Effects = (AbandonWaiters(Refusal.NOT_LEADER),) if replica.is_leader else ()
     if not replica.epochs.entries:
         assert replica.log_end_offset == replica.log_start_offset, "every record has an epoch"
-        following = enter(replica, Role.FETCHING, decision)
-        me = replica.settings.broker_id
-        counts = me in decision.isr or me in decision.eligible
-        is_of_lost_past = decision.unclean_epoch > replica.past_epoch and not counts
-        if is_of_lost_past and replica.log_start_offset > 0:
-            following, fetching = begin_anew(following, 0)
-        else:
-            following, fetching = fetch_on(following)
-        return following, (*effects, *fetching)
+        if not _may_be_of_another_past(replica, decision):
+            following, fetching = fetch_on(enter(replica, Role.FETCHING, decision))
+            return following, (*effects, *fetching)
     following, asking = _ask(enter(replica, Role.TRUNCATING, decision))
     return following, (*effects, *asking)
+
+
+def _may_be_of_another_past(replica: Replica, decision: Decision) -> bool:
+    """Whether records were deleted from an empty log, and an unclean election may have come after that. None
+    has if this life has fetched or led since, nor if others count on this replica: a member of the ISR has
+    fetched from a leader that was elected since."""
+    me = replica.settings.broker_id
+    counts = me in decision.isr or me in decision.eligible
+    return replica.log_start_offset > 0 and decision.unclean_epoch > replica.past_epoch and not counts
 
 
 def is_echo(replica: Replica, leader: int, leader_epoch: int) -> bool:

@@ -68,7 +68,6 @@ VALID_PREDECESSORS: Final[dict[Role, frozenset[Role]]] = {
     Role.FAILED: frozenset(Role),
 }
 """role → the roles that it may be entered from; `machine.step` asserts it."""
-_PARTICIPATING: Final = frozenset({Role.LEADER, Role.TRUNCATING, Role.FETCHING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,8 +176,7 @@ class Replica:
     and all before it. UNTOLD_EPOCH until that decision."""
     leading: Leading | None = None
     past_epoch: int = 0
-    """The unclean epoch of the last decision by which this life has led or followed. A log without epochs is
-    of that past, or was emptied for it."""
+    """The leader epoch of the last unclean election that this life knew when it led or fetched."""
 
     @staticmethod
     def opened(
@@ -331,5 +329,5 @@ def _decided(replica: Replica, role: Role, decision: Decision, leading: Leading 
         replica.high_watermark,
         replica.spent_epoch,
         leading,
-        decision.unclean_epoch if role in _PARTICIPATING else replica.past_epoch,
+        decision.unclean_epoch if role is Role.LEADER or role is Role.FETCHING else replica.past_epoch,
     )
