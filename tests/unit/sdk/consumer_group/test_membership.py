@@ -290,16 +290,22 @@ def test_positions_that_pings_would_bring_too_late_are_committed_in_between() ->
     assert positions(bench.ping()[0]) == {0: 4}
 
 
-@pytest.mark.parametrize("is_closed", [False, True])
-def test_final_positions_are_told_although_a_commit_of_them_is_under_way(is_closed: bool) -> None:
-    """It may be refused, because it comes after the goodbye or the answer. What the user was done with was
-    read again then."""
+def committing() -> GroupBench:
+    """A member of which a commit of offset 4 is under way."""
     bench = reading(commit_interval_ms=1_000)
     bench.user_polls(4)
     bench.user_polls(0)
     bench.pass_ms(1_000)
     bench.pass_ms(1_000)
     assert len(bench.commits) == 1
+    return bench
+
+
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_final_positions_are_told_although_a_commit_of_them_is_under_way(is_closed: bool) -> None:
+    """It may be refused, because it comes after the goodbye or the answer. What the user was done with was
+    read again then."""
+    bench = committing()
     if is_closed:
         bench.core.leave(bench.now_ms)
     else:
@@ -310,11 +316,7 @@ def test_final_positions_are_told_although_a_commit_of_them_is_under_way(is_clos
 
 
 def test_a_position_that_was_committed_in_between_is_not_told_again() -> None:
-    bench = reading(commit_interval_ms=1_000)
-    bench.user_polls(4)
-    bench.user_polls(0)
-    bench.pass_ms(1_000)
-    bench.pass_ms(1_000)
+    bench = committing()
     (commit,) = bench.commits
     result = OffsetCommitResult(topic=TOPIC, partition=0)
     bench.core.completed(commit, CommitOffsetsResponse(offsets=[result]), bench.now_ms)
