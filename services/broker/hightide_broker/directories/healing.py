@@ -227,8 +227,8 @@ class ReplicaHealing:
         if front := await self._run(at_rest.missing_front):
             start, base = front
             raise _NotYet(
-                f"its records from offset {start} to {base - 1} are gone. It is fetched anew once others "
-                f"have all. If nobody has, delete all records before offset {base}"
+                f"its records from offset {start} to {base - 1} are gone. It is fetched anew once others are "
+                f"in sync. If nobody has them, run hightide topic trim with offset {base}"
             )
 
     async def _first_damage(self, replica: HostedReplica) -> int | None:

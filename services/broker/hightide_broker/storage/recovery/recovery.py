@@ -214,8 +214,8 @@ def _read_segment(
 
 
 def _has_batch_behind(segment: Segment, size: int, topic_id: bytes) -> bool:
-    """Whether the header of another batch lies behind the one at the end of a segment. A torn write is the
-    last one."""
+    """Whether the header of another batch seems to lie behind the one at the end of a segment: its topic id
+    does. Nothing follows a torn write. If a record holds the same bytes, a tail is kept that need not be."""
     position, before = segment.size_bytes + HEADER_SIZE_BYTES, b""
     while position < size:
         piece = segment.read_at(min(_PIECE_BYTES, size - position), position)
