@@ -197,9 +197,7 @@ class Checkers:
         """
         log = host.logs.log(key).log
         at, record = self._let_go.get((host.broker_id, key), {}).get(value, (offset, GONE))
-        if log[offset : offset + 1] in ([GONE], []) and (
-            self._is_deleted(key, offset) or self._is_of_lost_front(host, key, offset)
-        ):
+        if log[offset : offset + 1] in ([GONE], []) and self._is_deleted(key, offset):
             return
         if offset < len(log) and log[offset][1] == value:
             record = log[offset]
@@ -218,12 +216,6 @@ class Checkers:
         stopped the replica since."""
         views = [view for generation, view in self._views.items() if generation.key == key]
         return any(offset < view.deleted_before for view in views)
-
-    def _is_of_lost_front(self, host: SimHost, key: Key, offset: int) -> bool:
-        """Whether a leader that was elected without its oldest files answers a retry of what was in them: it
-        knows the producer's last batches, and says what is true, that the record was appended there."""
-        views = [view for generation, view in self._views.items() if generation.key == key]
-        return any(offset < view.kept_from.get(host.broker_id, 0) for view in views)
 
     @staticmethod
     def _is_of_lost_epoch(host: SimHost, key: Key, view: PartitionView) -> bool:
