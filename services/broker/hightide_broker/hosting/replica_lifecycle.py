@@ -68,10 +68,7 @@ class ReplicaLifecycle:
         replica = self._replicas.get(order.key)
         if replica is None:
             return not self._directories.holds(order.key)
-        return not (
-            _is_of_a_removed_partition(replica.state, order.told.first_leader_epoch)
-            or self._is_replaced(replica, order.told.decision)
-        )
+        return not self._why_aside(replica, order.told)
 
     async def replica_for(self, order: ReplicaOrder, *, is_live: bool) -> HostedReplica | None:
         """The replica that a decision is about, started if it does not run (V3 startReplica); None if the
@@ -85,19 +82,13 @@ class ReplicaLifecycle:
         decision = told.decision
         replica = self._replicas.get(key)
         was_here = replica is not None or self._directories.holds(key)
-        if replica is not None:
-            is_stale = decision.controller_epoch < replica.state.decision.controller_epoch
-            is_removed = _is_of_a_removed_partition(replica.state, told.first_leader_epoch)
-            if is_stale or not (is_removed or self._is_replaced(replica, decision)):
-                return replica
+        why_aside = "" if replica is None else self._why_aside(replica, told)
+        if replica is not None and not why_aside:
+            return replica
         if self._broker_id not in decision.replicas:
             return None
         if replica is not None:
-            log.warning(
-                "%s is put aside: %s", replica,
-                "it was removed and added again" if is_removed else
-                "it lacks its oldest records, and is fetched anew from others",
-            )  # fmt: skip
+            log.warning("%s is put aside: %s", replica, why_aside)
             self._stop(replica, decision.controller_epoch)
             await self.put_aside(key)
         # ZooKeeper's content at the start was decided before, whatever its epoch. An earlier life may have
@@ -154,11 +145,22 @@ class ReplicaLifecycle:
         log.error("%s lacks its oldest records: it is fetched anew", name)
         return True
 
-    def _is_replaced(self, replica: HostedReplica, decision: Decision) -> bool:
+    def _why_aside(self, replica: HostedReplica, told: PartitionDecision) -> str:
+        """Why a decision has a log put aside whose replica runs; empty if it is kept."""
+        if told.decision.controller_epoch < replica.state.decision.controller_epoch:
+            return ""
+        if _is_of_a_removed_partition(replica.state, told.first_leader_epoch):
+            return "it was removed and added again"
+        if self._is_to_be_replaced(replica, told.decision):
+            return "it lacks its oldest records, and is fetched anew from others"
+        return ""
+
+    def _is_to_be_replaced(self, replica: HostedReplica, decision: Decision) -> bool:
         """Whether a replica that runs and lacks its oldest records is to be fetched anew: a decision that it
         did not know yet says that others have all, and that nobody counts on this one."""
         return (
             replica.log.lacks_front
+            and replica.is_damaged  # Else they were deleted since.
             and decision.partition_epoch > replica.state.decision.partition_epoch
             and bool(decision.trusted)
             and self._broker_id not in decision.trusted

@@ -70,7 +70,7 @@ class Log(ReadableLog):
         self.recovery_point_checkpoint = opened.recovery_point  # kept up to date by the data directory
         self.lost_data = opened.lost_data  # it has less than it had
         self._gaps = opened.gaps
-        self._lacked_front = opened.segments[0].base_offset > opened.start_offset
+        self.lacks_front = opened.segments[0].base_offset > opened.start_offset  # its oldest are missing
         self.epochs = opened.epochs
         self.deleted = DeletedRecords()  # by retention
         self._volume = volume
@@ -109,11 +109,6 @@ class Log(ReadableLog):
     def durable_end_offset(self) -> int:
         """The offset below which all records are on disk (fsynced)."""
         return self._durable_end_offset
-
-    @property
-    def lacks_front(self) -> bool:
-        """Whether its oldest records were missing when it was opened, and are to be there still. No lock."""
-        return self._lacked_front and self._start_offset < self._row.base_offset
 
     @property
     def size_bytes(self) -> int:
@@ -284,6 +279,7 @@ class Log(ReadableLog):
         """Truncate everything from `offset` on; return the new log end. Called by a follower.
 
         `durable` waits for the disk: no power cut brings the records back.
+
         If `offset` is inside a batch, the whole batch goes; below the log start offset, everything goes and
         the start stays. At or above the log end no record goes, only epochs that begin there.
         """
@@ -583,6 +579,8 @@ class Log(ReadableLog):
             self._closed = self._files.is_closed = True
             self._tail.clear()
             self._row.close()
+
+    # -------------------------------------------------------------------------------------------------------
 
     def _restore_producers(self) -> ProducerStates:
         """The states as of the log end: the newest snapshot and the headers behind it."""
