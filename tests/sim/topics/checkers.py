@@ -6,7 +6,7 @@ whose number is used again is another one. On top come what concerns assignment 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -93,6 +93,9 @@ class PartitionView:
         """The last epoch whose leader was elected unclean, since an operator asked for it."""
         self.kept: tuple[Record, ...] = ()
         """The log of that leader, as it was then."""
+        self.given_up: set[Record] = set()
+        """What an earlier leader had that had not heard of that election, and the new one had not. Its answer
+        may come after it has heard: it waits for the other partitions of its request."""
         self.kept_from: dict[int, int] = {}
         """Leader → where its log began when it was elected as the last one, though its oldest files are gone:
         it keeps what it has until it starts again, when others have all."""
@@ -136,6 +139,9 @@ class PartitionView:
         for each in self.brokers.values():
             if isinstance(each, SimReplica):
                 self.deleted_below = max(self.deleted_below, each.state.log_start_offset)
+                if each.state.leader_epoch < self.unclean_epoch:
+                    self.given_up.update(each.disk.log)
+        self.given_up.difference_update(self.kept)
 
     def _at(self, host: SimHost) -> SimReplica | _OnDisk:
         generation = self.generation
@@ -199,6 +205,8 @@ class Checkers:
         at, record = self._let_go.get((host.broker_id, key), {}).get(value, (offset, GONE))
         if log[offset : offset + 1] in ([GONE], []) and self._is_deleted(key, offset):
             return
+        if log[offset : offset + 1] == [] and self._is_given_up(key, value):
+            return
         if offset < len(log) and log[offset][1] == value:
             record = log[offset]
         elif (at, record[1]) != (offset, value):
@@ -216,6 +224,11 @@ class Checkers:
         stopped the replica since."""
         views = [view for generation, view in self._views.items() if generation.key == key]
         return any(offset < view.deleted_before for view in views)
+
+    def _is_given_up(self, key: Key, value: int) -> bool:
+        """Whether an unclean election has cost it."""
+        views = [view for generation, view in self._views.items() if generation.key == key]
+        return any(value == given_up for view in views for _, given_up in view.given_up)
 
     @staticmethod
     def _is_of_lost_epoch(host: SimHost, key: Key, view: PartitionView) -> bool:
@@ -426,10 +439,11 @@ class Checkers:
                 self._unclean(write.path, before, after)
 
     def _unclean(self, path: str, before: LeaderAndIsrZnode, after: LeaderAndIsrZnode) -> None:
-        is_best = is_best_recovered(before, after)
+        topic, partition = path.split("/")[3:5]
+        replicas = self._world.topic(topic).partitions[int(partition)]
+        is_best = is_best_recovered(before, after, replicas)
         if is_best and not any(log.broker_id in self.unhealed for log in before.recovered):
             return  # A loss of power costs no records with flush=fsync, so nothing is forgotten.
-        topic, partition = path.split("/")[3:5]
         if not is_best and (topic, int(partition)) not in self.unclean_asked:
             self._violated("Znodes", f"unclean election: {before} to {after}")
         for view in self._standing():
@@ -528,9 +542,13 @@ def trusted_in(state: LeaderAndIsrZnode) -> set[int]:
     return {*state.isr, *state.eligible} - {log.broker_id for log in state.recovered}
 
 
-def is_best_recovered(before: LeaderAndIsrZnode, after: LeaderAndIsrZnode) -> bool:
-    """Whether all were in doubt, and the best of those that told what they have was elected."""
-    told = {log.broker_id: (log.leader_epoch, log.log_end_offset) for log in before.recovered}
+def is_best_recovered(before: LeaderAndIsrZnode, after: LeaderAndIsrZnode, replicas: Sequence[int]) -> bool:
+    """Whether all were in doubt, and the best of the assigned ones that told what they have was elected."""
+    told = {
+        log.broker_id: (log.leader_epoch, log.log_end_offset)
+        for log in before.recovered
+        if log.broker_id in replicas
+    }
     return (
         not trusted_in(before)
         and after.unclean_epoch == after.leader_epoch
