@@ -125,3 +125,35 @@ def test_what_was_acknowledged_is_read_back(cluster: LocalCluster, how: signal.S
     for topic in topics:
         produce(cluster, topic, RECORDS)
         assert numbers_read(cluster, topic, 2 * RECORDS) == list(range(2 * RECORDS)), topic
+
+
+def test_the_last_in_sync_without_its_oldest_records_is_damaged_until_it_is_copied_from_another(
+    cluster: LocalCluster,
+) -> None:
+    """It leads with what it has, since nobody else is in sync. It needs no restart to have all again."""
+    with Admin(cluster.bootstrap) as admin:
+        configs = {"min.insync.replicas": "1", "segment.bytes": "16384"}
+        made = admin.create_topic("last", configs=configs, assignment=[[DAMAGED, *OTHERS]])
+    directory = cluster.data_directory(DAMAGED) / f"{made.topic_id.hex()}-0"
+    produce(cluster, "last", 0)
+    cluster.wait_isr("last", 3)
+    for broker_id in OTHERS:
+        cluster.kill(f"broker-{broker_id}")
+    cluster.wait_isr("last", 1)
+    produce(cluster, "last", RECORDS)
+    cluster.kill(f"broker-{DAMAGED}")
+    unlink(segments(directory)[:1])
+    cluster.restart(f"broker-{DAMAGED}")
+    pid = cluster.running()[f"broker-{DAMAGED}"]
+    subject = f"replica of last-0 on broker {DAMAGED}"
+    with Admin(cluster.bootstrap) as admin:
+        wait_until("health is red", lambda: subject in str(admin.describe_cluster().complaints), HEALED_S)
+        assert cluster.leader_of("last") == f"broker-{DAMAGED}"
+        for broker_id in OTHERS:
+            cluster.restart(f"broker-{broker_id}")
+        wait_until("health is green", lambda: not admin.describe_cluster().complaints, HEALED_S)
+        cluster.wait_isr("last", 3)
+        admin.elect_leaders("preferred", [TopicPartition("last", 0)])
+    wait_until("it leads", lambda: cluster.leader_of("last") == f"broker-{DAMAGED}", HEALED_S)
+    assert numbers_read(cluster, "last", 2 * RECORDS) == list(range(2 * RECORDS))
+    assert cluster.running()[f"broker-{DAMAGED}"] == pid
