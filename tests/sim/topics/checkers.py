@@ -99,6 +99,8 @@ class PartitionView:
         self.kept_from: dict[int, int] = {}
         """Leader → where its log began when it was elected as the last one, though its oldest files are gone:
         it keeps what it has until it starts again, when others have all."""
+        self.has_led_without_front = False
+        """Whether a leader lacked its oldest files, and so what it knew of producers."""
         self.isr: tuple[int, ...] = ()
         self.electable: tuple[int, ...] = ()
         """Who is to have all that is committed: the ISR and the eligible, but for who is in doubt."""
@@ -124,6 +126,14 @@ class PartitionView:
         # What comes behind the new leader's log was deleted by nobody, though other records there were.
         self.deleted_before = min(self.deleted_before, len(log))
         self.acked = {at: record for at, record in self.acked.items() if log[at : at + 1] == [record]}
+
+    def shared_with_kept(self, found: LogOnDisk) -> int:
+        """Up to where a leader that has not heard of the unclean election has the records of the new one."""
+        pairs = zip(found.log, self.kept, strict=False)
+        return next(
+            (at for at, (mine, kept) in enumerate(pairs) if at >= found.log_start and mine != kept),
+            min(len(found.log), len(self.kept)),
+        )
 
     def look(self) -> None:
         """See what is there now."""
@@ -240,9 +250,11 @@ class Checkers:
         """An operator asks a replica to delete records."""
         replica = host.replica(key)
         view = None if replica is None else self._view_at(key, replica.state.leader_epoch)
-        if replica is not None and view is not None and replica.state.leader_epoch >= view.unclean_epoch:
+        if replica is not None and view is not None:
             # The leader may wait until it knows its high watermark, which may be its end by then.
             before = replica.state.log_end_offset if before_offset < 0 else before_offset
+            if replica.state.leader_epoch < view.unclean_epoch:
+                before = min(before, view.shared_with_kept(host.logs.log(key)))
             view.deleted_before = max(view.deleted_before, before)
             view.logs_changed = True
 
@@ -262,12 +274,14 @@ class Checkers:
     def put_aside(self, host: SimHost, key: Key, replica: HostedReplica | None) -> None:
         """A broker gives up a replica: not one that it knows to be its own, and never one that is to have all
         that is committed."""
-        log = host.logs.log(key).log
+        found = host.logs.log(key)
         let_go = self._let_go.setdefault((host.broker_id, key), {})
-        let_go.update({record[1]: (offset, record) for offset, record in enumerate(log)})
+        let_go.update({record[1]: (offset, record) for offset, record in enumerate(found.log)})
+        # Without records and without a decision it may be the partition before this one.
+        is_certain = replica is not None or any(record != GONE for record in found.log)
         for view in list(self._standing()):
             generation = view.generation
-            if generation.key != key or not self._holds(host, generation, replica):
+            if generation.key != key or not is_of(generation, replica, found):
                 continue
             view.look()
             since = self._assigned_since.get((generation, host.broker_id))
@@ -279,18 +293,11 @@ class Checkers:
                 else replica.state.log_start_offset < host.logs.log(key).log_start
             )
             has_heard = since is not None and known >= since and not is_begun_anew
-            if host.broker_id in view.electable or has_heard:
+            if is_certain and (host.broker_id in view.electable or has_heard):
                 # Raised by `check`: a task of the broker could take it for a failure that passes.
                 message = f"{host.broker_id} puts {generation} aside; all is to be at {view.electable}"
                 self._found = Violation("AssignedReplica", message, self._world.story)
             view.let_go_at[host.broker_id] = self._world.partition_epoch(view.topic, generation.partition)
-
-    @staticmethod
-    def _holds(host: SimHost, generation: Generation, replica: HostedReplica | None) -> bool:
-        """Whether it is this partition that a broker gives up, and not the one before or an empty log."""
-        found = host.logs.log(generation.key)
-        is_empty = all(record == GONE for record in found.log)
-        return is_of(generation, replica, found) and (replica is not None or not is_empty)
 
     def gave_its_word(self, broker_id: int) -> None:
         """A broker is registered: what it left it has left by now."""
@@ -399,7 +406,16 @@ class Checkers:
     def _check_sequence(self, view: PartitionView, found: LogOnDisk) -> None:
         """What idempotent producers sent is there once, each producer's in its order, but for what failed: an
         attempt that is late may still append it, under the producer id of before. What is deleted does not
-        count: a replica that begins anew behind it does not know who wrote it."""
+        count: a replica that begins anew behind it does not know who wrote it. Nor does a leader whose disk
+        has lost its oldest files; it may lead if nothing in them was promised."""
+        view.has_led_without_front |= any(
+            isinstance(each, SimReplica)
+            and each.state.is_leader
+            and GONE in each.disk.log[view.deleted_below :]
+            for each in view.brokers.values()
+        )
+        if view.has_led_without_front:
+            return
         last: dict[int, int] = {}
         for _, value in found.log[view.deleted_below :]:
             producer = self._world.sent.get(value)
