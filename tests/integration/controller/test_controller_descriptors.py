@@ -33,6 +33,12 @@ def connections_to(running: Cluster, controller_id: int) -> dict[int, int]:
     return found
 
 
+def descriptors(running: Cluster) -> dict[int, int]:
+    """How many files and connections of any kind each controller has open, by its id."""
+    pids = {controller_id: process.pid for controller_id, process in running.controllers.items()}
+    return {controller_id: psutil.Process(pid).num_fds() for controller_id, pid in pids.items()}
+
+
 def test_controllers_that_are_elected_ten_times_keep_no_connection_of_an_earlier_term(
     zookeeper_hosts: str, tmp_path: Path
 ) -> None:
@@ -40,6 +46,9 @@ def test_controllers_that_are_elected_ten_times_keep_no_connection_of_an_earlier
         async with cluster(
             zookeeper_hosts, tmp_path, controllers=(1, 2), controller_arguments=SHORT_REST
         ) as running:
+            for _ in running.controllers:
+                await resign(running)
+            before = descriptors(running)
             for _ in range(ELECTIONS):
                 await resign(running)
             active = (await running.active()).controller_id
@@ -53,5 +62,11 @@ def test_controllers_that_are_elected_ten_times_keep_no_connection_of_an_earlier
 
             await until(standby_has_none, "one that stands by is connected to no broker")
             await until(active_has_two, "an active one tells each broker, and watches its life")
+
+            async def as_many_as_before() -> bool:
+                # One connection kept for each broker and term would be fifteen more in each process.
+                return all(count < before[each] + ELECTIONS for each, count in descriptors(running).items())
+
+            await until(as_many_as_before, "nothing else is kept either")
 
     asyncio.run(scenario())
