@@ -55,6 +55,12 @@ def empty_the_log(directory: Path) -> None:
         path.write_bytes(b"")
 
 
+def replace_the_disk(directory: Path) -> None:
+    """The data directory that it is in is new, with nothing of any partition."""
+    shutil.rmtree(directory.parent)
+    directory.parent.mkdir()
+
+
 def assert_all_is_kept(operator: ZooKeeperOperator, topic: str) -> None:
     operator.wait_until_led(topic, 1)
     produce(operator.cluster, topic, RECORDS, RECORDS)
@@ -64,7 +70,7 @@ def assert_all_is_kept(operator: ZooKeeperOperator, topic: str) -> None:
     assert operator.complaints() == {}
 
 
-@pytest.mark.parametrize("loss", [shutil.rmtree, empty_the_log])
+@pytest.mark.parametrize("loss", [shutil.rmtree, empty_the_log, replace_the_disk])
 def test_the_leader_lost_all_and_starts_last_before_a_controller(
     operator: ZooKeeperOperator, loss: Callable[[Path], None]
 ) -> None:
