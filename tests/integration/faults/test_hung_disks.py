@@ -6,11 +6,12 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 from hightide_local.cluster import LocalCluster
+from hightide_local.histories.anomalies import AnomalyKind
 from hightide_local.histories.drill import HEALED_S, FaultDrill
 from hightide_local.histories.replica_logs import partition_directory
 from hightide_local.histories.waiting import wait_until
@@ -152,6 +153,30 @@ def test_others_lead_within_the_session_timeout_until_the_disk_answers(patient: 
         drill.admin.elect_leaders("preferred", drill.partitions)
         drill.wait_for_progress()
         assert drill.leader(min(gone)) == leader, "it may lead again"
+    # A dead process is noticed after the session timeout, too; half of it is for a busy machine.
+    assert took_s < 1.5 * SESSION_TIMEOUT_MS / 1000, f"{took_s:.1f} s"
+
+
+def test_a_leader_whose_disk_takes_no_write_is_replaced_within_the_session_timeout(
+    patient: LocalCluster,
+) -> None:
+    """With flush=replicated, the default. Its event loop waits for the disk, while another thread keeps its
+    session with ZooKeeper."""
+    # When it goes on, whoever still takes it for the leader may read its old high watermark.
+    allowed = frozenset({AnomalyKind.END_BEHIND_ACKNOWLEDGED})
+    with FaultDrill(patient, "no-write", request_timeout_ms=2_000, allowed=allowed) as drill:
+        leader = drill.leader()
+        pid = patient.running()[f"broker-{leader}"]
+        began = time.monotonic()
+        with ExitStack() as all_disks:
+            for directory in patient.data_directories(leader):
+                all_disks.enter_context(stuck(directory, "HUNG"))
+            drill.wait_for_other_leaders(leader)
+            took_s = time.monotonic() - began
+            print(f"led by others {took_s:.1f} s after the disk hung")
+            drill.wait_for_progress()
+        drill.wait_for_isr(3)
+        assert patient.running()[f"broker-{leader}"] == pid, "it need not be started again"
     # A dead process is noticed after the session timeout, too; half of it is for a busy machine.
     assert took_s < 1.5 * SESSION_TIMEOUT_MS / 1000, f"{took_s:.1f} s"
 
