@@ -8,6 +8,7 @@ import pytest
 from hightide_cli.command_line.choices import OutputFormat, choices
 from hightide_cli.command_line.exit_codes import EXIT_USAGE
 from hightide_cli.main import COMMANDS, cli, main
+from log_rig import LogRig
 
 
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
@@ -145,6 +146,27 @@ def test_a_directory_without_logs_is_not_one_without_damage(
     assert (code, out) == (1, "")
     assert err.startswith(f"error: {tmp_path}: no")
     assert err.endswith("is here or below\n")
+
+
+@pytest.mark.parametrize("at", [7, 15, 20, 90], ids=["base offset", "leader epoch", "CRC", "body"])
+def test_one_flipped_bit_of_a_log_on_disk_is_told_and_fails_the_command(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, at: int
+) -> None:
+    """A base offset and a leader epoch are outside of the CRC: the log was called whole. Of two epochs that
+    do not fit together nobody can say which is wrong."""
+    rig = LogRig(tmp_path)
+    rig.fill(3)
+    rig.close()
+    (segment,) = rig.segments()
+    assert run(capsys, "dump-log", str(rig.log_directory))[0] == 0
+    content = bytearray(segment.read_bytes())
+    second = len(content) // 3
+    content[second + at] ^= 1
+    segment.write_bytes(content)
+    code, out, err = run(capsys, "dump-log", str(rig.log_directory))
+    assert code == 1
+    assert any(f"{segment} is damaged at position {each}: " in out for each in (second, 2 * second))
+    assert err == f"error: 1 damaged: {segment}\n"
 
 
 def test_every_command_of_the_table_is_there() -> None:
