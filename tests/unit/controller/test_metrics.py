@@ -105,6 +105,17 @@ def test_partitions_below_the_minimum_that_their_topic_asks_for_are_counted() ->
     assert world.readings()[f"{PREFIX}partitions_under_replicated"] == 2
 
 
+def test_a_broker_that_acknowledges_nothing_is_counted_until_it_answers() -> None:
+    world = CountingWorld.elected(1, 2, topics=(topic((1, 2)),))
+    assert isinstance(world, CountingWorld)
+    assert world.readings()[f"{PREFIX}brokers_silent"] == 0
+    world.send(ev.BrokerSilent(2, broker(2).broker_epoch, ()))
+    assert world.readings()[f"{PREFIX}brokers_silent"] == 1
+    assert world.readings()[f"{PREFIX}undelivered_age"] == 1.5
+    world.send(ev.BrokerAnswers(2, broker(2).broker_epoch))
+    assert world.readings()[f"{PREFIX}brokers_silent"] == 0
+
+
 def test_each_metric_that_is_declared_is_read_and_no_other() -> None:
     counters = Counters()
     counters.failed_over("process_died", 0.2)
