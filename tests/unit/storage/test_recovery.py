@@ -235,12 +235,15 @@ def test_recovery_reads_only_from_the_recovery_point_on(rig: LogRig) -> None:
     assert rig.log.high_watermark_checkpoint == 9
 
 
-def test_a_high_watermark_above_the_recovered_end_is_lowered(rig: LogRig) -> None:
+def test_a_high_watermark_above_the_recovered_end_is_lowered_and_says_that_records_are_missing(
+    rig: LogRig,
+) -> None:
     rig.directory.checkpoint_high_watermarks({KEY: 10})
     rig.close(clean=False)
     last = rig.segments()[-1]
     last.write_bytes(last.read_bytes()[:-1])
     assert rig.open().high_watermark_checkpoint == 9
+    assert rig.log.lost_data
 
 
 def test_a_clean_mark_of_other_checkpoints_is_not_believed(rig: LogRig) -> None:
