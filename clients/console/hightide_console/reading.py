@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from collections import deque
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -22,12 +24,11 @@ _FETCH_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class RecordsRead:
-    """What was found. `read_count` records were looked at; if `is_whole` is False, `next_offsets` says by
-    partition where to go on."""
+    """What was found. `read_count` records were looked at; `next_offsets` says where to go on, by each
+    partition that has more."""
 
     records: tuple[Record, ...]
     read_count: int
-    is_whole: bool
     next_offsets: dict[int, int]
 
 
@@ -52,7 +53,7 @@ class RecordReading:
         (described,) = await self._admin.describe_topics([topic])
         places = [TopicPartition(topic, each) for each in partitions_of(query, len(described.partitions))]
         if not places:
-            return RecordsRead((), 0, is_whole=True, next_offsets={})
+            return RecordsRead((), 0, next_offsets={})
         earliest = await self._admin.list_offsets(places, "earliest")
         latest = await self._admin.list_offsets(places, "latest")
         at_time: dict[int, int | None] = {}
@@ -88,33 +89,56 @@ class RecordReading:
         self._reader.close()
 
     def _read(self, topic: str, topic_id: bytes, query: RecordQuery, ranges: list[ReadRange]) -> RecordsRead:
-        end_s = time.monotonic() + SEARCH_SECONDS_MAX
-        found: list[Record] = []
-        next_offsets = {each.partition: each.start for each in ranges}
-        read_count = size_bytes = 0
-        is_whole = True
-        for wanted in ranges:
-            own = 0
-            for batch in self._reader.read(topic, topic_id, wanted.partition, wanted.start, wanted.end):
-                rows = _rows(batch, query)
-                if query.is_search:
-                    rows = rows[: query.limit - own]
-                own += len(rows)
-                found.extend(records_in(topic, wanted.partition, batch, rows))
-                read_count += batch.rows.num_rows
-                size_bytes += batch.rows.nbytes
-                next_offsets[wanted.partition] = batch.base_offset + batch.rows.num_rows
-                if (query.is_search and own >= query.limit) or size_bytes >= SEARCH_BYTES_MAX:
-                    break
-                if time.monotonic() > end_s:
-                    break
-            is_whole = is_whole and next_offsets[wanted.partition] >= wanted.end
-            if size_bytes >= SEARCH_BYTES_MAX or time.monotonic() > end_s:
-                is_whole = False
+        def batches_of(wanted: ReadRange) -> Iterable[RangeBatch]:
+            return self._reader.read(topic, topic_id, wanted.partition, wanted.start, wanted.end)
+
+        return records_of(topic, query, ranges, batches_of)
+
+
+def records_of(
+    topic: str,
+    query: RecordQuery,
+    ranges: Iterable[ReadRange],
+    batches_of: Callable[[ReadRange], Iterable[RangeBatch]],
+    monotonic: Callable[[], float] = time.monotonic,
+) -> RecordsRead:
+    """Read the ranges one after another, and keep what a page shows. A search for the newest records reads
+    each range to its end; any other stops where it has found enough, and goes on there: whoever follows the
+    links sees each record that matches. Raises as `RangeReader.read`."""
+    end_s = monotonic() + SEARCH_SECONDS_MAX
+    is_newest = query.start is Start.NEWEST
+    found: list[Record] = []
+    next_offsets: dict[int, int] = {}
+    read_count = size_bytes = 0
+    is_over = False
+    for wanted in ranges:
+        own: deque[Record] = deque(maxlen=query.limit)
+        next_offset = wanted.start
+        for batch in () if is_over else batches_of(wanted):
+            rows = _rows(batch, query)
+            next_offset = batch.base_offset + batch.rows.num_rows
+            room = query.limit - len(own)
+            if len(rows) > room and not is_newest:
+                next_offset, rows = batch.base_offset + rows[room], rows[:room]
+            own.extend(records_in(topic, wanted.partition, batch, rows[-query.limit :]))
+            read_count += batch.rows.num_rows
+            size_bytes += batch.rows.nbytes
+            is_over = size_bytes >= SEARCH_BYTES_MAX or monotonic() > end_s
+            if is_over or (query.is_search and not is_newest and len(own) == query.limit):
                 break
-        found.sort(key=lambda each: (each.timestamp_us, each.partition, each.offset))
-        kept = found[-query.limit :] if query.start is Start.NEWEST else found[: query.limit]
-        return RecordsRead(tuple(kept), read_count, is_whole, next_offsets)
+        else:
+            # A batch that cannot be opened is left out, also the last one.
+            next_offset = next_offset if is_over else wanted.end
+        if next_offset < wanted.end or (query.is_search and wanted.is_cut):
+            next_offsets[wanted.partition] = next_offset
+        found.extend(own)
+    found.sort(key=lambda each: (each.timestamp_us, each.partition, each.offset))
+    if is_newest:
+        return RecordsRead(tuple(found[-query.limit :]), read_count, next_offsets)
+    if query.is_search or next_offsets:
+        for each in found[query.limit :]:
+            next_offsets[each.partition] = min(each.offset, next_offsets.get(each.partition, each.offset))
+    return RecordsRead(tuple(found[: query.limit]), read_count, next_offsets)
 
 
 def _rows(batch: RangeBatch, query: RecordQuery) -> list[int]:

@@ -182,7 +182,7 @@ class CannedReading(RecordReading):
 
     async def read(self, topic: str, query: RecordQuery) -> RecordsRead:
         self.queries.append(query)
-        return RecordsRead(tuple(self.records), len(self.records), is_whole=True, next_offsets={})
+        return RecordsRead(tuple(self.records), len(self.records), next_offsets={})
 
     async def one(self, topic: str, partition: int, offset: int) -> Record | None:
         return next((each for each in self.records if each.offset == offset), None)

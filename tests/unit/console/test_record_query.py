@@ -31,9 +31,12 @@ def test_no_more_is_shown_than_a_page_holds(word: str, limit: int) -> None:
 
 def test_an_offset_begins_there_or_at_the_nearest_end_of_the_log() -> None:
     query = query_of({"start": "offset", "at": "120", "limit": "10"})
-    assert ranges_of(query, EARLIEST, LATEST, {}) == [ReadRange(0, 120, 130)]
+    assert ranges_of(query, EARLIEST, LATEST, {}) == [ReadRange(0, 120, 130, is_cut=True)]
     before = query_of({"start": "offset", "at": "3", "limit": "10"})
-    assert ranges_of(before, EARLIEST, LATEST, {}) == [ReadRange(0, 100, 110), ReadRange(1, 3, 5)]
+    assert ranges_of(before, EARLIEST, LATEST, {}) == [
+        ReadRange(0, 100, 110, is_cut=True),
+        ReadRange(1, 3, 5),
+    ]
 
 
 def test_a_time_is_utc_unless_it_says_otherwise() -> None:

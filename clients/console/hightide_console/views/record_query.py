@@ -57,11 +57,12 @@ class RecordQuery:
 
 @dataclass(frozen=True, slots=True)
 class ReadRange:
-    """Offsets [start, end) of one partition to read."""
+    """Offsets [start, end) of one partition to read. `is_cut` means that its log goes on behind them."""
 
     partition: int
     start: int
     end: int
+    is_cut: bool = False
 
 
 def query_of(words: Mapping[str, str]) -> RecordQuery:
@@ -125,7 +126,8 @@ def ranges_of(
                 begin = end if found is None else found
         begin = min(max(begin, first), end)
         if begin < end:
-            ranges.append(ReadRange(partition, begin, min(end, begin + share)))
+            stop = min(end, begin + share)
+            ranges.append(ReadRange(partition, begin, stop, is_cut=stop < end))
     return ranges
 
 
