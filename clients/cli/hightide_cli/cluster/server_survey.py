@@ -50,8 +50,11 @@ def with_standbys(
     known: Iterable[tuple[str, int | None, str]], described: "ClusterDescription"
 ) -> list[tuple[str, int | None, str]]:
     """The known servers, and the other controllers and coordinators that the controller knows; sorted by
-    kind, and by id if it is known."""
-    by_address = {address: (kind, instance) for kind, instance, address in known}
+    kind, and by id if it is known. Where leaders decide, a broker answers in the place of a controller: what
+    is known first of an address counts."""
+    by_address: dict[str, tuple[str, int | None]] = {}
+    for kind, instance, address in known:
+        by_address.setdefault(address, (kind, instance))
     for kind, told in (("controller", described.controllers), ("coordinator", described.coordinators)):
         for each in told:
             before = by_address.get(each.address)

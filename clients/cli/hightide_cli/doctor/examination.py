@@ -17,6 +17,7 @@ from hightide.errors import HightideError
 from hightide.servers import ServerDescription
 from hightide.v1.broker_service_pb2 import GetMetadataResponse
 
+from hightide_cli.cluster.health_report import is_led
 from hightide_cli.cluster.metadata_probe import MetadataProbe, address_of, coordinators_in
 from hightide_cli.cluster.server_survey import Surveyed, survey, with_standbys
 from hightide_cli.command_line.connections import credentials_of
@@ -63,8 +64,8 @@ def examine(target: Target, zookeeper: str | None, timeout_s: float) -> list[Fin
     findings += proxy_findings(os.environ, hosts)
     if metadata is None:
         return findings
-    findings += _of_servers(servers, limits_ms, timeout_s)
-    findings += _disks(addresses, timeout_s)
+    findings += _of_servers(servers, limits_ms, target, timeout_s)
+    findings += _disks(addresses, target, timeout_s)
     return findings
 
 
@@ -183,7 +184,8 @@ def _servers_in(metadata: GetMetadataResponse) -> list[tuple[str, int | None, st
         ("broker", each.id, address) for each in metadata.brokers if (address := address_of(each))
     ]
     controller = address_of(metadata.controller) if metadata.HasField("controller") else None
-    if controller is not None:
+    # Where leaders decide, a broker answers in the place of a controller.
+    if controller is not None and controller not in {address for _, _, address in known}:
         known.append(("controller", metadata.controller.id, controller))
     coordinators = dict.fromkeys(each for each in coordinators_in(metadata) if each is not None)
     known += [("coordinator", None, each) for each in coordinators]
@@ -199,6 +201,8 @@ def _with_standbys(
     except HightideError as error:
         return known, skipped("standbys", f"the controller does not tell who stands by: {error}")
     everybody = with_standbys(known, described)[:_ADDRESSES_MAX]
+    if is_led(described):
+        return everybody, skipped("standbys", "no controller decides here, so none stands by")
     active = (1, len({address for kind, _, address in known if kind == "coordinator"}))
     return everybody, standby_finding((len(described.controllers), len(described.coordinators)), active)
 
@@ -238,7 +242,7 @@ def within(ask: Callable[[], T], timeout_s: float) -> T | None:
 
 
 def _of_servers(
-    servers: Sequence[Surveyed], limits_ms: tuple[int, int] | None, timeout_s: float
+    servers: Sequence[Surveyed], limits_ms: tuple[int, int] | None, target: Target, timeout_s: float
 ) -> list[Finding]:
     """Clocks, versions and sessions of those that answered."""
     answered = [(each.name, each.description) for each in servers if each.description is not None]
@@ -246,12 +250,12 @@ def _of_servers(
     versions = {name: said.version for name, said in answered}
     return [
         *session_findings(granted_ms, limits_ms),
-        *_clocks(servers, timeout_s),
+        *_clocks(servers, target, timeout_s),
         *version_findings(client_version(), versions),
     ]
 
 
-def _clocks(servers: Sequence[Surveyed], timeout_s: float) -> list[Finding]:
+def _clocks(servers: Sequence[Surveyed], target: Target, timeout_s: float) -> list[Finding]:
     """Ask for the clocks again, one by one: many calls at once wait for each other, which would count as
     round trip."""
     readings = []
@@ -262,7 +266,7 @@ def _clocks(servers: Sequence[Surveyed], timeout_s: float) -> list[Finding]:
         if time.monotonic() > give_up_s:
             break
         try:
-            with Admin(each.address, timeout_ms=round(timeout_s * 1000)) as admin:
+            with _admin_at([each.address], target, timeout_s) as admin:
                 readings.append(clock_reading(each.name, partial(admin.describe_server, each.address)))
         except HightideError:
             continue
@@ -281,9 +285,16 @@ def clock_reading(
     return ClockReading(name, clock_ms - (asked_ms + took_ms / 2), took_ms)
 
 
-def _disks(addresses: Sequence[str], timeout_s: float) -> list[Finding]:
+def _admin_at(addresses: Sequence[str], target: Target, timeout_s: float) -> Admin:
+    """A client of these servers, with the credentials for the cluster."""
+    arguments = target.files.arguments()
+    arguments["bootstrap"] = ",".join(addresses)
+    return Admin(**arguments, timeout_ms=round(timeout_s * 1000))
+
+
+def _disks(addresses: Sequence[str], target: Target, timeout_s: float) -> list[Finding]:
     try:
-        with Admin(addresses, timeout_ms=round(timeout_s * 1000)) as admin:
+        with _admin_at(addresses, target, timeout_s) as admin:
             directories = admin.describe_log_directories()
     except HightideError as error:
         return [skipped("disks", f"the log directories of brokers are not known: {error}")]

@@ -1,5 +1,7 @@
 """Who is asked where everybody is: brokers, controllers, coordinators, each once."""
 
+from dataclasses import replace
+
 from hightide import BrokerDescription, ClusterDescription, ServerAddress
 from hightide_cli.cluster.server_survey import servers_of
 
@@ -43,3 +45,8 @@ def test_an_address_that_something_else_is_known_at_is_not_asked_as_a_standby() 
     told = described((ServerAddress(9, "b1:1"),))
     assert ("broker", 1, "b1:1") in servers_of(told, ())
     assert "controller" not in {kind for kind, _, address in servers_of(told, ()) if address == "b1:1"}
+
+
+def test_a_broker_that_answers_in_the_place_of_a_controller_is_asked_as_the_broker_that_it_is() -> None:
+    told = replace(described(), controller_id=1, controller_address="b1:1", coordination="leaders")
+    assert servers_of(told, ()) == [("broker", 1, "b1:1"), ("broker", 2, "b2:1")]

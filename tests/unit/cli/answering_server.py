@@ -1,0 +1,61 @@
+"""A server that answers calls with what a test says, to see what a command makes of a cluster's answers."""
+
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+from google.protobuf.any_pb2 import Any as AnyMessage
+from google.protobuf.message import Message
+from google.rpc.error_details_pb2 import ErrorInfo
+from google.rpc.status_pb2 import Status
+from hightide.calls.tls_files import TlsFiles
+from hightide.errors import ERROR_DOMAIN
+from hightide.v1.broker_service_pb2 import GetMetadataResponse
+from hightide.v1.metadata_pb2 import Endpoint
+
+#: gRPC's core may end the process when a server stops that has just accepted a connection.
+_SERVING_TO_THE_END: Final[list[grpc.Server]] = []
+
+
+class AnsweringServer(grpc.GenericRpcHandler):
+    """Broker 1 and the controller in one: it names itself for both, and refuses as NOT_AUTHORIZED each method
+    for which it has no answer. `answers` are by the name of the method."""
+
+    def __init__(self, answers: Mapping[str, Message] = {}, tls: TlsFiles | None = None) -> None:
+        server = grpc.server(ThreadPoolExecutor(4))
+        server.add_generic_rpc_handlers((self,))
+        if tls is None:
+            self.port = server.add_insecure_port("127.0.0.1:0")
+        else:
+            pair = (Path(tls.key or "").read_bytes(), Path(tls.certificate or "").read_bytes())
+            credentials = grpc.ssl_server_credentials([pair], Path(tls.ca).read_bytes(), True)
+            self.port = server.add_secure_port("127.0.0.1:0", credentials)
+        self.address = f"127.0.0.1:{self.port}"
+        self.endpoint = Endpoint(id=1, host="127.0.0.1", port=self.port)
+        metadata = GetMetadataResponse(cluster_id="c", brokers=[self.endpoint], controller=self.endpoint)
+        self.answers = {"GetMetadata": metadata, **answers}
+        server.start()
+        _SERVING_TO_THE_END.append(server)
+
+    def service(self, handler_call_details: Any) -> Any:
+        """As grpc.GenericRpcHandler."""
+        name = handler_call_details.method.rpartition("/")[2]
+
+        def answer(_: bytes, context: grpc.ServicerContext) -> bytes:
+            if name in self.answers:
+                return self.answers[name].SerializeToString()
+            _refuse(context, name)
+            return b""
+
+        return grpc.unary_unary_rpc_method_handler(answer)
+
+
+def _refuse(context: grpc.ServicerContext, name: str) -> None:
+    packed = AnyMessage()
+    packed.Pack(ErrorInfo(reason="NOT_AUTHORIZED", domain=ERROR_DOMAIN))
+    sentence = f"you may not call {name}"
+    status = Status(code=grpc.StatusCode.PERMISSION_DENIED.value[0], message=sentence, details=[packed])
+    context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
+    context.abort(grpc.StatusCode.PERMISSION_DENIED, sentence)
