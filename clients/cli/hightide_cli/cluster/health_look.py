@@ -21,8 +21,8 @@ class UnreachableError(click.ClickException):
 
 def look(ctx: click.Context, timeout_ms: int) -> "tuple[ClusterDescription, Holdings]":
     """Ask the controller and the brokers; without a controller, ask a broker in its place. Raises
-    UnreachableError if no broker answers."""
-    from hightide.errors import BrokersUnavailableError, HightideError
+    UnreachableError if no broker answers, and NotAuthorizedError."""
+    from hightide.errors import BrokersUnavailableError, HightideError, NotAuthorizedError
 
     from hightide_cli.command_line.connections import open_admin
 
@@ -31,9 +31,12 @@ def look(ctx: click.Context, timeout_ms: int) -> "tuple[ClusterDescription, Hold
             described = admin.describe_cluster()
         except BrokersUnavailableError as error:
             raise _unreachable(ctx, error) from error
+        except NotAuthorizedError:
+            # There is a controller: it has refused.
+            raise
         except HightideError:
             # Brokers know of no controller, or the one that they know does not answer.
-            return _without_controller(ctx, admin, timeout_ms)
+            described = _without_controller(ctx, timeout_ms)
         try:
             arriving = _arriving(admin) if described.reassignment_count else 0
             return described, _holdings(admin, described, arriving)
@@ -42,9 +45,7 @@ def look(ctx: click.Context, timeout_ms: int) -> "tuple[ClusterDescription, Hold
             raise _unreachable(ctx, error) from error
 
 
-def _without_controller(
-    ctx: click.Context, admin: "Admin", timeout_ms: int
-) -> "tuple[ClusterDescription, Holdings]":
+def _without_controller(ctx: click.Context, timeout_ms: int) -> "ClusterDescription":
     from hightide.calls.addresses import bootstrap_addresses
     from hightide.errors import BrokersUnavailableError
 
@@ -59,8 +60,7 @@ def _without_controller(
             metadata = probe.ask_any(addresses, all_topics=True)
         except BrokersUnavailableError as error:
             raise _unreachable(ctx, error) from error
-    described = without_controller(metadata)
-    return described, _holdings(admin, described, 0)
+    return without_controller(metadata)
 
 
 def _unreachable(ctx: click.Context, error: Exception) -> UnreachableError:

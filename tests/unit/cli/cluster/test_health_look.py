@@ -12,6 +12,7 @@ from hightide_cli.cluster.health_watch import watch_health
 from hightide_cli.cluster.metadata_probe import coordinators_in, without_controller
 from hightide_cli.command_line.choices import Choices, OutputFormat
 from hightide_cli.main import cli, main
+from unit.cli.answering_server import AnsweringServer
 
 NOBODY = "127.0.0.1:1"
 
@@ -105,3 +106,13 @@ def test_watching_goes_on_where_nobody_answers_and_ends_with_the_last_code(
     assert pauses_s == [7.0, 7.0]
     # A stream of documents holds nothing else.
     assert (printed.out, printed.err.count("\n")) == ("", 2)
+
+
+def test_who_may_not_describe_the_cluster_is_told_so_and_not_that_it_has_no_controller(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    server = AnsweringServer()
+    assert main(["cluster", "health", "--bootstrap", server.address]) == 1
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert "you may not call DescribeCluster" in printed.err
