@@ -4,6 +4,7 @@ Every question of the console passes here. Nothing is decided here.
 """
 
 import asyncio
+import http.client
 import time
 import urllib.error
 import urllib.request
@@ -132,7 +133,7 @@ class ClusterDoor:
         """What the brokers serve to Prometheus, if they were told to; by address."""
         brokers = [each for each in self._servers if each.kind == "broker" and each.metrics_url]
         urls = {each.address: each.metrics_url for each in brokers}
-        texts = await asyncio.gather(*(asyncio.to_thread(_scraped, url) for url in urls.values()))
+        texts = await asyncio.gather(*(asyncio.to_thread(scraped, url) for url in urls.values()))
         figures: dict[str, ServerFigures] = {}
         for address, text in zip(urls, texts, strict=True):
             before = self._scrapes.pop(address, None)
@@ -187,12 +188,12 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return
 
 
-def _scraped(url: str) -> str | None:
+def scraped(url: str) -> str | None:
     """The text at a server's own address, or None where it does not answer. Runs in a thread."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirects())
     try:
         with opener.open(url, timeout=_SCRAPE_TIMEOUT_S) as answer:
             content: bytes = answer.read(_SCRAPE_BYTES_MAX)
-    except (urllib.error.URLError, OSError, ValueError):
+    except (urllib.error.URLError, http.client.HTTPException, OSError, ValueError):
         return None
     return content.decode(errors="replace")

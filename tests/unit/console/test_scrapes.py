@@ -1,6 +1,10 @@
 """What brokers serve to Prometheus becomes rates, and nonsense becomes nothing."""
 
-from hightide_console.door import metrics_url
+import socket
+from threading import Thread
+
+import pytest
+from hightide_console.door import metrics_url, scraped
 from hightide_console.scrapes import figures_between, scrape_of
 from hightide_console.views.traffic import TrafficHistory, point_of
 from unit.console.canned_cluster import survey
@@ -38,6 +42,23 @@ def test_the_listener_is_found_beside_the_server() -> None:
     assert metrics_url("b1:9092", "0.0.0.0:9464") == "http://b1:9464/metrics"
     assert metrics_url("b1:9092", "127.0.0.1:9464") == "http://127.0.0.1:9464/metrics"
     assert [metrics_url("b1:9092", said) for said in ("", "9464", "h:", "h:0")] == [""] * 4
+
+
+@pytest.mark.parametrize("said", [b"SSH-2.0-OpenSSH_9.6\r\n", b"HTTP/1.1 503 No\r\n\r\n", b""])
+def test_what_answers_in_the_place_of_metrics_is_no_answer(said: bytes) -> None:
+    """The console never asked the cluster again after one answer that was no HTTP."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            connection, _ = listener.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(said)
+
+        server = Thread(target=answer)
+        server.start()
+        assert scraped(f"http://127.0.0.1:{listener.getsockname()[1]}/metrics") is None
+        server.join()
 
 
 def test_what_goes_out_is_unknown_without_metrics() -> None:
