@@ -3,6 +3,7 @@
 import asyncio
 import shlex
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -133,6 +134,7 @@ def test_a_record_goes_by_the_input_of_the_command_whatever_is_in_it() -> None:
         ("reset-offsets", {"group": "g", "target": "to-offset"}, "needs a value"),
         ("reset-offsets", {"group": "g", "target": "to-latest", "at": "1"}, "takes no value"),
         ("reset-offsets", {"group": "g", "partition": "1"}, "of which topic"),
+        ("cancel-moves", {"partition": "1"}, "of which topic"),
         ("drain", {"broker": "-1"}, "no whole number"),
         ("throttle", {"rate": "--all"}, "begins with a dash"),
         ("produce", {"topic": "orders", "value": "x" * 70_000}, "is the most"),
@@ -200,6 +202,17 @@ def test_a_command_that_talks_without_end_is_cut_and_counted_while_it_talks() ->
     assert len(outcome.output) < OUTPUT_MAX
     left_out = 2 * 5_000_000 + 100_000 - OUTPUT_MAX
     assert outcome.output.endswith(f"… and {left_out:,} bytes more")
+
+
+def test_a_command_imports_nothing_from_the_directory_in_which_the_console_was_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python looks there first when it runs a module: whoever may write there could run what he likes."""
+    (tmp_path / "click.py").write_text("raise SystemExit('this is not click')")
+    monkeypatch.chdir(tmp_path)
+    runner = CommandRunner("127.0.0.1:9091", ClientArguments())
+    outcome = asyncio.run(runner.run(Command(("version", "--client"))))
+    assert outcome.is_well, outcome.output
 
 
 @pytest.fixture

@@ -126,6 +126,8 @@ def _move(values: Values) -> Command:
 
 
 def _cancel(values: Values) -> Command:
+    if values["partition"] and not values["topic"]:
+        raise ChangeError("Partition: say of which topic")
     if not values["topic"]:
         return Command(("reassign", "cancel", "--all"))
     words = ("reassign", "cancel", *option("--topic", values, "topic"))

@@ -43,7 +43,8 @@ class CommandRunner:
     """Runs commands on one cluster. `cluster` is its address; the rest of the credentials is that of
     `arguments`, or of the environment as for any command."""
 
-    program: tuple[str, ...] = ("-m", "hightide_cli")
+    #: -P: nothing is imported from the directory in which the console was started.
+    program: tuple[str, ...] = ("-P", "-m", "hightide_cli")
 
     def __init__(self, cluster: str, arguments: ClientArguments) -> None:
         said = ClientArguments(bootstrap=cluster)
