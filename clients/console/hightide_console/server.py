@@ -35,7 +35,7 @@ def serve(
     trace_directories: tuple[Path, ...],
 ) -> None:
     """Serve until Ctrl-C or SIGTERM. `announce` gets the address to open, and one that opens a session once,
-    as soon as requests are accepted. Raises ClickException if the port is taken."""
+    as soon as requests are accepted. Raises ClickException if the port cannot be had."""
     listener = _listener(port)
     own_port: int = listener.getsockname()[1]
     settings = ConsoleSettings(
@@ -100,5 +100,6 @@ def _listener(port: int) -> socket.socket:
             raise click.ClickException(
                 f"port {port} of {HOST} is taken, perhaps by another console: give --port 0 for a free one"
             ) from error
-        raise
+        reason = error.strerror or error
+        raise click.ClickException(f"port {port} of {HOST} cannot be used: {reason}") from error
     return listener
