@@ -232,6 +232,20 @@ def test_a_scrub_that_is_off_reads_nothing(tmp_path: Path) -> None:
     run(tmp_path, scenario)
 
 
+def test_the_scrub_reads_no_faster_than_it_may(tmp_path: Path) -> None:
+    async def scenario(ward: Ward) -> None:
+        loop = asyncio.get_running_loop()
+        with ThreadPoolExecutor(1) as disk:
+            slow = ReplicaScrub(ward.hosted, disk, ScrubSettings(8 * LOG_BYTES_MIN, 3_600_000))
+            began = loop.time()
+            await slow.check_all()
+            assert loop.time() - began >= 1 / 8
+            assert slow.checked_bytes == END * SIZE
+            await slow.close()
+
+    run(tmp_path, scenario)
+
+
 def test_damage_whose_place_is_not_known_is_looked_for(tmp_path: Path) -> None:
     async def scenario(ward: Ward) -> None:
         before = ward.segment(4).read_bytes()
