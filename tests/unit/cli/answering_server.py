@@ -1,9 +1,9 @@
 """A server that answers calls with what a test says, to see what a command makes of a cluster's answers."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import grpc
 from google.protobuf.any_pb2 import Any as AnyMessage
@@ -15,15 +15,18 @@ from hightide.errors import ERROR_DOMAIN
 from hightide.v1.broker_service_pb2 import GetMetadataResponse
 from hightide.v1.metadata_pb2 import Endpoint
 
+Answer: TypeAlias = Message | Sequence[Message]
+
 #: gRPC's core may end the process when a server stops that has just accepted a connection.
 _SERVING_TO_THE_END: Final[list[grpc.Server]] = []
 
 
 class AnsweringServer(grpc.GenericRpcHandler):
     """Broker 1 and the controller in one: it names itself for both, and refuses as NOT_AUTHORIZED each method
-    for which it has no answer. `answers` are by the name of the method."""
+    for which it has no answer. `answers` are by the name of the method; of several, each is given once, and
+    the last one for good."""
 
-    def __init__(self, answers: Mapping[str, Message] = {}, tls: TlsFiles | None = None) -> None:
+    def __init__(self, answers: Mapping[str, Answer] = {}, tls: TlsFiles | None = None) -> None:
         server = grpc.server(ThreadPoolExecutor(4))
         server.add_generic_rpc_handlers((self,))
         if tls is None:
@@ -35,7 +38,7 @@ class AnsweringServer(grpc.GenericRpcHandler):
         self.address = f"127.0.0.1:{self.port}"
         self.endpoint = Endpoint(id=1, host="127.0.0.1", port=self.port)
         metadata = GetMetadataResponse(cluster_id="c", brokers=[self.endpoint], controller=self.endpoint)
-        self.answers = {"GetMetadata": metadata, **answers}
+        self.answers: dict[str, Answer] = {"GetMetadata": metadata, **answers}
         server.start()
         _SERVING_TO_THE_END.append(server)
 
@@ -44,10 +47,15 @@ class AnsweringServer(grpc.GenericRpcHandler):
         name = handler_call_details.method.rpartition("/")[2]
 
         def answer(_: bytes, context: grpc.ServicerContext) -> bytes:
-            if name in self.answers:
-                return self.answers[name].SerializeToString()
-            _refuse(context, name)
-            return b""
+            said = self.answers.get(name)
+            if isinstance(said, Message):
+                return said.SerializeToString()
+            if not said:
+                _refuse(context, name)
+                return b""
+            if len(said) > 1:
+                self.answers[name] = said[1:]
+            return said[0].SerializeToString()
 
         return grpc.unary_unary_rpc_method_handler(answer)
 

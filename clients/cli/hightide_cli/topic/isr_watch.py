@@ -1,7 +1,7 @@
 """`hightide topic isr-watch`: leaders and in-sync replicas as they change."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -54,7 +54,7 @@ def isr_watch(
     topics.
 
     It begins with the partitions that lack a leader or an in-sync replica. With --until-full it ends when no
-    partition does. Exit code 1: the --timeout passed first.
+    partition does. Exit code 1: the --timeout passed first; 130: Ctrl-C came first.
     """
     from hightide_cli.command_line.connections import open_admin
 
@@ -63,6 +63,9 @@ def isr_watch(
         try:
             is_full = _watch(ctx, admin, names, partitions, until_full, give_up_s, interval_s)
         except KeyboardInterrupt:
+            if until_full:
+                # A script that waits for replicas must not take this for the end of the waiting.
+                raise
             return
     if until_full and not is_full:
         ctx.exit(EXIT_TOO_LATE)
@@ -82,7 +85,10 @@ def _watch(
 
     watch, is_first = IsrWatch(), True
     while True:
-        changes = watch.look(_partitions(admin, names, numbers))
+        partitions = _partitions(admin, names, numbers)
+        if is_first:
+            _check_numbers(partitions, names, numbers)
+        changes = watch.look(partitions)
         for change in changes:
             _tell(ctx, change)
         lacking = watch.lacking_count
@@ -107,6 +113,13 @@ def _partitions(
         for each in topic.partitions
         if not numbers or each.partition in numbers
     }
+
+
+def _check_numbers(watched: "Iterable[TopicPartition]", names: Sequence[str], numbers: Sequence[int]) -> None:
+    """Refuse a partition that there is not: of none, all replicas are in sync."""
+    missing = sorted(set(numbers) - {each.partition for each in watched})
+    if missing:
+        raise click.ClickException(f"there is no partition {missing[0]} of {', '.join(names) or 'any topic'}")
 
 
 def _tell(ctx: click.Context, change: "PartitionChange") -> None:
