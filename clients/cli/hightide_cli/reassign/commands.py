@@ -52,7 +52,7 @@ def watch(ctx: click.Context, interval: float) -> None:
     """Follow all moves under way until they are done.
 
     It shows the bytes and offsets of each new replica, the speed and the time left. Ctrl-C ends the display,
-    and not the moves.
+    and not the moves. Exit code 1: a move was cancelled, or its topic was deleted.
     """
     from hightide_cli.command_line.connections import open_admin
     from hightide_cli.reassign.watch import WATCH_TIMEOUT_MS, watch_moves

@@ -39,6 +39,14 @@ def places_in(admin: "Admin", topics: Sequence[str] | None) -> list[Place]:
     return places
 
 
+def check_known(admin: "Admin", broker_id: int) -> None:
+    """Check that a broker is registered or holds replicas. Raises click.ClickException, HightideError."""
+    known = [each.broker_id for each in admin.describe_cluster().brokers]
+    if broker_id not in known:
+        there = ", ".join(map(str, known)) or "none"
+        raise click.ClickException(f"there is no broker {broker_id}; there are: {there}")
+
+
 def live_brokers(admin: "Admin", asked_for: Iterable[int] | None = None) -> tuple[int, ...]:
     """The requested brokers, all of which must be alive, or (None) all live brokers. Raises
     click.ClickException, HightideError."""

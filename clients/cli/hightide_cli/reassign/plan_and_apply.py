@@ -82,11 +82,13 @@ def plan(
         raise click.UsageError("--decommission keeps the replication factor as it is", ctx)
     asked_for = None if brokers is None else parse_brokers(brokers, "--brokers")
     from hightide_cli.command_line.connections import open_admin
-    from hightide_cli.reassign.places import live_brokers, places_in
+    from hightide_cli.reassign.places import check_known, live_brokers, places_in
     from hightide_cli.reassign.plan import plan_onto, plan_without
     from hightide_cli.reassign.plan_file import plan_document, write_plan
 
     with open_admin(ctx) as admin:
+        if decommission is not None:
+            check_known(admin, decommission)
         targets = live_brokers(admin, asked_for)
         places = places_in(admin, list(dict.fromkeys(topics)) or None)
     if decommission is None:
@@ -144,6 +146,9 @@ def apply(
 ) -> None:
     """Begin the moves of a plan, or of one partition. The moves go on when this command has ended.
 
+    With --watch, it also follows those that were under way already. Exit code 1: a move was refused, or did
+    not arrive.
+
     \b
     hightide reassign apply plan.json --throttle 10MB --watch
     """
@@ -159,15 +164,20 @@ def apply(
     from hightide_cli.reassign.watch import WATCH_TIMEOUT_MS, watch_moves
 
     with open_admin(ctx, WATCH_TIMEOUT_MS if is_watched else ORDER_TIMEOUT_MS) as admin:
+        watched: dict[TopicPartition, tuple[int, ...]] = {}
         if path is not None:
-            moves = _to_do(admin, read_plan(path), path)
+            planned = read_plan(path)
+            moves = _to_do(admin, planned, path)
+            if is_watched:
+                watched = _under_way(admin, planned)
         else:
             assert topic is not None, "checked above"
             assert partition is not None, "checked above"
             moves = {TopicPartition(topic, partition): target}
         begun = _begin(ctx, admin, moves, limit, dry_run)
         if is_watched and not dry_run:
-            watch_moves(ctx, admin, 1.0, only={each: moves[each] for each in begun})
+            watched |= {each: moves[each] for each in begun}
+            watch_moves(ctx, admin, 1.0, only=watched)
 
 
 def _to_do(
@@ -192,6 +202,16 @@ def _to_do(
             )
         moves[TopicPartition(move.topic, move.partition)] = move.replicas
     return moves
+
+
+def _under_way(admin: "Admin", planned: Sequence["PlannedMove"]) -> dict["TopicPartition", tuple[int, ...]]:
+    """The moves of a plan that were begun before."""
+    wanted = {(move.topic, move.partition): move.replicas for move in planned}
+    return {
+        each.partition: each.target
+        for each in admin.list_reassignments().reassignments
+        if wanted.get((each.partition.topic, each.partition.partition)) == each.target
+    }
 
 
 def _begin(

@@ -39,7 +39,8 @@ def watch_moves(
     """Look repeatedly until no partition of interest is being moved, then print where each ended up. `only`
     are the partitions of interest with their targets; None: all that move.
 
-    Ctrl-C leaves the moves running, and says so; so does a look that fails. Raises HightideError.
+    Ctrl-C leaves the moves running, and says so; so does a look that fails. Raises HightideError, and
+    click.ClickException if a move ended and did not arrive.
     """
     from hightide.errors import HightideError
 
@@ -151,6 +152,7 @@ def _conclude(ctx: click.Context, admin: "Admin", watched: Watched, progress: Pr
             for each in progress.finished
         ]
         emit(ctx, {"finished": results})
+        _fail_where_astray(astray, progress)
         return
     count = len(progress.finished) - len(astray)
     click.echo(f"{count} of {len(progress.finished)} moves have arrived, {size_text(progress.bytes_total)}")
@@ -163,6 +165,12 @@ def _conclude(ctx: click.Context, admin: "Admin", watched: Watched, progress: Pr
         now = places.get(each)
         where = "is deleted" if now is None else f"was cancelled and is on brokers {','.join(map(str, now))}"
         click.echo(f"{each} {where}")
+    _fail_where_astray(astray, progress)
+
+
+def _fail_where_astray(astray: Sequence["TopicPartition"], progress: Progress) -> None:
+    if astray:
+        raise click.ClickException(f"{len(astray)} of {len(progress.finished)} moves did not arrive")
 
 
 def _places(
