@@ -52,7 +52,10 @@ RECORD = (
     whole("timestamp_us", "microseconds since 1970"),
     *_bytes("key", "the key"),
     *_bytes("value", "the value"),
-    mapping("headers", "the headers, with values as text; absent where there are none").optional,
+    mapping(
+        "headers",
+        "the headers, with values as text, null for one without a value; absent where there are none",
+    ).optional,
 )
 _SIZES = (
     whole("records", "how many can be read"),

@@ -122,29 +122,36 @@ def produce_lines(
     """Send every line and wait until all are acknowledged.
 
     Raises click.ClickException for a line that cannot be read, which names its number (the lines before it
-    are delivered), and the first error of a record that was not delivered.
+    are delivered), and the first error of a record that was not delivered. What was written before a failure
+    or Ctrl-C is told on stderr.
     """
     outcome = Outcome(topic)
-    with Producer(
-        **cluster,
-        acks="all" if acks == "all" else 0 if acks == "0" else 1,
-        idempotent=acks == "all",
-        compression=cast(Literal["lz4", "zstd"], compression) if compression != "none" else None,
-    ) as producer:
-        for number, line in enumerate(lines, 1):
-            record = read_line(line, number, form)
-            delivery = producer.send(
-                topic,
-                record.value,
-                record.key,
-                partition=record.partition,
-                timestamp_us=record.timestamp_us,
-                headers=record.headers or None,
-            )
-            delivery.add_done_callback(outcome.take)
-    if outcome.first_error is not None:
-        click.echo(f"{outcome.failed} records were not delivered; {outcome.sentence()}", err=True)
-        raise outcome.first_error
+    try:
+        with Producer(
+            **cluster,
+            acks="all" if acks == "all" else 0 if acks == "0" else 1,
+            idempotent=acks == "all",
+            compression=cast(Literal["lz4", "zstd"], compression) if compression != "none" else None,
+        ) as producer:
+            for number, line in enumerate(lines, 1):
+                record = read_line(line, number, form)
+                delivery = producer.send(
+                    topic,
+                    record.value,
+                    record.key,
+                    partition=record.partition,
+                    timestamp_us=record.timestamp_us,
+                    headers=record.headers or None,
+                )
+                delivery.add_done_callback(outcome.take)
+        if outcome.first_error is not None:
+            raise outcome.first_error
+    except BaseException:
+        if outcome.failed:
+            click.echo(f"{outcome.failed} records were not delivered; {outcome.sentence()}", err=True)
+        elif outcome.records:
+            click.echo(outcome.sentence(), err=True)
+        raise
     return outcome
 
 
@@ -183,7 +190,7 @@ def _read_json(line: bytes, number: int, form: LineForm) -> LineRecord:
             partition,
             timestamp_us,
         )
-    except (ValueError, TypeError, AttributeError, binascii.Error) as error:
+    except (ValueError, TypeError, AttributeError, RecursionError, binascii.Error) as error:
         raise click.ClickException(f"line {number} is not a record in JSON: {error}") from error
 
 

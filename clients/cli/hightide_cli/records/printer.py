@@ -31,7 +31,7 @@ _FIELDS: dict[str, Callable[[Record], bytes]] = {
     "s": lambda record: record.value or b"",
     "S": lambda record: b"%d" % _length(record.value),
     "R": lambda record: _length(record.value).to_bytes(4, "big", signed=True),
-    "h": lambda record: b",".join(name.encode() + b"=" + value for name, value in record.headers),
+    "h": lambda record: b",".join(b"%s=%s" % (name.encode(), value or b"") for name, value in record.headers),
     "%": lambda record: b"%",
 }
 
@@ -87,8 +87,13 @@ def _document(record: Record) -> dict[str, Json]:
         **bytes_field("value", record.value),
     }
     if record.headers:
-        document["headers"] = {name: value.decode(errors="replace") for name, value in record.headers}
+        document["headers"] = {name: _header_text(value) for name, value in record.headers}
     return document
+
+
+def _header_text(value: bytes | None) -> str | None:
+    """The SDK promises bytes; other clients, and Spark, also write headers without a value."""
+    return None if value is None else value.decode(errors="replace")
 
 
 def _constant(literal: bytes) -> Callable[[Record], bytes]:

@@ -183,5 +183,5 @@ def records_in(
             timestamps[row].as_py(),
             keys[row].as_py(),
             values[row].as_py(),
-            tuple((header["key"], header["value"]) for header in found) if found else (),
+            tuple((each["key"], each["value"]) for each in found if each is not None) if found else (),
         )

@@ -32,7 +32,7 @@ class Reading:
 def consume_records(
     topic: str, reading: Reading, printer: RecordPrinter, output: BinaryIO, *, cluster: ClientArguments
 ) -> None:
-    """Print records until the end, the wanted number, or Ctrl-C, which ends the following of a topic."""
+    """Print records until the end, the wanted number, or Ctrl-C."""
     with Consumer(**cluster, offset_reset="error", on_corrupt_batch=reading.on_corrupt_batch) as consumer:
         assigned = [TopicPartition(topic, each) for each in reading.partitions] or consumer.partitions_for(
             topic
@@ -41,7 +41,6 @@ def consume_records(
         if reading.start.anchor is Anchor.OFFSET:
             check_start(topic, reading.start, consumer.end_offsets(assigned).values())
         seek(consumer, assigned, reading.start)
-        is_followed = reading.until is None
         batches = (
             _for_ever(consumer)
             if reading.until is None
@@ -49,15 +48,27 @@ def consume_records(
         )
         records = (record for batch in batches for record in batch)
         try:
-            for record in islice(records, reading.records_max):
-                output.write(printer.render(record))
-                if is_followed:
-                    # A user who follows a topic wants to see a record when it comes.
-                    output.flush()
-        except KeyboardInterrupt:
-            pass
+            wanted = islice(records, reading.records_max)
+            print_records(wanted, printer, output, is_followed=reading.until is None)
         finally:
             batches.close()
+
+
+def print_records(
+    records: Iterable[Record], printer: RecordPrinter, output: BinaryIO, *, is_followed: bool
+) -> None:
+    """Print these records. Ctrl-C ends the following of a topic. It raises KeyboardInterrupt where records
+    are read to an end: what is printed then is not all of them."""
+    try:
+        for record in records:
+            output.write(printer.render(record))
+            if is_followed:
+                # A user who follows a topic wants to see a record when it comes.
+                output.flush()
+    except KeyboardInterrupt:
+        if not is_followed:
+            raise
+    finally:
         output.flush()
 
 

@@ -79,9 +79,11 @@ def _text(record: "Record") -> str:
     return properties(pairs)
 
 
-def _shown(value: bytes) -> str:
+def _shown(value: bytes | None) -> str:
     """The text if it is printable, otherwise the bytes as Python writes them: a record must not control a
-    terminal."""
+    terminal. A header may have no value."""
+    if value is None:
+        return ""
     try:
         text = value.decode()
     except UnicodeDecodeError:

@@ -77,6 +77,10 @@ def produce(
 
     if key is not None and key_separator is not None:
         raise click.UsageError("give either --key or --key-separator, not both", ctx)
+    if key_separator == "":
+        raise click.UsageError(
+            "the separator is empty: give --key-separator the text between key and value", ctx
+        )
     form = LineForm(
         key=None if key is None else key.encode(),
         key_separator=None if key_separator is None else key_separator.encode(),
@@ -257,7 +261,9 @@ def _check_group(
         raise click.UsageError(
             "give either --group or --partition: in a group, the coordinator assigns the partitions", ctx
         )
-    if group is not None and until is not None:
+    by_output = position_by_output(ctx)
+    ends = "--until" if until is not None else "-o e@TIME" if by_output is not None and by_output[1] else None
+    if group is not None and ends is not None:
         raise click.UsageError(
-            "give either --group or --until: a group has no end, it reads what it has not read yet", ctx
+            f"give either --group or {ends}: a group has no end, it reads what it has not read yet", ctx
         )

@@ -1,13 +1,23 @@
 """Lines become records and records become lines; what the one prints as JSON the other reads."""
 
+import json
+from collections.abc import Iterator
+from io import BytesIO
+from typing import Any
+
 import click
 import pytest
 from hightide import Record
-from hightide_cli.records.line_producer import LineForm, LineRecord, read_line
+from hightide.v1.broker_service_pb2 import GetMetadataResponse, ProducePartitionResult, ProduceResponse
+from hightide.v1.metadata_pb2 import PartitionMetadata, TopicMetadata
+from hightide_cli.command_line.client_arguments import ClientArguments
+from hightide_cli.records.line_producer import LineForm, LineRecord, produce_lines, read_line
 from hightide_cli.records.positions import Anchor, Position, parse_moment, parse_position
 from hightide_cli.records.printer import FormatError, RecordPrinter
+from hightide_cli.records.reading import print_records
 from hypothesis import given
 from hypothesis import strategies as st
+from unit.cli.answering_server import AnsweringServer
 
 
 def record(key: bytes | None = b"k", value: bytes | None = b"v", **others: int) -> Record:
@@ -32,7 +42,10 @@ def test_a_line_without_the_separator_is_named_by_its_number() -> None:
         read_line(b"no key\n", 3, LineForm(key_separator=b":"))
 
 
-@pytest.mark.parametrize("line", [b"{", b"[]", b'{"partition": "x"}', b'{"value_base64": "%"}', b"\xff"])
+@pytest.mark.parametrize(
+    "line",
+    [b"{", b"[]", b'{"partition": "x"}', b'{"value_base64": "%"}', b"\xff", b'{"value": ' + b"[" * 99_999],
+)
 def test_a_line_that_is_no_record_in_json_is_named_by_its_number(line: bytes) -> None:
     with pytest.raises(click.ClickException, match="line 9 is not a record in JSON"):
         read_line(line, 9, LineForm(as_json=True))
@@ -44,6 +57,33 @@ def test_what_consume_prints_as_json_produce_reads(key: bytes | None, value: byt
     assert printed.count(b"\n") == 1
     read = read_line(printed, 1, LineForm(as_json=True))
     assert read == LineRecord(value, key, (("h", b"x"),), 2, 1_500_000)
+
+
+@pytest.mark.parametrize("form", [None, "%h\\n"])
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_header_without_a_value_is_printed(form: str | None, as_json: bool) -> None:
+    """Clients of other languages write them, and Spark. One of them ended the reading of a topic."""
+    headers: Any = (("a", None), ("b", b"x"))
+    printed = RecordPrinter(as_json=as_json, form=form).render(record()._replace(headers=headers))
+    if as_json:
+        assert json.loads(printed)["headers"] == {"a": None, "b": "x"}
+        assert read_line(printed, 1, LineForm(as_json=True)).headers == (("a", b""), ("b", b"x"))
+    else:
+        assert printed == (b"v\n" if form is None else b"a=,b=x\n")
+
+
+def test_who_follows_a_topic_ends_it_and_who_reads_to_an_end_is_interrupted() -> None:
+    """A dump that was cut off by Ctrl-C ended like a whole one."""
+
+    def interrupted() -> Iterator[Record]:
+        yield record()
+        raise KeyboardInterrupt
+
+    printer, output = RecordPrinter(as_json=False, form=None), BytesIO()
+    print_records(interrupted(), printer, output, is_followed=True)
+    assert output.getvalue() == b"v\n"
+    with pytest.raises(KeyboardInterrupt):
+        print_records(interrupted(), printer, output, is_followed=False)
 
 
 def test_values_are_printed_as_they_are() -> None:
@@ -85,3 +125,24 @@ def test_what_is_no_position_is_refused(text: str) -> None:
 
 def test_a_time_without_a_zone_is_utc() -> None:
     assert parse_moment("2013-01-01T05:00:00") == parse_moment("2013-01-01T05:00:00Z")
+
+
+def test_a_line_that_cannot_be_read_ends_the_writing_and_what_was_written_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Who writes the file again must know what is there already."""
+    topic_id = b"t" * 16
+    server = AnsweringServer(
+        {"Produce": ProduceResponse(partitions=[ProducePartitionResult(topic_id=topic_id, base_offset=7)])}
+    )
+    part = PartitionMetadata(partition=0, leader=1, replicas=[1], isr=[1])
+    topic = TopicMetadata(topic="t", topic_id=topic_id, partitions=[part])
+    server.answers["GetMetadata"] = GetMetadataResponse(
+        cluster_id="c", brokers=[server.endpoint], controller=server.endpoint, topics=[topic]
+    )
+    lines, form = [b"a:1\n", b"b:2\n", b"c\n"], LineForm(key_separator=b":")
+    with pytest.raises(click.ClickException, match="line 3 has no key"):
+        produce_lines(
+            lines, "t", form, cluster=ClientArguments(bootstrap=server.address), acks="1", compression="none"
+        )
+    assert capsys.readouterr().err == "produced 2 records to t: partition 0 offset 7 to 8\n"

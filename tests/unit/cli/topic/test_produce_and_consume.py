@@ -1,0 +1,21 @@
+"""What a command line means for the reading and the writing, before anybody is asked."""
+
+import pytest
+from hightide_cli.main import main
+
+NOBODY = ("--bootstrap", "127.0.0.1:1")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("produce", "t", "-K", ""), "the separator is empty"),
+        (("consume", "t", "-g", "g", "-o", "e@-1h"), "give either --group or -o e@TIME"),
+        (("consume", "t", "-g", "g", "--until", "9"), "give either --group or --until"),
+    ],
+)
+def test_what_cannot_be_meant_is_said(
+    words: tuple[str, ...], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["topic", *words, *NOBODY]) == 2
+    assert sentence in capsys.readouterr().err
