@@ -1,5 +1,6 @@
 """The cluster of `hightide dev up`, which runs on when the command has ended."""
 
+import contextlib
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,10 +103,24 @@ def status(directory: Path) -> list[ProcessStatus]:
 
 def down(directory: Path, *, delete: bool = False) -> list[str]:
     """Stop the cluster of a directory. Return the names of the processes that ran. With `delete`, remove the
-    directory, too. Raises ClusterError if there is no cluster."""
+    files of the cluster, too, and the directory if it has no others. Raises ClusterError if there is no
+    cluster."""
     cluster = find(directory)
     running = list(cluster.running())
     cluster.stop()
     if delete:
-        shutil.rmtree(cluster.directory)
+        _delete(cluster)
     return running
+
+
+def _delete(cluster: LocalCluster) -> None:
+    """Delete what a stopped cluster has made, and its directory if nothing else is there: a user may have
+    named one with files of his own. Raises OSError."""
+    made = ("certificates", "data", cluster.log_directory.name, cluster.trace_directory.name, "zookeeper")
+    for name in made:
+        with contextlib.suppress(FileNotFoundError):
+            shutil.rmtree(cluster.directory / name)
+    for name in (".lock", "cluster.json"):
+        (cluster.directory / name).unlink(missing_ok=True)
+    if not any(cluster.directory.iterdir()):
+        cluster.directory.rmdir()

@@ -129,6 +129,8 @@ def down(ctx: click.Context, delete: bool, directory: Path | None) -> None:
         emit(ctx, {"stopped": stopped})
     else:
         click.echo(f"stopped: {', '.join(stopped)}" if stopped else "nothing was running")
+        if delete:
+            click.echo("data, logs and traces are deleted")
 
 
 @common_options
