@@ -1,7 +1,12 @@
 """Messages are JSON and back, bytes are text where that is wanted, services read as their .proto files."""
 
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final
+
+import grpc
 import pytest
 from google.protobuf import descriptor_pb2
+from grpc_reflection.v1alpha import reflection
 from hightide.v1 import broker_service_pb2, errors_pb2, metadata_pb2
 from hightide_cli.main import main
 from hightide_cli.rpc.descriptor_text import (
@@ -16,6 +21,8 @@ from hightide_cli.rpc.descriptor_text import (
 )
 from hightide_cli.rpc.message_json import MessageJsonError, document_of, parsed
 
+#: gRPC's core may end the process when a server stops that has just accepted a connection.
+SERVING_TO_THE_END: Final[list[grpc.Server]] = []
 PRODUCE = broker_service_pb2.ProduceRecordsRequest
 SERVICE = broker_service_pb2.DESCRIPTOR.services_by_name["BrokerService"]
 GET_METADATA = SERVICE.methods_by_name["GetMetadata"]
@@ -138,3 +145,27 @@ def test_who_cannot_be_reached_is_named(capsys: pytest.CaptureFixture[str]) -> N
     told = capsys.readouterr().err
     assert told.startswith("error: 127.0.0.1:1 cannot be reached: ")
     assert told.count("127.0.0.1:1") == 1
+
+
+@pytest.fixture(scope="module")
+def reflecting() -> str:
+    """The address of a server that describes itself, and answers nothing else."""
+    server = grpc.server(ThreadPoolExecutor(2))
+    reflection.enable_server_reflection([SERVICE.full_name], server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    SERVING_TO_THE_END.append(server)
+    return f"127.0.0.1:{port}"
+
+
+@pytest.mark.parametrize(
+    "words", [("ls", "GetMetadataRequest"), ("GetMetadataRequest/GetMetadata",), ("ls", "ErrorCode")]
+)
+def test_what_is_no_service_has_no_methods(
+    reflecting: str, words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["rpc", *words, reflecting]) == 1
+    name = words[-1].partition("/")[0]
+    assert capsys.readouterr().err == (
+        f"error: hightide.v1.{name} is no service; `hightide rpc ls` lists the services\n"
+    )

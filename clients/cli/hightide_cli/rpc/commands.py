@@ -16,7 +16,7 @@ from hightide_cli.printing.rendering import Shape, printable_json, table
 
 if TYPE_CHECKING:
     import grpc
-    from google.protobuf.descriptor import MethodDescriptor
+    from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
 
     from hightide_cli.rpc.reflection import ReflectedServer
 
@@ -75,7 +75,7 @@ def list_services(ctx: click.Context, words: tuple[str, ...], timeout_s: float) 
             return
         from hightide_cli.rpc.descriptor_text import comments_of, method_document
 
-        described = server.pool_with(service).FindServiceByName(service)
+        described = _service(server.pool_with(service), service)
         comments = comments_of(server.files())
         documents = [method_document(each, comments) for each in described.methods]
     if wants_document(ctx):
@@ -168,7 +168,7 @@ def call(
         raise click.UsageError(f"{name!r} is not SERVICE/METHOD, as in BrokerService/GetMetadata", ctx)
     with _server(ctx, address, service, timeout_s) as (server, channel):
         pool = server.pool_with(service)
-        methods = pool.FindServiceByName(service).methods_by_name
+        methods = _service(pool, service).methods_by_name
         if method_name not in methods:
             known = ", ".join(sorted(methods))
             raise click.ClickException(f"{service} has no method {method_name}; it has: {known}")
@@ -222,6 +222,16 @@ def _answers(
         yield from channel.unary_stream(path, None, parse)(request.SerializeToString(), timeout=timeout_s)
     else:
         yield channel.unary_unary(path, None, parse)(request.SerializeToString(), timeout=timeout_s)
+
+
+def _service(pool: Any, name: str) -> "ServiceDescriptor":
+    """The descriptor of a service. The server may know the name for something else. Raises
+    click.ClickException."""
+    try:
+        found: ServiceDescriptor = pool.FindServiceByName(name)
+    except KeyError:
+        raise click.ClickException(f"{name} is no service; `hightide rpc ls` lists the services") from None
+    return found
 
 
 def _found(pool: Any, symbol: str) -> Any:
