@@ -26,16 +26,21 @@ _CHANGE_TIMEOUT_MS = 60_000
 @dataclass(frozen=True, slots=True)
 class Content:
     """The content of some partitions: the number of records by offsets, and the bytes of one replica of
-    each."""
+    each. `uncounted` are those of which no broker that answers has a replica."""
 
     records: int
     size_bytes: int
+    uncounted: int = 0
 
     def sentence(self) -> str:
-        """`1,234 records, 12 MB`."""
-        return (
-            f"{self.records:,} {'record' if self.records == 1 else 'records'}, {size_text(self.size_bytes)}"
-        )
+        """`1,234 records, 12 MB`, and what that leaves out."""
+        records = "record" if self.records == 1 else "records"
+        counted = f"{self.records:,} {records}, {size_text(self.size_bytes)}"
+        if not self.uncounted:
+            return counted
+        them = "partition is" if self.uncounted == 1 else "partitions are"
+        holds = "it" if self.uncounted == 1 else "them"
+        return f"{counted}; {self.uncounted} {them} not counted, since no broker that answers holds {holds}"
 
 
 @common_options
@@ -236,4 +241,6 @@ def _content(admin: "Admin", topic: "TopicDescription", first_partition: int) ->
         if each.topic_id == topic.topic_id and number >= first_partition:
             held = (each.log_end_offset - each.log_start_offset, each.size_bytes)
             fullest[number] = max(fullest.get(number, (0, 0)), held)
-    return Content(sum(records for records, _ in fullest.values()), sum(size for _, size in fullest.values()))
+    wanted = {each.partition for each in topic.partitions if each.partition >= first_partition}
+    records, size_bytes = (sum(column) for column in zip((0, 0), *fullest.values(), strict=True))
+    return Content(records, size_bytes, len(wanted - fullest.keys()))

@@ -22,7 +22,7 @@ from hightide_cli.topic import (
     produce_and_consume,
     trim,
 )
-from hightide_cli.topic.tables import wide_listing, wide_partitions
+from hightide_cli.topic.tables import silent_lines, wide_listing, wide_partitions
 from hightide_cli.topic.unwell_partitions import Wanted
 
 if TYPE_CHECKING:
@@ -136,7 +136,10 @@ def list_topics(ctx: click.Context) -> None:
     with open_admin(ctx) as admin:
         described = admin.describe_topics()
         if wants_wide(ctx):
-            click.echo(wide_listing(described, admin.describe_replicas()))
+            listing = admin.describe_replicas()
+            click.echo(wide_listing(described, listing))
+            for silent in silent_lines(listing):
+                click.echo(silent, err=True)
             return
     if wants_document(ctx):
         emit(ctx, {"topics": [_summary(each) for each in described]})
@@ -191,6 +194,8 @@ def describe(
             for part in each.partitions
         ]
         click.echo(table(["partition", "leader", "epoch", "replicas", "isr"], rows))
+    for silent in [] if held is None else silent_lines(held):
+        click.echo(silent, err=True)
 
 
 def _live_brokers(admin: "Admin") -> int:

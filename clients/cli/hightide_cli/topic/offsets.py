@@ -8,6 +8,7 @@ from hightide_cli.command_line.completing import topic_names
 from hightide_cli.command_line.options import common_options
 from hightide_cli.printing.output import emit, wants_document
 from hightide_cli.printing.rendering import Json, table
+from hightide_cli.topic.tables import silent_lines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -93,8 +94,8 @@ def size(ctx: click.Context, names: tuple[str, ...], by_partition: bool) -> None
             figures = (line["records"], size_text(line["bytes"]), size_text(line["bytes_on_disk"]))
             rows.append((name, *figures))
     click.echo(table(["partition" if by_partition else "topic", "records", "bytes", "on disk"], rows))
-    for broker, reason in sorted(listing.silent_brokers.items()):
-        click.echo(f"broker {broker} does not answer, so its replicas are not counted: {reason}", err=True)
+    for silent in silent_lines(listing):
+        click.echo(silent, err=True)
 
 
 def size_document(topic: "TopicDescription", replicas: "Sequence[ReplicaDescription]") -> dict[str, Json]:

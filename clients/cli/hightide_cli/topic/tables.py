@@ -1,4 +1,5 @@
-"""The additional columns of `-o wide` for topics: sizes on disk and the ends of logs. Pure."""
+"""The additional columns of `-o wide` for topics: sizes on disk and the ends of logs, and what they lack.
+Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
@@ -72,6 +73,14 @@ def wide_partitions(topic: "TopicDescription", listing: "ReplicaListing") -> str
         "end",
     ]
     return table([*headings, "size", "behind"], rows)
+
+
+def silent_lines(listing: "ReplicaListing") -> list[str]:
+    """The brokers whose replicas a listing lacks, a line for each."""
+    return [
+        f"broker {broker} does not answer, so its replicas are not counted: {reason}"
+        for broker, reason in sorted(listing.silent_brokers.items())
+    ]
 
 
 def _leaders(replicas: "Iterable[ReplicaDescription]") -> "dict[tuple[bytes, int], ReplicaDescription]":
