@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from adversary.batches import good_batch
+from damages import DAMAGES
 from effect_ports import perform_with
 from held_threads import HeldThreads
 from hightide.batch.header import iterate
@@ -133,6 +134,31 @@ def test_what_is_only_on_disk_is_not_read_on_the_event_loop(tmp_path: Path) -> N
         assert list(await broker.fetch(1)) == [1], "others are served meanwhile"
         assert not waiting.done()
         assert await answered(broker, waiting) == {0: size}
+
+    serve(tmp_path, story)
+
+
+@pytest.mark.parametrize("damage", sorted(DAMAGES.keys() - {"a deleted file"}))  # it is open
+def test_who_comes_to_what_a_disk_has_changed_is_told_so(tmp_path: Path, damage: str) -> None:
+    """Swapped batches were a mistake of the server, and a flipped length a version that was not known."""
+
+    async def story(broker: OneBroker) -> None:
+        damaged, whole = broker.leads(0), broker.leads(1)
+        for value in (COLD, COLD + b"x", COLD + b"xx"):
+            broker.produce(damaged, value)
+        size = broker.produce(whole, b"x")
+        DAMAGES[damage](tmp_path / f"{TOPIC_ID.hex()}-0" / f"{0:020d}.log")
+        asked = FetchFrom(damaged.key, -1, 1, 1_000_000), FetchFrom(whole.key, -1, 0, 1_000_000)
+        fetch = asyncio.create_task(broker.fetching.fetch(FetchCall(30_000, 1, 1_000_000, asked), PEER))
+        for _ in range(100):
+            await asyncio.sleep(0)
+            broker.reads.go_on()
+        by_partition = {each.key[1]: each for each in await asyncio.wait_for(fetch, ANSWERED_S)}
+        refused = by_partition[0].refused
+        assert refused is not None
+        assert refused.code == ErrorCode.ERROR_CODE_STORAGE_FAILED
+        assert "flights-0 is damaged at offset 1: " in refused.message
+        assert by_partition[1].size_bytes == size
 
     serve(tmp_path, story)
 
