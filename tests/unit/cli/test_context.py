@@ -76,6 +76,7 @@ def test_the_file_is_the_users_alone_and_nothing_is_left_beside_it(configuration
         '{"version":1,"contexts":{"../a":{"bootstrap":"h:1"}}}',
         '{"version":1,"contexts":{"a":7}}',
         '{"version":1,"contexts":{},"selected":"a"}',
+        '{"version":1,"contexts":{},"selected":["a"]}',
         "[" * 100_000,
         " " * (2 << 20),
     ],

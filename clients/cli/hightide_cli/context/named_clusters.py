@@ -129,7 +129,7 @@ def _decoded(document: Any) -> Contexts:
             raise ValueError(f"context {name!r} is not a name with a bootstrap address")
         found[name] = Context(name, bootstrap, zookeeper, _files(name, fields))
     selected = document.get("selected")
-    if selected is not None and selected not in found:
+    if selected is not None and (not isinstance(selected, str) or selected not in found):
         raise ValueError(f"context {selected!r} is selected and not there")
     return Contexts(found, selected)
 

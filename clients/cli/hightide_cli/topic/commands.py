@@ -1,5 +1,6 @@
 """`hightide topic`: create, list, describe; the other commands are in files of their own."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import click
@@ -99,6 +100,9 @@ def create(
     """
     settings = config_pairs(configs, "--config")
     brokers = None if assignment is None else parse_assignment(assignment)
+    if brokers is not None:
+        is_said = ctx.get_parameter_source("partitions") is click.core.ParameterSource.COMMANDLINE
+        _check_shape(ctx, brokers, partitions if is_said else None, replicas)
     from hightide.errors import TopicAlreadyExistsError
 
     from hightide_cli.command_line.connections import ORDER_TIMEOUT_MS, open_admin
@@ -196,6 +200,18 @@ def describe(
         click.echo(table(["partition", "leader", "epoch", "replicas", "isr"], rows))
     for silent in [] if held is None else silent_lines(held):
         click.echo(silent, err=True)
+
+
+def _check_shape(
+    ctx: click.Context, assignment: Sequence[Sequence[int]], partitions: int | None, replicas: int | None
+) -> None:
+    """Refuse numbers that an assignment contradicts: it alone says how many there are."""
+    count = len(assignment)
+    if partitions not in (None, count):
+        of = f"{count} partition{'s' * (count != 1)}"
+        raise click.UsageError(f"--assignment is for {of}, and not for {partitions}", ctx)
+    if replicas is not None and any(len(each) != replicas for each in assignment):
+        raise click.UsageError(f"--assignment is not for {replicas} replicas of each partition", ctx)
 
 
 def _live_brokers(admin: "Admin") -> int:

@@ -1,4 +1,4 @@
-"""What a command line means for the reading and the writing, before anybody is asked."""
+"""What a command line about a topic means, before anybody is asked."""
 
 import pytest
 from hightide_cli.main import main
@@ -9,6 +9,8 @@ NOBODY = ("--bootstrap", "127.0.0.1:1")
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
+        (("create", "t", "-p", "6", "--assignment", "1,2"), "--assignment is for 1 partition, and not for 6"),
+        (("create", "t", "-r", "3", "--assignment", "1,2:2,1"), "--assignment is not for 3 replicas"),
         (("produce", "t", "-K", ""), "the separator is empty"),
         (("consume", "t", "-g", "g", "-o", "e@-1h"), "give either --group or -o e@TIME"),
         (("consume", "t", "-g", "g", "--until", "9"), "give either --group or --until"),
