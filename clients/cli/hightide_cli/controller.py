@@ -32,11 +32,16 @@ common_options(controller)
 @click.pass_context
 def show(ctx: click.Context) -> None:
     """Show the active controller. It shows its address, epoch, version and start time."""
+    from hightide_cli.cluster.health_report import is_led
     from hightide_cli.cluster.server_survey import survey
     from hightide_cli.command_line.connections import open_admin
 
     with open_admin(ctx) as admin:
         described = admin.describe_cluster()
+        if is_led(described):
+            raise click.ClickException(
+                "this cluster has no controller: leaders decide for themselves; see `hightide cluster info`"
+            )
         (said,) = survey(admin, [("controller", described.controller_id, described.controller_address)])
     if wants_document(ctx):
         emit(

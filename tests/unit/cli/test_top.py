@@ -153,3 +153,8 @@ def test_a_look_that_fails_does_not_end_the_view_and_what_was_seen_last_stays() 
     assert during.endswith(at_first)
     assert after == at_first
     assert slept_s == [2.0] * 4
+
+
+def test_where_leaders_decide_no_broker_is_taken_for_a_controller() -> None:
+    led = replace(look(1.0), cluster=replace(CLUSTER, coordination="leaders"))
+    assert "cluster c  no controller  brokers 1 of 2" in top_text(TopHistory().look(led), 5)

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from hightide_cli.cluster.health_report import is_led
 from hightide_cli.command_line.sizes import size_text
 from hightide_cli.documents.cluster import GroupPaceDocument, TrafficDocument
 from hightide_cli.documents.view import view
@@ -16,6 +17,8 @@ def top_text(view: TopView, rows_max: int) -> str:
     cluster = view.cluster
     alive = sum(each.alive for each in cluster.brokers)
     controller = f"controller {cluster.controller_id} (epoch {cluster.controller_epoch})"
+    if is_led(cluster):
+        controller = "no controller"
     partitions = ", ".join(
         [
             f"{cluster.offline_partition_count} offline",
