@@ -15,7 +15,7 @@ from hightide.errors import ERROR_DOMAIN
 from hightide.v1.broker_service_pb2 import GetMetadataResponse
 from hightide.v1.metadata_pb2 import Endpoint
 
-Answer: TypeAlias = Message | Sequence[Message]
+Answer: TypeAlias = Message | Sequence[Message | None]
 
 #: gRPC's core may end the process when a server stops that has just accepted a connection.
 _SERVING_TO_THE_END: Final[list[grpc.Server]] = []
@@ -24,7 +24,7 @@ _SERVING_TO_THE_END: Final[list[grpc.Server]] = []
 class AnsweringServer(grpc.GenericRpcHandler):
     """Broker 1 and the controller in one: it names itself for both, and refuses as NOT_AUTHORIZED each method
     for which it has no answer. `answers` are by the name of the method; of several, each is given once, and
-    the last one for good."""
+    the last one for good. None is a refusal."""
 
     def __init__(self, answers: Mapping[str, Answer] = {}, tls: TlsFiles | None = None) -> None:
         server = grpc.server(ThreadPoolExecutor(4))
@@ -47,15 +47,14 @@ class AnsweringServer(grpc.GenericRpcHandler):
         name = handler_call_details.method.rpartition("/")[2]
 
         def answer(_: bytes, context: grpc.ServicerContext) -> bytes:
-            said = self.answers.get(name)
-            if isinstance(said, Message):
-                return said.SerializeToString()
-            if not said:
+            told = self.answers.get(name)
+            if told is not None and not isinstance(told, Message):
+                self.answers[name] = told[1:] or told
+                told = told[0]
+            if told is None:
                 _refuse(context, name)
                 return b""
-            if len(said) > 1:
-                self.answers[name] = said[1:]
-            return said[0].SerializeToString()
+            return told.SerializeToString()
 
         return grpc.unary_unary_rpc_method_handler(answer)
 

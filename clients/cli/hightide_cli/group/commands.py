@@ -9,6 +9,7 @@ from hightide_cli.command_line.confirmation import confirm
 from hightide_cli.command_line.options import common_options
 from hightide_cli.group.offsets import commit, delete_offsets
 from hightide_cli.group.reset_offsets import reset_offsets
+from hightide_cli.printing.outcomes import told_as_deleted
 from hightide_cli.printing.output import emit, wants_document
 from hightide_cli.printing.rendering import Json
 
@@ -111,16 +112,13 @@ def delete(ctx: click.Context, names: tuple[str, ...], yes: bool, if_exists: boo
             what = f"group {next(iter(found))}" if len(found) == 1 else f"these {len(found)} groups"
             confirm(f"Delete {what} for good?", is_agreed=yes)
         documents: list[Json] = []
-        for name, count in found.items():
-            if not dry_run:
-                admin.delete_group(name)
-            documents.append({"group": name, "offsets": count})
-            if not wants_document(ctx):
-                click.echo(f"group {name} {'would be deleted' if dry_run else 'deleted'}")
-    if wants_document(ctx):
-        emit(ctx, {"dry_run": dry_run, "deleted": documents})
-    elif not found:
-        click.echo("there is nothing to delete")
+        with told_as_deleted(ctx, documents, dry_run=dry_run):
+            for name, count in found.items():
+                if not dry_run:
+                    admin.delete_group(name)
+                documents.append({"group": name, "offsets": count})
+                if not wants_document(ctx):
+                    click.echo(f"group {name} {'would be deleted' if dry_run else 'deleted'}")
 
 
 def _offset_counts(admin: "Admin", names: list[str], if_exists: bool) -> dict[str, int]:

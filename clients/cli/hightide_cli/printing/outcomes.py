@@ -1,9 +1,13 @@
 """The outcomes of one order for its partitions, for people and for programs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import click
+
+from hightide_cli.printing.output import emit, wants_document
+from hightide_cli.printing.rendering import Json
 
 if TYPE_CHECKING:
     from hightide import PartitionOutcome
@@ -28,6 +32,20 @@ def error_name(error: Exception) -> str:
 
     code = error.code if isinstance(error, ServerError) else ErrorCode.ERROR_CODE_UNSPECIFIED
     return ErrorCode.Name(code).removeprefix("ERROR_CODE_")
+
+
+@contextmanager
+def told_as_deleted(ctx: click.Context, documents: Sequence[Json], *, dry_run: bool) -> Iterator[None]:
+    """Print what the block has deleted, one document for each thing; also if a later one fails."""
+    is_whole = False
+    try:
+        yield
+        is_whole = True
+    finally:
+        if wants_document(ctx) and (is_whole or documents):
+            emit(ctx, {"dry_run": dry_run, "deleted": documents})
+    if not documents and not wants_document(ctx):
+        click.echo("there is nothing to delete")
 
 
 def fail_where_refused(outcomes: Sequence["PartitionOutcome"], what: str) -> None:

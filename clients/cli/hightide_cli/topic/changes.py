@@ -13,6 +13,7 @@ from hightide_cli.command_line.confirmation import confirm
 from hightide_cli.command_line.name_values import config_pairs
 from hightide_cli.command_line.options import common_options
 from hightide_cli.command_line.sizes import size_text
+from hightide_cli.printing.outcomes import told_as_deleted
 from hightide_cli.printing.output import emit, wants_document
 from hightide_cli.printing.rendering import Json, table
 
@@ -68,24 +69,21 @@ def delete(ctx: click.Context, names: tuple[str, ...], yes: bool, if_exists: boo
             what = f"topic {topics[0].name}" if len(topics) == 1 else f"these {len(topics)} topics"
             confirm(f"Delete {what} for good?", is_agreed=yes)
         documents: list[Json] = []
-        for each in topics:
-            deleted = admin.delete_topic(each.name, validate_only=dry_run)
-            documents.append(
-                {
-                    "topic": each.name,
-                    "topic_id": each.topic_id.hex(),
-                    "partitions": len(each.partitions),
-                    "records": contents[each.name].records,
-                    "bytes": contents[each.name].size_bytes,
-                    "absent_brokers": deleted.absent_brokers,
-                }
-            )
-            if not wants_document(ctx):
-                click.echo(_deleted_sentence(each.name, deleted.absent_brokers, dry_run))
-    if wants_document(ctx):
-        emit(ctx, {"dry_run": dry_run, "deleted": documents})
-    elif not topics:
-        click.echo("there is nothing to delete")
+        with told_as_deleted(ctx, documents, dry_run=dry_run):
+            for each in topics:
+                deleted = admin.delete_topic(each.name, validate_only=dry_run)
+                documents.append(
+                    {
+                        "topic": each.name,
+                        "topic_id": each.topic_id.hex(),
+                        "partitions": len(each.partitions),
+                        "records": contents[each.name].records,
+                        "bytes": contents[each.name].size_bytes,
+                        "absent_brokers": deleted.absent_brokers,
+                    }
+                )
+                if not wants_document(ctx):
+                    click.echo(_deleted_sentence(each.name, deleted.absent_brokers, dry_run))
 
 
 def _deleted_sentence(name: str, absent: Sequence[int], dry_run: bool) -> str:
