@@ -9,7 +9,7 @@ from hightide_cli.command_line.confirmation import confirm
 from hightide_cli.command_line.options import common_options
 from hightide_cli.printing.outcomes import error_name
 from hightide_cli.printing.output import emit, wants_document
-from hightide_cli.printing.rendering import table
+from hightide_cli.printing.rendering import printable, table
 
 if TYPE_CHECKING:
     from hightide import Admin, Election, TopicPartition
@@ -100,7 +100,7 @@ def unclean(ctx: click.Context, topic: str, partition: int, yes: bool, dry_run: 
     click.echo(f"{here}: broker {election.leader}{end}, {_verb(dry_run)} in epoch {election.leader_epoch}")
     click.echo(f"{here}: what only broker {lost} held beyond that {'would be' if dry_run else 'is'} lost")
     if election.message:
-        click.echo(election.message)
+        click.echo(printable(election.message))
 
 
 def _warning(here: "TopicPartition", isr: tuple[int, ...], ends: dict[int, int]) -> str:

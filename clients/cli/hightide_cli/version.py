@@ -7,7 +7,7 @@ import click
 from hightide_cli.broker.tables import since_text
 from hightide_cli.command_line.options import common_options
 from hightide_cli.printing.output import emit, wants_document
-from hightide_cli.printing.rendering import Cell, Json, table
+from hightide_cli.printing.rendering import Cell, Json, printable, table
 
 if TYPE_CHECKING:
     from hightide_cli.cluster.server_survey import Surveyed
@@ -39,7 +39,7 @@ def version(ctx: click.Context, client_only: bool) -> None:
         rows = [_row(each) for each in servers]
         click.echo(f"\n{table(['server', 'address', 'version', 'since'], rows)}")
     if failure is not None:
-        click.echo(f"\nthe servers are not known: {failure}", err=True)
+        click.echo(f"\nthe servers are not known: {printable(failure)}", err=True)
 
 
 def _row(each: "Surveyed") -> tuple[Cell, ...]:

@@ -24,7 +24,9 @@ _SERVING_TO_THE_END: Final[list[grpc.Server]] = []
 class AnsweringServer(grpc.GenericRpcHandler):
     """Broker 1 and the controller in one: it names itself for both, and refuses as NOT_AUTHORIZED each method
     for which it has no answer. `answers` are by the name of the method; of several, each is given once, and
-    the last one for good. None is a refusal."""
+    the last one for good. None is a refusal, in the words of `refusal`."""
+
+    refusal = "you may not call {name}"
 
     def __init__(self, answers: Mapping[str, Answer] = {}, tls: TlsFiles | None = None) -> None:
         server = grpc.server(ThreadPoolExecutor(4))
@@ -52,17 +54,16 @@ class AnsweringServer(grpc.GenericRpcHandler):
                 self.answers[name] = told[1:] or told
                 told = told[0]
             if told is None:
-                _refuse(context, name)
+                _refuse(context, self.refusal.format(name=name))
                 return b""
             return told.SerializeToString()
 
         return grpc.unary_unary_rpc_method_handler(answer)
 
 
-def _refuse(context: grpc.ServicerContext, name: str) -> None:
+def _refuse(context: grpc.ServicerContext, sentence: str) -> None:
     packed = AnyMessage()
     packed.Pack(ErrorInfo(reason="NOT_AUTHORIZED", domain=ERROR_DOMAIN))
-    sentence = f"you may not call {name}"
     status = Status(code=grpc.StatusCode.PERMISSION_DENIED.value[0], message=sentence, details=[packed])
     context.set_trailing_metadata((("grpc-status-details-bin", status.SerializeToString()),))
     context.abort(grpc.StatusCode.PERMISSION_DENIED, sentence)

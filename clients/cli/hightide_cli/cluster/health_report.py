@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hightide_cli.command_line.sizes import size_text
 from hightide_cli.documents.cluster import ComplaintDocument, FailedDirectoryDocument, HealthDocument
 from hightide_cli.documents.view import view
-from hightide_cli.printing.rendering import properties, table
+from hightide_cli.printing.rendering import printable, properties, table
 
 if TYPE_CHECKING:
     from hightide import ClusterDescription
@@ -38,7 +38,7 @@ def health_text(described: "ClusterDescription", holdings: Holdings) -> str:
     """All of one look, for people."""
     problems = problems_of(described, holdings)
     parts = [
-        "\n".join([f"not healthy: {problem}" for problem in problems]) or "healthy",
+        "\n".join([f"not healthy: {printable(problem)}" for problem in problems]) or "healthy",
         properties(_figures(described, holdings)),
     ]
     if described.complaints:

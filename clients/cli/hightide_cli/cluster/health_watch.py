@@ -11,6 +11,7 @@ from hightide_cli.cluster.health_report import health_document, health_text, pro
 from hightide_cli.command_line.exit_codes import EXIT_NOT_HEALTHY, EXIT_UNREACHABLE
 from hightide_cli.printing.live_text import draw, live_text
 from hightide_cli.printing.output import emit, wants_document
+from hightide_cli.printing.rendering import printable
 
 
 def watch_health(
@@ -31,7 +32,8 @@ def watch_health(
                 try:
                     described, holdings = look(ctx, timeout_ms)
                 except UnreachableError as error:
-                    code, problems, text = EXIT_UNREACHABLE, [error.format_message()], error.format_message()
+                    text = printable(" ".join(error.format_message().split()))
+                    code, problems = EXIT_UNREACHABLE, [text]
                     if is_document:
                         # There is no document to print; a program that reads the stream goes on with the next
                         # look.
@@ -44,7 +46,7 @@ def watch_health(
                 if live is not None:
                     draw(live, f"{_now()}\n\n{text}")
                 elif not is_document:
-                    click.echo(f"{_now()} {'; '.join(problems) or 'healthy'}")
+                    click.echo(f"{_now()} {printable('; '.join(problems)) or 'healthy'}")
                 if is_over_when_well and code == 0:
                     return code
                 sleep(interval_s)

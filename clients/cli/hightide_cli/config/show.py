@@ -11,7 +11,7 @@ from hightide_cli.command_line.options import common_options
 from hightide_cli.documents.cluster import ServerSettingDocument, ServerSettingsDocument
 from hightide_cli.documents.view import view
 from hightide_cli.printing.output import emit, wants_document, wants_wide
-from hightide_cli.printing.rendering import Cell, table
+from hightide_cli.printing.rendering import Cell, printable, table
 
 if TYPE_CHECKING:
     from hightide import ServerSetting
@@ -48,11 +48,12 @@ def show(ctx: click.Context, servers: tuple[str, ...], only_own: bool) -> None:
             click.echo(table([*headings, "variable", "meaning"] if wants_wide(ctx) else headings, rows))
     silent = [each for each in asked if each.error is not None]
     for each in silent:
-        click.echo(f"{_short_name(each)} is not shown: {each.error}", err=True)
+        click.echo(printable(f"{_short_name(each)} is not shown: {each.error}"), err=True)
     untold = [each.name for each in asked if each.description is not None and not each.description.settings]
     if untold:
         click.echo(
-            f"these servers are of a version that does not send its settings: {', '.join(untold)}", err=True
+            f"these servers are of a version that does not send its settings: {printable(', '.join(untold))}",
+            err=True,
         )
     if silent:
         ctx.exit(1)

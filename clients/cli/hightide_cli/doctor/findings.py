@@ -8,6 +8,7 @@ from typing import Final
 from hightide_cli.command_line.sizes import size_text
 from hightide_cli.documents.cluster import FindingDocument, FindingsDocument
 from hightide_cli.documents.view import view
+from hightide_cli.printing.rendering import printable
 
 
 class Verdict(Enum):
@@ -71,9 +72,9 @@ def findings_text(findings: Sequence[Finding]) -> str:
     width = max((len(each.check) for each in findings), default=0)
     lines = []
     for each in findings:
-        lines.append(f"{each.verdict.value:<7}  {each.check:<{width}}  {each.message}")
+        lines.append(f"{each.verdict.value:<7}  {each.check:<{width}}  {printable(each.message)}")
         if each.next_step is not None and each.verdict is not Verdict.OK:
-            lines.append(f"{'':<7}  {'':<{width}}  → {each.next_step}")
+            lines.append(f"{'':<7}  {'':<{width}}  → {printable(each.next_step)}")
     return "\n".join(lines)
 
 

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from hightide_cli.printing.rendering import printable
 from hightide_cli.reassign.plan import Place
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def places_in(admin: "Admin", topics: Sequence[str] | None) -> list[Place]:
     led: dict[tuple[bytes, int], int] = {}
     held = admin.describe_replicas([each.name for each in described])
     for broker_id, reason in held.silent_brokers.items():
-        click.echo(f"warning: broker {broker_id} does not say what it holds: {reason}", err=True)
+        click.echo(f"warning: broker {broker_id} does not say what it holds: {printable(reason)}", err=True)
     for replica in held.replicas:
         at = (replica.topic_id, replica.partition.partition)
         sizes[at] = max(sizes.get(at, 0), replica.size_bytes)

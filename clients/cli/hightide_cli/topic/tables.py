@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from hightide_cli.command_line.sizes import size_text
-from hightide_cli.printing.rendering import table
+from hightide_cli.printing.rendering import printable, table
 
 if TYPE_CHECKING:
     from hightide import ReplicaDescription, ReplicaListing, TopicDescription
@@ -78,7 +78,7 @@ def wide_partitions(topic: "TopicDescription", listing: "ReplicaListing") -> str
 def silent_lines(listing: "ReplicaListing") -> list[str]:
     """The brokers whose replicas a listing lacks, a line for each."""
     return [
-        f"broker {broker} does not answer, so its replicas are not counted: {reason}"
+        f"broker {broker} does not answer, so its replicas are not counted: {printable(reason)}"
         for broker, reason in sorted(listing.silent_brokers.items())
     ]
 
