@@ -33,10 +33,10 @@ HEADERS: Final[Mapping[str, str]] = {
 
 
 def hosts_of(host: str, port: int) -> frozenset[str]:
-    """The values of the Host header that mean this console, in small letters."""
+    """The values of the Host header that mean this console, in small letters. Browsers leave port 80 out."""
     names = {host.lower(), "127.0.0.1", "localhost", "::1"}
     spelled = {f"[{each}]" if ":" in each else each for each in names}
-    return frozenset(f"{each}:{port}" for each in spelled)
+    return frozenset(f"{each}:{port}" for each in spelled) | (spelled if port == 80 else frozenset())
 
 
 def _new_secret() -> str:

@@ -76,7 +76,8 @@ class Console:
     @contextmanager
     def stream(self, kind: str) -> Iterator[None]:
         """Count a stream while it is open. Raises TooManyStreamsError."""
-        if self._open[kind] >= (TAILS_MAX if kind == "tail" else STREAMS_MAX):
+        is_full = sum(self._open.values()) >= STREAMS_MAX
+        if is_full or (kind == "tail" and self._open[kind] >= TAILS_MAX):
             raise TooManyStreamsError(kind)
         self._open[kind] += 1
         try:

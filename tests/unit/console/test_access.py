@@ -14,6 +14,14 @@ def test_its_own_names_are_accepted(host: str) -> None:
     assert ACCESS.is_own_host(host)
 
 
+def test_a_browser_leaves_out_the_port_that_pages_have_by_default() -> None:
+    """A console on port 80 refused each page of its own."""
+    access = Access(hosts_of("127.0.0.1", 80), 80)
+    assert access.is_own_host("127.0.0.1")
+    assert access.is_own_origin("http://localhost", "same-origin")
+    assert not access.is_own_host("evil.example")
+
+
 @pytest.mark.parametrize(
     "host", [None, "", "evil.example", "evil.example:9980", "127.0.0.1", "127.0.0.1:9981"]
 )

@@ -9,7 +9,7 @@ from hightide.errors import BrokersUnavailableError, HightideError, NotAuthorize
 from hightide_console.console import TooManyStreamsError
 from hightide_console.events import changed_parts, event, stream
 from hightide_console.looks import Pulse, Reach, ServerLook, Survey
-from hightide_console.settings import STREAMS_MAX
+from hightide_console.settings import STREAMS_MAX, TAILS_MAX
 from hightide_console.views.overview import status_of
 from hightide_console.watch import ClusterWatch, pulse_after
 from starlette.responses import Response
@@ -150,6 +150,15 @@ def test_one_window_too_many_is_refused_and_a_closed_one_makes_room() -> None:
             pass
     with console.stream("events"):
         pass
+
+
+def test_a_live_tail_is_one_of_the_windows_that_are_served() -> None:
+    console = canned_console()
+    with ExitStack() as stack:
+        for at in range(STREAMS_MAX):
+            stack.enter_context(console.stream("tail" if at < TAILS_MAX else "events"))
+        with pytest.raises(TooManyStreamsError), console.stream("events"):
+            pass
 
 
 def test_a_window_that_is_gone_before_its_first_message_leaves_its_place() -> None:
