@@ -19,6 +19,7 @@ from hightide_local.histories.history import SendOutcome
 from hightide_local.histories.violation import ViolationError
 from hightide_local.histories.waiting import wait_until
 
+from hightide_bench.campaign.hung_loops import HungLoops
 from hightide_bench.campaign.strikes import DoneFault, Strike, StruckCluster
 
 HEALED_S: Final = 90.0
@@ -63,11 +64,13 @@ class Campaign:
         plan: CampaignPlan,
         chance: random.Random,
         say: Callable[[float, str], None],
+        hung_loops: HungLoops,
     ) -> None:
         self._cluster = cluster
         self._plan = plan
         self._chance = chance
         self._say = say
+        self._hung_loops = hung_loops
         self._found = CampaignResult()
         self._started_s = time.monotonic()
 
@@ -99,7 +102,7 @@ class Campaign:
             # ask it.
             allowed=frozenset({AnomalyKind.END_BEHIND_ACKNOWLEDGED}),
         )
-        site = StruckCluster(self._cluster, self._chance, lambda: is_whole(drill))
+        site = StruckCluster(self._cluster, self._chance, lambda: is_whole(drill), self._hung_loops)
         with drill:
             end_s = time.monotonic() + seconds
             while time.monotonic() < end_s:

@@ -13,6 +13,7 @@ from typing import Final
 from hightide_local.cluster import LocalCluster
 
 from hightide_bench.campaign.campaign import Campaign, CampaignPlan, CampaignResult
+from hightide_bench.campaign.hung_loops import processes_that_can_hang
 from hightide_bench.campaign.strikes import strikes
 
 BROKER_PROGRAM: Final = (sys.executable, "-m", "hightide_bench.campaign.broker_on_faulty_disks")
@@ -45,18 +46,21 @@ def run_campaign(
     place = directory or Path(tempfile.mkdtemp(prefix="hightide-faults-"))
     all_strikes = strikes()
     plan = CampaignPlan(seconds, season_s, [all_strikes[group] for group in groups], flush)
-    with LocalCluster(
-        place,
-        brokers=3,
-        controllers=2,
-        coordinators=1,
-        session_timeout_ms=SESSION_TIMEOUT_MS,
-        replica_lag_time_max_ms=LAG_TIME_MAX_MS,
-        broker_arguments=BROKER_ARGUMENTS,
-        broker_program=BROKER_PROGRAM,
-        partitionable=True,
-    ) as cluster:
-        found = Campaign(cluster, plan, random.Random(seed), say).run()
+    with (
+        processes_that_can_hang() as hung_loops,
+        LocalCluster(
+            place,
+            brokers=3,
+            controllers=2,
+            coordinators=1,
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            replica_lag_time_max_ms=LAG_TIME_MAX_MS,
+            broker_arguments=BROKER_ARGUMENTS,
+            broker_program=BROKER_PROGRAM,
+            partitionable=True,
+        ) as cluster,
+    ):
+        found = Campaign(cluster, plan, random.Random(seed), say, hung_loops).run()
     if directory is None and not found.violation:
         shutil.rmtree(place, ignore_errors=True)
     return found, place

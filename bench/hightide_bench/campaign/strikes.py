@@ -16,6 +16,7 @@ from typing import Final
 from hightide_local.cluster import ClusterError, LocalCluster
 
 from hightide_bench.campaign import damage
+from hightide_bench.campaign.hung_loops import HungLoops
 
 Mend = Callable[[], None]
 
@@ -24,6 +25,7 @@ SWITCHES: Final = {
     "disk read-only": "EROFS",
     "disk slow": "SLOW",
     "disk hangs": "HUNG",
+    "syncs hang": "STUCK",
     "disk fails": "EIO",
 }
 """Faults of a disk that last while a file exists beside the data directory (`broker_on_faulty_disks`)."""
@@ -47,6 +49,7 @@ class StruckCluster:
     chance: random.Random
     is_whole: Callable[[], bool]
     """Whether every partition has all of its replicas in sync and no replica is known to be damaged."""
+    hung_loops: HungLoops
     struck: set[str] = field(default_factory=set)
 
     def running(self, prefix: str = "") -> list[str]:
@@ -124,6 +127,21 @@ def pause(site: StruckCluster) -> DoneFault | None:
     return DoneFault("pause", f"pause {name}", mend)
 
 
+def hang_loop(site: StruckCluster) -> DoneFault | None:
+    """Let the event loop of one service stand still, while its other threads go on."""
+    name = _pick(site, SERVICES[:3])
+    if name is None:
+        return None
+    site.struck.add(name)
+    go_on = site.hung_loops.hang(site.cluster.running()[name])
+
+    def mend() -> None:
+        go_on()
+        site.struck.discard(name)
+
+    return DoneFault("loop hangs", f"the loop of {name} hangs", mend)
+
+
 def cut(site: StruckCluster) -> DoneFault | None:
     """Cut the links of one process, to all others or to one, both ways or one way."""
     name = _pick(site)
@@ -147,7 +165,7 @@ def refuse(site: StruckCluster) -> DoneFault | None:
 
 
 def switch(kind: str, site: StruckCluster) -> DoneFault | None:
-    """Make the disk of a broker full, read-only, slow, hung or broken for a while."""
+    """Make the disk of a broker full, read-only, slow, hung, hung at syncs or broken for a while."""
     name = _pick(site, SERVICES[:1])
     if name is None:
         return None
@@ -231,7 +249,7 @@ def _start(site: StruckCluster, name: str) -> None:
 def strikes() -> Mapping[str, tuple[Strike, ...]]:
     """All faults, by the group that `--only` names."""
     return {
-        "processes": (kill, kill, kill_all_brokers, terminate, pause, pause),
+        "processes": (kill, kill, kill_all_brokers, terminate, pause, pause, hang_loop),
         "links": (cut, cut, refuse),
         "disks": tuple(partial(switch, kind) for kind in SWITCHES),
         "files": (

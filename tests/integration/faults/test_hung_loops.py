@@ -3,13 +3,11 @@ more, and when it goes on it is one of the cluster again."""
 
 from __future__ import annotations
 
-import os
-import signal
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
+from hightide_bench.campaign.hung_loops import HungLoops, processes_that_can_hang
 from hightide_local.cluster import LocalCluster
 from hightide_local.histories.anomalies import AnomalyKind
 from hightide_local.histories.drill import HEALED_S, FaultDrill
@@ -17,7 +15,6 @@ from hightide_local.histories.waiting import wait_until
 
 pytestmark = pytest.mark.cluster
 
-HUNG_LOOP = Path(__file__).parents[2] / "hung_loop"
 SESSION_TIMEOUT_MS = 12_000
 """Long enough for its half to outlast what a busy machine stands still."""
 
@@ -25,34 +22,32 @@ SESSION_TIMEOUT_MS = 12_000
 class Hang:
     """Lets the event loop of a process hang, and go on."""
 
-    def __init__(self, fifo: Path) -> None:
-        self._fifo = fifo
-        os.mkfifo(fifo)
+    def __init__(self, hung_loops: HungLoops) -> None:
+        self._hung_loops = hung_loops
 
     def begin(self, cluster: LocalCluster, name: str) -> float:
-        """From now on; the monotonic time."""
-        os.kill(cluster.running()[name], signal.SIGUSR2)
+        """From now on until `end` is called; the monotonic time."""
+        self.end = self._hung_loops.hang(cluster.running()[name])
         return time.monotonic()
 
-    def end(self) -> None:
-        """Nobody hangs any more: opening for writing waits for whoever waits in open(2)."""
-        os.close(os.open(self._fifo, os.O_WRONLY))
+
+@pytest.fixture(scope="module")
+def hung_loops() -> Iterator[HungLoops]:
+    with processes_that_can_hang() as made:
+        yield made
 
 
 @pytest.fixture(scope="module")
-def hang(tmp_path_factory: pytest.TempPathFactory) -> Hang:
-    return Hang(tmp_path_factory.mktemp("hang") / "fifo")
+def cluster(tmp_path_factory: pytest.TempPathFactory, hung_loops: HungLoops) -> Iterator[LocalCluster]:
+    with LocalCluster(
+        tmp_path_factory.mktemp("hung"), coordinators=2, session_timeout_ms=SESSION_TIMEOUT_MS
+    ) as running:
+        yield running
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory, hang: Hang) -> Iterator[LocalCluster]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(HUNG_LOOP), prepend=os.pathsep)
-        patch.setenv("HANG_ON", str(hang._fifo))
-        with LocalCluster(
-            tmp_path_factory.mktemp("hung"), coordinators=2, session_timeout_ms=SESSION_TIMEOUT_MS
-        ) as running:
-            yield running
+@pytest.fixture
+def hang(hung_loops: HungLoops) -> Hang:
+    return Hang(hung_loops)
 
 
 def test_a_leader_whose_loop_hangs_is_replaced_within_the_session_timeout_and_follows_when_it_goes_on(
