@@ -7,13 +7,15 @@ _FACTORS: dict[str, int] = {
     **{prefix + unit: 1000**power for power, prefix in enumerate("kmgt", 1) for unit in ("", "b")},
     **{prefix + unit: 1024**power for power, prefix in enumerate("kmgt", 1) for unit in ("i", "ib")},
 }
+# With as many digits as fit into 64 bits: no more are meant.
+_NUMBER = r"\d{1,18}(?:\.\d{1,18})?"
 _UNITS = ("B", "kB", "MB", "GB", "TB")
 
 
 def parse_size(text: str) -> int:
     """Bytes, from `800`, `10MB` (10,000,000) or `10MiB` (10,485,760), with or without `/s`. Raises
     ValueError."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*?)(?:/s)?", text.strip().lower())
+    found = re.fullmatch(rf"({_NUMBER})\s*([a-z]*?)(?:/s)?", text.strip().lower())
     if found is None or found[2] not in _FACTORS:
         raise ValueError(f"{text!r} is not a size like 800kB, 10MB or 1.5GiB")
     return round(float(found[1]) * _FACTORS[found[2]])
@@ -53,7 +55,7 @@ _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400}
 
 def parse_duration(text: str) -> float:
     """Seconds, from `90s`, `15m`, `1.5h`, `7d`, or several as in `1h30m`. Raises ValueError."""
-    parts = re.findall(r"(\d+(?:\.\d+)?)\s*(min|[smhd])", text.strip().lower())
-    if not parts or not re.fullmatch(r"(?:\d+(?:\.\d+)?\s*(?:min|[smhd])\s*)+", text.strip().lower()):
+    parts = re.findall(rf"({_NUMBER})\s*(min|[smhd])", text.strip().lower())
+    if not parts or not re.fullmatch(rf"(?:{_NUMBER}\s*(?:min|[smhd])\s*)+", text.strip().lower()):
         raise ValueError(f"{text!r} is not a time span like 90s, 15m, 1h30m or 7d")
     return sum(float(number) * _SECONDS[unit] for number, unit in parts)

@@ -174,14 +174,15 @@ def _read_json(line: bytes, number: int, form: LineForm) -> LineRecord:
         fields = json.loads(line)
         if not isinstance(fields, dict):
             raise TypeError("it is not an object")
+        if "value" not in fields and fields.get("value_base64") is None:
+            raise TypeError('it has neither "value" nor "value_base64"; "value": null deletes a key')
         headers = tuple(
-            (name, value.encode() if isinstance(value, str) else b"")
-            for name, value in (fields.get("headers") or {}).items()
+            (name, _bytes_of_json(value) or b"") for name, value in (fields.get("headers") or {}).items()
         )
         partition = fields.get("partition") if form.partition is None else form.partition
         timestamp_us = fields.get("timestamp_us")
         for name, number_given in (("partition", partition), ("timestamp_us", timestamp_us)):
-            if number_given is not None and not isinstance(number_given, int):
+            if number_given is not None and type(number_given) is not int:
                 raise TypeError(f"{name} is not a whole number")
         return LineRecord(
             _bytes_of(fields, "value"),
@@ -196,9 +197,15 @@ def _read_json(line: bytes, number: int, form: LineForm) -> LineRecord:
 
 def _bytes_of(fields: dict[str, object], name: str) -> bytes | None:
     encoded = fields.get(f"{name}_base64")
-    if isinstance(encoded, str):
-        return base64.b64decode(encoded, validate=True)
-    value = fields.get(name)
+    if encoded is None:
+        return _bytes_of_json(fields.get(name))
+    if not isinstance(encoded, str):
+        raise TypeError(f"{name}_base64 is no text")
+    return base64.b64decode(encoded, validate=True)
+
+
+def _bytes_of_json(value: object) -> bytes | None:
+    """Text as it is, null as nothing, and anything else as JSON."""
     if value is None:
         return None
     return value.encode() if isinstance(value, str) else json.dumps(value).encode()

@@ -1,5 +1,6 @@
 """`hightide topic produce` and `consume`: lines into records, and back."""
 
+import os
 import sys
 from typing import BinaryIO, Literal
 
@@ -82,10 +83,11 @@ def produce(
             "the separator is empty: give --key-separator the text between key and value", ctx
         )
     form = LineForm(
-        key=None if key is None else key.encode(),
-        key_separator=None if key_separator is None else key_separator.encode(),
+        # The bytes that the shell gave, whatever they are.
+        key=None if key is None else os.fsencode(key),
+        key_separator=None if key_separator is None else os.fsencode(key_separator),
         headers=tuple(
-            (header, value.encode()) for header, value in config_pairs(headers, "--header").items()
+            (header, os.fsencode(value)) for header, value in config_pairs(headers, "--header").items()
         ),
         partition=partition,
         as_json=as_json,

@@ -80,3 +80,10 @@ def test_time_spans_are_read(text: str, seconds: float) -> None:
 def test_what_is_no_time_span_is_told(text: str) -> None:
     with pytest.raises(ValueError, match="is not a time span like"):
         parse_duration(text)
+
+
+def test_numbers_that_no_machine_has_are_no_sizes_and_no_spans() -> None:
+    with pytest.raises(ValueError, match="is not a size"):
+        parse_size("9" * 400)
+    with pytest.raises(ValueError, match="is not a time span"):
+        parse_duration("9" * 400 + "d")

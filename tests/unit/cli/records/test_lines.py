@@ -44,11 +44,25 @@ def test_a_line_without_the_separator_is_named_by_its_number() -> None:
 
 @pytest.mark.parametrize(
     "line",
-    [b"{", b"[]", b'{"partition": "x"}', b'{"value_base64": "%"}', b"\xff", b'{"value": ' + b"[" * 99_999],
+    [
+        *(b"{", b"[]", b"\xff", b'{"value": ' + b"[" * 99_999),
+        *(b'{"value": 1, "partition": "x"}', b'{"value": 1, "partition": true}', b'{"value_base64": "%"}'),
+        *(b'{"value_base64": 5}', b'{"value": 1, "headers": "a"}'),
+        # A document that is no record would be a record without a key and a value: a deletion.
+        *(b"{}", b'{"dest": "IAH"}', b'{"key": "k"}'),
+    ],
 )
 def test_a_line_that_is_no_record_in_json_is_named_by_its_number(line: bytes) -> None:
     with pytest.raises(click.ClickException, match="line 9 is not a record in JSON"):
         read_line(line, 9, LineForm(as_json=True))
+
+
+def test_what_is_no_text_in_json_is_written_as_json() -> None:
+    read = read_line(
+        b'{"value": {"a": 1}, "key": 7, "headers": {"n": 5, "none": null}}', 1, LineForm(as_json=True)
+    )
+    assert (read.value, read.key) == (b'{"a": 1}', b"7")
+    assert read.headers == (("n", b"5"), ("none", b""))
 
 
 @given(st.none() | st.binary(), st.none() | st.binary())

@@ -1,9 +1,24 @@
 """What a command line about a topic means, before anybody is asked."""
 
+import os
+from pathlib import Path
+
 import pytest
 from hightide_cli.main import main
+from unit.cli.answering_server import AnsweringServer
 
 NOBODY = ("--bootstrap", "127.0.0.1:1")
+
+
+@pytest.mark.parametrize("option", ["-k", "-K", "-H"])
+def test_a_key_a_separator_and_a_header_are_bytes_as_the_shell_gives_them(
+    option: str, tmp_path: Path
+) -> None:
+    """What is no UTF-8 ended in a traceback."""
+    lines = tmp_path / "none"
+    lines.touch()
+    words = ("topic", "produce", "t", str(lines), option, os.fsdecode(b"n=\xff"))
+    assert main([*words, "--bootstrap", AnsweringServer().address]) == 0
 
 
 @pytest.mark.parametrize(
