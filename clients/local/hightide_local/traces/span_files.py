@@ -49,7 +49,7 @@ def read_spans(directory: Path, file_bytes_max: int = FILE_BYTES_MAX) -> list[Sp
         for line in _last_lines(path, file_bytes_max):
             try:
                 spans.append(_span_of(json.loads(line)))
-            except (ValueError, KeyError, TypeError, RecursionError):
+            except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
                 continue
     return spans
 
@@ -77,7 +77,7 @@ def _last_lines(path: Path, bytes_max: int) -> Iterator[str]:
 
 
 def _span_of(fields: Any) -> SpanRecord:
-    """The span of a line's JSON. Raises ValueError, KeyError or TypeError if it is not a span."""
+    """The span of a line's JSON. Raises ValueError, KeyError, TypeError or OverflowError if it is not one."""
     if not isinstance(fields, dict):
         raise TypeError("a span is a JSON object")
     start_us, end_us = int(fields["start_us"]), int(fields["end_us"])

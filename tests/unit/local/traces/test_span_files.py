@@ -43,6 +43,7 @@ def test_of_very_many_files_the_latest_are_read(tmp_path: Path) -> None:
         "\xff\xfe\n",
         line("a", start_us=-1),
         line("a", end_us=10**30),
+        line("a", start_us=float("inf")),
         line("a", start_us="soon"),
         line("a", start_us=None),
         '{"trace_id":"t"}\n',
