@@ -250,6 +250,10 @@ def test_zookeeper_is_looked_into_and_left_alone(hightide_cluster: LocalCluster,
     assert "  ids\n    1 (ephemeral)\n    2 (ephemeral)\n    3 (ephemeral)\n" in shown
     held = as_json(cluster, "zk", "get", f"/brokers/topics/{hightide_topic}/0/leaderAndISR", *where)
     assert sorted(json.loads(held["data"])["isr"]) == [1, 2, 3]
+    # Not more is said to be there than there is.
+    ids = as_json(cluster, "zk", "tree", "/brokers/ids", *where)["znodes"]
+    whole = as_json(cluster, "zk", "tree", "/brokers/ids", "--limit", str(len(ids)), *where)
+    assert (whole["truncated"], whole["znodes"]) == (False, ids)
     listed = as_json(cluster, "zk", "tree", "--limit", "5", *where)
     assert (len(listed["znodes"]), listed["truncated"]) == (5, True)
     missing = hightide(cluster, "zk", "get", "/nowhere", *where)

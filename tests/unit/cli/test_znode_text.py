@@ -1,11 +1,13 @@
 """What others wrote into ZooKeeper is shown as text, and steers no terminal."""
 
+from dataclasses import replace
+
 import click
 import pytest
 from hightide_cli.main import main
 from hightide_cli.printing.rendering import printable
 from hightide_cli.zk.znode_reader import Znode, _checked
-from hightide_cli.zk.znode_text import beginning, tree_lines, value_text, znode_document
+from hightide_cli.zk.znode_text import beginning, cut_line, tree_lines, value_text, znode_document
 
 
 def znode(path: str, depth: int = 0, data: bytes = b"", *, is_ephemeral: bool = False) -> Znode:
@@ -35,6 +37,13 @@ def test_values_are_json_text_or_hexadecimal() -> None:
     assert value_text(b"\xff\x00") == "ff 00"
     assert value_text(b"[" * 100_000).startswith("[[[")
     assert len(beginning(b"x" * 10_000)) == 100
+
+
+def test_a_value_that_is_not_shown_to_its_end_is_said_to_go_on() -> None:
+    """It looked whole, and as if its JSON were damaged."""
+    assert cut_line(znode("/a", data=b"{}")) is None
+    cut = replace(znode("/a", data=b"x" * 65_536), size_bytes=70_000)
+    assert cut_line(cut) == "only the first 65,536 of 70,000 bytes are shown"
 
 
 def test_a_znode_is_a_document_with_its_value_where_that_is_wanted() -> None:

@@ -54,8 +54,9 @@ def tree(
     from hightide_cli.zk.znode_text import tree_lines, znode_document
 
     with ZnodeReader(server.hosts(ctx), server.security(), server.timeout_s) as reader:
-        found = reader.tree(path, depth, znodes_max)
-    is_cut = len(found) >= znodes_max
+        # One more tells whether there are more.
+        found = reader.tree(path, depth, znodes_max + 1)
+    is_cut, found = len(found) > znodes_max, found[:znodes_max]
     if wants_document(ctx):
         documents = [znode_document(each, with_value=with_values) for each in found]
         emit(ctx, {"path": path, "truncated": is_cut, "znodes": documents})
@@ -73,10 +74,12 @@ def tree(
 def get(ctx: click.Context, path: str, server: ZooKeeperOptions) -> None:
     """Show the content of one znode, and how often it was changed."""
     from hightide_cli.zk.znode_reader import ZnodeReader
-    from hightide_cli.zk.znode_text import value_text, znode_document
+    from hightide_cli.zk.znode_text import cut_line, value_text, znode_document
 
     with ZnodeReader(server.hosts(ctx), server.security(), server.timeout_s) as reader:
         found = reader.get(path)
+    if (cut := cut_line(found)) is not None:
+        click.echo(cut, err=True)
     if wants_document(ctx):
         emit(ctx, znode_document(found, with_value=True))
         return

@@ -43,6 +43,16 @@ def value_text(data: bytes) -> str:
         return data.hex(" ")
 
 
+def cut_line(znode: "Znode") -> str | None:
+    """How much of a long content is shown; None if all of it is."""
+    shown = len(znode.data)
+    return (
+        None
+        if shown == znode.size_bytes
+        else f"only the first {shown:,} of {znode.size_bytes:,} bytes are shown"
+    )
+
+
 def znode_document(znode: "Znode", *, with_value: bool) -> Shape:
     """One znode for programs."""
     return {**view(ZnodeDocument, znode), **(bytes_field("data", znode.data) if with_value else {})}
