@@ -133,8 +133,8 @@ def test_a_power_cut_brings_back_no_epoch_behind_which_older_records_were_append
     for seed in range(POWER_CUTS):
         rig = LogRig(tmp_path / str(seed))
         rig.append(3, epoch=1)
-        rig.log.assign_epoch(5, 3)
-        rig.restart()
+        rig.append(3, epoch=5)
+        rig.log.flush()
         rig.log.truncate_to(3)
         rig.log.append_as_follower(as_sent_by_leader(make_batch(3), 3, 1))
         assert rig.cut_power(seed).epochs.entries == ((1, 0),)
@@ -153,8 +153,8 @@ def test_nor_one_that_a_process_cut_which_was_killed(
         rig.restart()
         if recovery_reads:
             end_offset = rig.append(3, epoch=1)
-        rig.log.assign_epoch(5, end_offset)
-        rig.log.epochs.sync()
+        rig.append(3, epoch=5)
+        rig.log.flush()
         rig.log.truncate_to(end_offset)
         rig.crash()
         for _ in range(stops):
