@@ -142,6 +142,13 @@ def test_looking_into_a_log_tells_of_what_the_leader_stamped(rig: LogRig, bit: i
     assert [(found.path, found.position in (SIZE, 2 * SIZE)) for found in damages] == [(path, True)]
 
 
+def test_it_tells_of_a_last_batch_whose_leader_epoch_is_above_that_of_the_next_segment(rig: LogRig) -> None:
+    first, second = rig.segments()[:2]
+    flip(first, (first.stat().st_size - SIZE) * 8 + LEADER_EPOCH_BITS[1])
+    damages = [found for found in inspect(rig.log_directory) if isinstance(found, InspectedDamage)]
+    assert [(found.path, found.position) for found in damages] == [(second, 0)]
+
+
 def test_looking_into_a_log_tells_of_a_missing_segment(rig: LogRig) -> None:
     rig.segments()[1].unlink()
     (damage,) = [found for found in inspect(rig.log_directory) if isinstance(found, InspectedDamage)]

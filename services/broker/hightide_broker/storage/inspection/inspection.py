@@ -48,22 +48,26 @@ def inspect(path: Path) -> Iterator[InspectedBatch | InspectedDamage]:
     paths = sorted(path.rglob(f"*{LOG_SUFFIX}")) if path.is_dir() else [path]
     if not paths:
         raise FileNotFoundError(errno.ENOENT, f"no segment (*{LOG_SUFFIX}) is here or below", str(path))
-    before: tuple[Path, int] | None = None
+    before: tuple[Path, BatchHeader] | None = None
     for segment_path in paths:
         base_offset = int(segment_path.stem) if segment_path.stem.isdigit() else None
-        if base_offset is not None and before is not None and before[0] == segment_path.parent:
-            end_offset = before[1]
-            if end_offset != base_offset:
-                yield InspectedDamage(
-                    segment_path, 0, f"the segment in front of it ends at offset {end_offset}"
-                )
+        last = before[1] if before is not None and before[0] == segment_path.parent else None
+        if last is not None and base_offset not in (None, last.next_offset):
+            yield InspectedDamage(
+                segment_path, 0, f"the segment in front of it ends at offset {last.next_offset}"
+            )
         before = None
         for found in _inspect_file(segment_path, base_offset):
-            yield found
-            if isinstance(found, InspectedBatch):
-                before = (segment_path.parent, found.header.next_offset)
-            else:
+            if isinstance(found, InspectedDamage):
                 before = None
+                yield found
+                continue
+            header = found.header
+            if last is not None and header.leader_epoch < last.leader_epoch:
+                reason = f"it begins with leader epoch {header.leader_epoch}, behind {last.leader_epoch}"
+                yield InspectedDamage(segment_path, 0, reason)
+            yield found
+            last, before = None, (segment_path.parent, header)
 
 
 def _inspect_file(path: Path, base_offset: int | None) -> Iterator[InspectedBatch | InspectedDamage]:
