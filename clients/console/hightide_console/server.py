@@ -35,7 +35,8 @@ def serve(
     trace_directories: tuple[Path, ...],
 ) -> None:
     """Serve until Ctrl-C or SIGTERM. `announce` gets the address to open, and one that opens a session once,
-    as soon as requests are accepted. Raises ClickException if the port cannot be had."""
+    as soon as requests are accepted. Raises ClickException if the port cannot be had, and what ended the
+    watch of the cluster."""
     listener = _listener(port)
     own_port: int = listener.getsockname()[1]
     settings = ConsoleSettings(
@@ -46,11 +47,16 @@ def serve(
 
 
 class Server(uvicorn.Server):
-    """Ends the streams of open windows first; uvicorn waits for them, and they have no end of their own."""
+    """Ends the streams of open windows first; uvicorn waits for them, and they have no end of their own.
+    Stops by itself if the watch of the cluster has failed."""
 
     def __init__(self, config: uvicorn.Config, console: Console) -> None:
         super().__init__(config)
         self._console = console
+
+    async def on_tick(self, counter: int) -> bool:
+        """Called by uvicorn ten times a second; tells whether to stop."""
+        return await super().on_tick(counter) or self._console.watch.failure is not None
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Called by uvicorn when it is to stop."""
@@ -87,6 +93,8 @@ async def _serve(
     address = f"http://{settings.host}:{settings.port}/?{TOKEN_PARAMETER}="
     announce(f"{address}{access.secret}", f"{address}{access.new_pass()}")
     await server.serve(sockets=[listener])
+    if (failure := console.watch.failure) is not None:
+        raise failure
 
 
 def _listener(port: int) -> socket.socket:

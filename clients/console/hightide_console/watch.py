@@ -57,9 +57,14 @@ class ClusterWatch:
         """End the watching. Called when the server stops."""
         for task in self._tasks:
             task.cancel()
-        for task in self._tasks:
-            with suppress(asyncio.CancelledError):
-                await task
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended one of its tasks, if anything did. It is a bug, and all figures would stay as they
+        are."""
+        ended = (task for task in self._tasks if task.done() and not task.cancelled())
+        return next((task.exception() for task in ended), None)
 
     def want(self) -> None:
         """Somebody looks: go on asking for a while. Called for each page, and again and again by streams."""

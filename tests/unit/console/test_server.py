@@ -1,13 +1,18 @@
-"""A console that cannot listen says where, and why."""
+"""A console that cannot listen, or cannot watch the cluster any more, does not go on."""
 
+import asyncio
 import errno
 import socket
 from typing import Any
 
 import click
 import pytest
+import uvicorn
 from hightide_cli.command_line.client_arguments import ClientArguments
-from hightide_console.server import serve
+from hightide_console.app import application
+from hightide_console.looks import Survey
+from hightide_console.server import Server, serve
+from unit.console.canned_cluster import CannedDoor, canned_console
 
 
 class Forbidden(socket.socket):
@@ -26,3 +31,19 @@ def test_a_port_that_the_user_may_not_have_is_named(monkeypatch: pytest.MonkeyPa
             ClientArguments(), cluster="c", origin="what it says", port=81, allows_changes=False,
             announce=lambda _, __: None, trace_directories=(),
         )  # fmt: skip
+
+
+def test_it_stops_by_itself_when_the_watch_of_the_cluster_has_failed() -> None:
+    class WithBug(CannedDoor):
+        async def survey(self) -> Survey:
+            raise ZeroDivisionError
+
+    async def run() -> BaseException | None:
+        console = canned_console(door=WithBug())
+        config = uvicorn.Config(application(console), log_level="warning", ws="none")
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            console.watch.want()
+            await Server(config, console).serve(sockets=[listener])
+        return console.watch.failure
+
+    assert isinstance(asyncio.run(run()), ZeroDivisionError)

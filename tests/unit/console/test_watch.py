@@ -51,6 +51,25 @@ async def looked_at_once(asked: Asked) -> ClusterWatch:
     return watch
 
 
+def test_a_bug_in_a_question_is_told_and_does_not_hide_behind_old_figures() -> None:
+    class WithBug(Asked):
+        async def survey(self) -> Survey:
+            raise ZeroDivisionError
+
+    async def run() -> ClusterWatch:
+        asked = WithBug()
+        watch = ClusterWatch(asked.pulse, asked.survey, asked.servers)
+        watch.start()
+        watch.want()
+        while watch.failure is None:
+            await watch.changed(watch.version, 0.01)
+        await watch.stop()
+        return watch
+
+    assert isinstance(asyncio.run(run()).failure, ZeroDivisionError)
+    assert asyncio.run(looked_at_once(Asked())).failure is None
+
+
 def test_nobody_looks_and_nothing_is_asked() -> None:
     async def run() -> Asked:
         asked = Asked()
