@@ -693,11 +693,17 @@ class CommitOffsetsRequest(_message.Message):
     GROUP_FIELD_NUMBER: _builtins.int
     MEMBER_ID_FIELD_NUMBER: _builtins.int
     OFFSETS_FIELD_NUMBER: _builtins.int
+    SEQUENCE_FIELD_NUMBER: _builtins.int
     group: _builtins.str
     """The group."""
     member_id: _builtins.str
     """The member that commits; empty for a client that is no member, which may commit only while the
     group has no members.
+    """
+    sequence: _builtins.int
+    """The number of this request among those of the member, which counts them upwards as it sends them. Where
+    it has reset a partition in one of a higher number, this one is from before that, however late it comes.
+    0: they are not counted, and come in the order in which they arrive.
     """
     @_builtins.property
     def offsets(self) -> _containers.RepeatedCompositeFieldContainer[Global___OffsetCommit]:
@@ -711,10 +717,11 @@ class CommitOffsetsRequest(_message.Message):
         group: _builtins.str = ...,
         member_id: _builtins.str = ...,
         offsets: _abc.Iterable[Global___OffsetCommit] | None = ...,
+        sequence: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "member_id", b"member_id", "offsets", b"offsets"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "member_id", b"member_id", "offsets", b"offsets", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
