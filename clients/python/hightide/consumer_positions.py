@@ -257,12 +257,13 @@ class ConsumerPositions:
         with self._changed:
             while member.core.has_to_wait(commits) and self._driver.is_running:
                 self._changed.wait(CHECK_S)
+            sequence = next(member.core.commit_sequences)
         group, member_id = member.core.settings.group, member.core.membership.member_id
         failed: dict[TopicPartition, HightideError] = {}
         done: list[OffsetCommit] = []
         try:
             if commits:
-                failed = self._run(self._operations().commit_offsets(group, member_id, commits))
+                failed = self._run(self._operations().commit_offsets(group, member_id, commits, sequence))
             done = [each for each in commits if TopicPartition(each.topic, each.partition) not in failed]
         finally:
             with self._changed:

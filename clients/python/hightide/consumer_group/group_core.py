@@ -3,6 +3,7 @@ commits that positions need between two Pings."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from itertools import count
 from random import Random
 from typing import Any, Final
 
@@ -67,7 +68,10 @@ class GroupCore:
         if settings.is_subscribed:
             consumer.seeker.want(settings.topics)
         self.membership = Membership(settings, self.ownership, consumer.seeker, random, self.notices)
-        self.pending_commits = PendingCommits(settings.group, self.ownership.committed)
+        self.commit_sequences = count(1)
+        """The numbers of the commits, in the order in which they are sent: an earlier one may still be on its
+        way when nobody waits for its answer any more, and must not undo a seek that overtakes it there."""
+        self.pending_commits = PendingCommits(settings.group, self.ownership.committed, self.commit_sequences)
         self.wake_at_ms: float | None = None
         self.cancelled: list[Call[Any]] = []
         self.callbacks: list[Callable[[], object]] = []
@@ -342,7 +346,10 @@ class GroupCore:
         if not commits:
             return None  # Nothing was read since, of where the user wanted to go.
         request = CommitOffsetsRequest(
-            group=self.settings.group, member_id=membership.member_id, offsets=commits
+            group=self.settings.group,
+            member_id=membership.member_id,
+            offsets=commits,
+            sequence=next(self.commit_sequences),
         )
         self.pending_commits.hold(commits)
         self._commit = IntervalCommit(membership.coordinator_address, 5_000, request, ownership.seek_count)
@@ -368,6 +375,7 @@ class GroupCore:
             group=self.settings.group,
             member_id=membership.member_id,
             offsets=[_commit(position) for position in positions],
+            sequence=next(self.commit_sequences),
         )
         seek_count = self.ownership.seek_count
         self._commit = IntervalCommit(membership.coordinator_address, 5_000, request, seek_count)

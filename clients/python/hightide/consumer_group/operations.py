@@ -123,12 +123,13 @@ class GroupOperations(Operations):
     # -- offsets ---------------------------------------------------------------------------------------------
 
     def commit_offsets(
-        self, group: str, member_id: str, commits: Sequence[OffsetCommit]
+        self, group: str, member_id: str, commits: Sequence[OffsetCommit], sequence: int = 0
     ) -> Operation[dict[TopicPartition, HightideError]]:
-        """Commit offsets. They are durable when it returns, except those for which it returns an error."""
+        """Commit offsets. They are durable when it returns, except those for which it returns an error.
+        `sequence`: the member's number of it."""
         failed: dict[TopicPartition, HightideError] = {}
         for piece in pieces(commits):
-            request = CommitOffsetsRequest(group=group, member_id=member_id, offsets=piece)
+            request = CommitOffsetsRequest(group=group, member_id=member_id, offsets=piece, sequence=sequence)
             answer = yield from self.coordinate(group, Method.COMMIT_OFFSETS, request, CommitOffsetsResponse)
             for result in answer.offsets:
                 error = error_of(result)

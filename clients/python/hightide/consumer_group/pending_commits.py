@@ -11,7 +11,7 @@ one raises the error.
 """
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -74,12 +74,13 @@ class CommitOutcome:
 
 class PendingCommits:
     """The commits of one member that are not done, in order, and the outcomes that the user has not been told
-    of. `committed` is told which offsets are durable."""
+    of. `committed` is told which offsets are durable. `sequences` number all requests of the member."""
 
-    def __init__(self, group: str, committed: Committed) -> None:
+    def __init__(self, group: str, committed: Committed, sequences: Iterator[int]) -> None:
         self.wake_at_ms: float | None = None
         self._group = group
         self._committed = committed
+        self._sequences = sequences
         self._waiting: deque[PendingCommit] = deque()
         self._call: CommitCall | None = None
         self._retry_at_ms = 0.0
@@ -136,7 +137,10 @@ class PendingCommits:
             self.wake_at_ms = next_ms if is_stuck else min(next_ms, self._retry_at_ms)
             return None
         request = CommitOffsetsRequest(
-            group=self._group, member_id=member_id, offsets=self._waiting[0].offsets
+            group=self._group,
+            member_id=member_id,
+            offsets=self._waiting[0].offsets,
+            sequence=next(self._sequences),
         )
         self._call = CommitCall(address, request)
         return self._call

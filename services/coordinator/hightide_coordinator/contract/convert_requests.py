@@ -48,7 +48,8 @@ def commit_in(
     request: pb.CommitOffsetsRequest, offsets: Iterable[pb.OffsetCommit], request_id: int
 ) -> ev.CommitRequested:
     """The event of a CommitOffsets request, for these of its offsets. The core checks it."""
-    return ev.CommitRequested(request_id, request.group, request.member_id, tuple(map(_offset_in, offsets)))
+    commits = tuple(map(_offset_in, offsets))
+    return ev.CommitRequested(request_id, request.group, request.member_id, commits, request.sequence)
 
 
 def reset_in(

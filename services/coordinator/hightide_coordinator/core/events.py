@@ -191,6 +191,8 @@ class CommitRequested:
     group: str
     member_id: str
     commits: tuple[OffsetCommit, ...]
+    sequence: int = 0
+    """The member's own number of the request; 0: it does not count them."""
 
 
 @dataclass(frozen=True, slots=True)

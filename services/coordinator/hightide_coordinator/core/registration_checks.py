@@ -112,7 +112,7 @@ def check_positions(positions: tuple[ConsumerPosition, ...]) -> str:
 
 
 def check_commits(
-    limits: GroupLimits, group: str, commits: tuple[OffsetCommit, ...]
+    limits: GroupLimits, group: str, commits: tuple[OffsetCommit, ...], sequence: int = 0
 ) -> QuestionRefused | None:
     """The reason why a CommitOffsets or ResetOffsets is refused as a whole; None: its items are checked."""
     metadata = {"group": group[:250]}
@@ -124,6 +124,9 @@ def check_commits(
         return QuestionRefused(Refusal.LIMIT_EXCEEDED, message, metadata)
     if len({commit.name for commit in commits}) != len(commits):
         message = f"a request for group {group!r} names a partition twice; name each once"
+        return QuestionRefused(Refusal.INVALID_REQUEST, message, metadata)
+    if sequence < 0:
+        message = f"{sequence} numbers no request for group {group!r}: they count from 1, and 0 is for none"
         return QuestionRefused(Refusal.INVALID_REQUEST, message, metadata)
     for commit in commits:
         where = f"{commit.name.topic[:250]}/{commit.name.partition}"

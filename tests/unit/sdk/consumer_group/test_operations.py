@@ -223,9 +223,16 @@ def test_the_coordinators_of_all_shards_are_told_by_any_broker() -> None:
 
 def test_a_commit_whose_answer_was_lost_is_made_again() -> None:
     result = OffsetCommitResult(topic=TOPIC, partition=0)
-    cluster = world(COMMIT_OFFSETS=one_by_one(LOST, CommitOffsetsResponse(offsets=[result])))
+    answers, numbers = one_by_one(LOST, CommitOffsetsResponse(offsets=[result])), []
+
+    def commit_answered(call: Any) -> Any:
+        numbers.append(call.request.sequence)
+        return answers(call)
+
+    cluster = world(COMMIT_OFFSETS=commit_answered)
     commit = OffsetCommit(topic=TOPIC, partition=0, offset=5)
-    assert cluster.run(cluster.operations.commit_offsets("g", "m-1", [commit])) == {}
+    assert cluster.run(cluster.operations.commit_offsets("g", "m-1", [commit], 7)) == {}
+    assert numbers == [7, 7], "it is the same request"
 
 
 def test_each_commit_that_is_refused_has_its_own_error() -> None:

@@ -7,7 +7,7 @@ from hightide import Consumer
 from hightide.cluster.operations import Operation
 from hightide.consumer_group.group_core import IntervalCommit
 from hightide.consumer_group.pending_commits import CommitCall
-from hightide.errors import AddressUnreachableError, HightideError
+from hightide.errors import AddressUnreachableError, HightideError, RequestTimeoutError
 from hightide.records import TopicPartition
 from hightide.v1.coordinator_service_pb2 import (
     CommitOffsetsRequest,
@@ -113,6 +113,35 @@ def test_the_consumer_does_not_commit_that_it_went_back_while_an_earlier_commit_
     answer(bench)
     bench.poll()
     assert committed(bench) == [{0: 3}]
+
+
+@pytest.mark.parametrize("auto_commit", [False, True])
+def test_a_seek_is_committed_with_a_higher_number_than_all_that_was_sent_before_it(auto_commit: bool) -> None:
+    """The answer to the commit before it was lost. The commit may arrive behind the reset, and its number
+    alone shows the coordinator that it is from before."""
+    bench = reading(auto_commit=auto_commit)
+    if auto_commit:
+        bench.pass_ms(1_000)
+        bench.pass_ms(1_000)
+    else:
+        bench.core.commit_later(bench.core.commits({P0: 10}, ""), None, bench.now_ms)
+        bench.poll()
+    lost = bench.commits.pop()
+    bench.core.completed(lost, RequestTimeoutError("no answer came"), bench.now_ms)
+    assert not bench.core.has_to_wait(seek(bench, P0))
+    assert 0 < lost.request.sequence < next(bench.core.commit_sequences)  # type: ignore[attr-defined]
+
+
+def test_that_the_consumer_went_back_is_committed_with_a_higher_number_than_what_was_sent_before_it() -> None:
+    bench = reading(auto_commit=True)
+    bench.core.commit_later(bench.core.commits({P0: 10}, ""), None, bench.now_ms)
+    bench.poll()
+    lost = bench.commits.pop()
+    bench.core.completed(lost, RequestTimeoutError("no answer came"), bench.now_ms)
+    bench.core._went_back(P0, 3)
+    bench.poll()
+    (back,) = bench.commits
+    assert 0 < lost.request.sequence < back.request.sequence  # type: ignore[attr-defined]
 
 
 def test_seek_sends_nothing_while_a_commit_from_before_it_is_under_way(

@@ -47,9 +47,10 @@ def on_commit_requested(state: ShardState, event: CommitRequested) -> None:
     """Let it wait for the group's next store, with all others that come meanwhile. First look up the ends of
     partitions in which it leaps (`plausible_offsets`).
 
-    Requests are numbered as they come, and may be held up before they are fed: the shell looks up topics that
+    A member numbers its requests as it sends them, since each may take another way. Those of a member that
+    does not are numbered as they come, and may be held up before they are fed: the shell looks up topics that
     are not known."""
-    refused = not_active(state) or check_commits(state.limits, event.group, event.commits)
+    refused = not_active(state) or check_commits(state.limits, event.group, event.commits, event.sequence)
     group = state.groups.get(event.group)
     refused = refused or _no_room_or_stranger(state, group, event.group, event.member_id, event.commits)
     wanted = {} if refused is not None else doubtful(state, group, event.member_id, event.commits)
@@ -64,7 +65,7 @@ def on_commit_requested(state: ShardState, event: CommitRequested) -> None:
         member.heard_ms = state.now_ms
     overtaken: set[TopicPartition] = set()
     if group is not None and member is not None:
-        came = event.request_id
+        came = event.sequence or event.request_id
         overtaken = {each.name for each in event.commits if came < member.resets.get(each.name, came)}
         resets = (each.name for each in event.commits if each.is_reset and each.name not in overtaken)
         note_seek(state, group, member, resets, came)

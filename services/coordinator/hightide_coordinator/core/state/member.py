@@ -80,8 +80,8 @@ class Member:
     order sent to it by then. An answer to that order, or an earlier one, may have a position from before the
     seek."""
     resets: dict[TopicPartition, int] = field(default_factory=dict)
-    """For its own partitions the last request in which it committed a reset. One that came earlier, and was
-    held up on its way to the core, is from before the seek."""
+    """For its own partitions the number of the last request in which it committed a reset. One of a lower
+    number, which was held up on its way to the core, is from before the seek."""
     is_resting: bool = False
     """It did not answer an order in time, and gets no other before the next attempt."""
     armed_ms: int = NeverDue

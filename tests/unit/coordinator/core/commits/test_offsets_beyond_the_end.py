@@ -127,6 +127,32 @@ def test_a_commit_that_was_held_up_before_it_was_fed_does_not_overtake_a_later_s
     assert world.committed(0) == 10
 
 
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_a_commit_that_arrives_behind_a_later_seek_of_its_member_does_not_undo_it(is_reset: bool) -> None:
+    """The consumer had given it up, and another connection brought the reset first. By their arrival the
+    commit was the later one, and the group would have skipped what lies between."""
+    world, consumer = alone()
+    generation = consumer.reading[tp(0)].generation
+    late = ev.OffsetCommit(tp(0), generation, 10, is_reset=is_reset)
+    seek = ev.OffsetCommit(tp(0), generation, 3, is_reset=True)
+    beside = ev.OffsetCommit(tp(1), generation, 7)
+    world.feed(ev.CommitRequested(90, "g", consumer.member_id, (seek,), sequence=2))
+    world.feed(ev.CommitRequested(91, "g", consumer.member_id, (late, beside), sequence=1))
+    outcomes = world.the(ef.AnswerCommit, lambda answer: answer.request_id == 91).outcomes
+    assert [each.refusal for each in outcomes] == [Refusal.COMMIT_GOES_BACK, None]
+    assert (world.committed(0), world.committed(1)) == (3, 7)
+    world.feed(ev.CommitRequested(92, "g", consumer.member_id, (late,), sequence=3))
+    assert world.committed(0) == 10
+
+
+@pytest.mark.parametrize("sequence", [-1, -(2**63)])
+def test_a_commit_with_a_negative_number_is_refused(sequence: int) -> None:
+    world, consumer = alone()
+    commit = ev.OffsetCommit(tp(0), consumer.reading[tp(0)].generation, 10)
+    world.feed(ev.CommitRequested(90, "g", consumer.member_id, (commit,), sequence=sequence))
+    assert world.the(ef.RefuseRequest).refusal is Refusal.INVALID_REQUEST
+
+
 def test_a_position_that_leapt_on_an_earlier_stream_does_not_overtake_a_later_seek() -> None:
     world, consumer = alone()
     world.ends = {tp(0): 4 * LEAP_RECORDS}
