@@ -8,10 +8,9 @@ process is dead.
 
 A process that is paused, or whose machine is gone, refuses nothing. A watcher with `Pings` pings the
 connection of its stream. The stream breaks when a ping gets no answer. The process is declared dead if others
-that should answer do, else it is the watcher who is cut off, and if it then takes no new connection within
-the rest of the timeout. gRPC answers pings and takes connections in threads of its own, so a process
-whose event loop is busy or hangs does both. For such a process, and without `Pings`, the expiry of the
-ZooKeeper session is the fallback.
+that should answer do, else it is the watcher who is cut off, and if it then takes no new connection in time.
+gRPC answers pings and takes connections in threads of its own, so a process whose event loop is busy or hangs
+does both. For such a process, and without `Pings`, the expiry of the ZooKeeper session is the fallback.
 
 Acting on a wrong verdict (the process closed its port, or was paused, and lives on) is safe, because epochs
 fence the process.
@@ -53,8 +52,8 @@ class Pings:
     """How a watcher finds out that a process answers nothing, though it refuses nothing."""
 
     timeout_ms: int
-    """For how long it has not answered when it is declared dead: until a ping is sent, until it should have
-    been answered, and until a new connection should have been, a third each."""
+    """A ping may be unanswered for a third of it, and then a new connection may take another third. The last
+    third is meant for the pause before the ping; but a client of gRPC sends one ping a second at most."""
     others_answer: Callable[[], Awaitable[bool]]
     """Whether others do, so that this process is not the one that is cut off."""
     on_unanswered: Callable[[int], None]
@@ -62,7 +61,7 @@ class Pings:
 
     @property
     def pause_ms(self) -> int:
-        """The time between two pings, and that for an answer."""
+        """The time between two pings, if gRPC allows it, and that for an answer."""
         return self.timeout_ms // 3
 
 
