@@ -30,6 +30,7 @@ from hightide_coordinator.core.machine import new_state, next_deadline_ms, step
 from hightide_coordinator.core.state.descriptions import QuestionRefused, not_active
 from hightide_coordinator.core.state.group import Group, GroupState
 from hightide_coordinator.core.values.limits import GroupLimits
+from hightide_coordinator.core.values.member_id import made_member_id
 from hightide_coordinator.core.values.refusals import Refusal
 from hightide_coordinator.counters import Counters
 from hightide_coordinator.offset_lookup import StartOffsets
@@ -89,6 +90,7 @@ class Shard:
         self._callbacks = callbacks
         self._loop = asyncio.get_running_loop()
         self._streams: dict[int, ConsumerStream] = {}
+        self._registrations = 0
         """The streams that the core knows, by connection id."""
         self._inbox: deque[ev.Event] = deque()
         self._is_taking = False
@@ -179,10 +181,11 @@ class Shard:
         self.require_active()
         registration = convert.registration_in(message, stream.peer)
         self._streams[stream.connection_id] = stream
+        self._registrations += 1
+        epoch, secret = self.state.coordinator_epoch, uuid.uuid4().hex
+        new_member_id = made_member_id(epoch, self._registrations, secret)
         new_consumer_id = f"consumer-{secrets.token_hex(6)}"
-        self.take(
-            ev.ConsumerRegistered(stream.connection_id, registration, uuid.uuid4().hex, new_consumer_id)
-        )
+        self.take(ev.ConsumerRegistered(stream.connection_id, registration, new_member_id, new_consumer_id))
 
     def answered(self, stream: ConsumerStream, message: pb.RegisterConsumerRequest) -> None:
         """Handle a later message of a stream. Raises ServiceError."""

@@ -165,7 +165,7 @@ class SimConsumer:
             ev.ConsumerRegistered(
                 self.connection.connection_id,
                 registration,
-                f"member-{self.connection.connection_id}",
+                "",  # The coordinator makes it when it hears of this.
                 f"made-{self.connection.connection_id}",
             )
         )

@@ -7,7 +7,7 @@ with the same Random give the same world. What is under way stands in channels, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 from typing import Any, Final
@@ -15,6 +15,7 @@ from typing import Any, Final
 from hightide_coordinator.core import effects as ef
 from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.values.limits import GroupLimits
+from hightide_coordinator.core.values.member_id import made_member_id
 from hightide_coordinator.core.values.refusals import Refusal
 from hightide_coordinator.core.values.registration import OffsetReset, StoredOffset
 from hightide_coordinator.core.values.topic_partition import TopicPartition
@@ -76,6 +77,7 @@ class Groups:
         self.asked: dict[int, Request] = {}
         """Waiting for an answer."""
         self.failing_look_ups = 0.0
+        self.registration_count = 0
         self._last_number = 0
         for coordinator in self.coordinators.values():
             coordinator.start()
@@ -207,6 +209,11 @@ class Groups:
             del coordinator.connections[connection.connection_id]
             connection.is_closed_above = True
             event = ev.ConnectionLost(connection.connection_id)
+        elif isinstance(event, ev.ConsumerRegistered):
+            self.registration_count += 1
+            epoch = coordinator.state.coordinator_epoch
+            made = made_member_id(epoch, self.registration_count, f"member{connection.connection_id}")
+            event = replace(event, new_member_id=made)
         coordinator.take(event)
 
     def _down(self, connection: Connection) -> None:

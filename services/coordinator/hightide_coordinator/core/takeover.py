@@ -12,6 +12,7 @@ from hightide_coordinator.core.placement.unreadable_topics import withhold
 from hightide_coordinator.core.state.group import Group, GroupState
 from hightide_coordinator.core.state.member import Member, identity_of
 from hightide_coordinator.core.state.shard_state import NEVER_RETURNED_MS, Role, ShardState
+from hightide_coordinator.core.values.member_id import age_of
 from hightide_coordinator.core.values.rebalance_reason import RebalanceReason
 from hightide_coordinator.core.values.registration import PartitionOwner, Registration, StoredGroup
 
@@ -94,6 +95,7 @@ def _expect(state: ShardState, group: Group, owner: PartitionOwner, timeout_ms: 
         registration=None,
         heard_ms=state.now_ms,
         away_until_ms=state.now_ms + timeout_ms,
+        age=age_of(owner.member_id),
     )
     add_member(state, group, member)
     group.missing[member.member_id] = member

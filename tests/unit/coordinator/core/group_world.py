@@ -15,6 +15,7 @@ from hightide_coordinator.core.state.descriptions import GroupDescription, descr
 from hightide_coordinator.core.state.group import GroupState
 from hightide_coordinator.core.state.shard_state import Role, ShardState
 from hightide_coordinator.core.values.limits import GroupLimits
+from hightide_coordinator.core.values.member_id import made_member_id
 from hightide_coordinator.core.values.refusals import Refusal
 from hightide_coordinator.core.values.registration import (
     ConsumerPosition,
@@ -208,7 +209,8 @@ class World:
             consumer.reading.update(before.reading)
             consumer.positions.update(before.positions)
         self.consumers[self._ids] = consumer
-        self.feed(ev.ConsumerRegistered(self._ids, registration, f"m{self._ids}", f"c{self._ids}"))
+        member_id = made_member_id(self.epoch, self._ids, "secret")
+        self.feed(ev.ConsumerRegistered(self._ids, registration, member_id, f"c{self._ids}"))
         return consumer
 
     def come_back(self, consumer: Consumer, **fields: object) -> Consumer:

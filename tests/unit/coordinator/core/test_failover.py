@@ -279,3 +279,72 @@ def test_a_group_of_which_nobody_owns_anything_is_empty_and_keeps_its_offsets() 
     world.run(100)
     assert consumer.positions[tp(0)] == 5
     assert world.describe().generation == 8
+
+
+@pytest.mark.parametrize("is_first", [False, True], ids=["comes back last", "comes back first"])
+def test_after_a_takeover_the_earlier_process_of_an_instance_is_fenced(is_first: bool) -> None:
+    """It had been paused, and was never told that it was replaced. The new coordinator took it for the newer
+    one, which it then refused."""
+    world, earlier, _ = pair(instance_id="i")
+    later = world.join("a", instance_id="i", session_timeout_ms=3_000)
+    world.run(200)
+    after = world.fail_over()
+    if is_first:
+        assert back_at(after, earlier).refusal() is Refusal.FENCED_INSTANCE
+    again = back_at(after, later)
+    if not is_first:
+        assert back_at(after, earlier).refusal() is Refusal.FENCED_INSTANCE
+    after.run(200)
+    assert again.refusal() is None
+    assert again.partitions == later.partitions
+
+
+@pytest.mark.parametrize("is_first", [False, True], ids=["comes back last", "comes back first"])
+def test_a_takeover_that_finds_the_earlier_process_of_an_instance_leaves_it_to_the_later_one(
+    is_first: bool,
+) -> None:
+    """The coordinator had accepted the later one, and died before that was written."""
+    world, earlier, other = pair(instance_id="i")
+    world.stores_answer = False
+    later = world.join("a", instance_id="i", session_timeout_ms=3_000)
+    after = world.fail_over()
+    back_at(after, other)
+    first = back_at(after, earlier) if is_first else None
+    again = back_at(after, later)
+    after.run(200)
+    assert again.refusal() is None
+    assert again.partitions == earlier.partitions
+    last = back_at(after, earlier) if first is None else first
+    assert last.refusal() is Refusal.FENCED_INSTANCE
+
+
+@pytest.mark.parametrize("is_first", [False, True], ids=["comes back last", "comes back first"])
+def test_an_instance_that_owned_nothing_before_a_takeover_goes_to_its_later_process(is_first: bool) -> None:
+    world = World(topic(partitions=1))
+    world.join("b", session_timeout_ms=3_000)
+    world.run(100)
+    earlier = world.join("z", instance_id="i", session_timeout_ms=3_000)
+    world.run(100)
+    later = world.join("z", instance_id="i", session_timeout_ms=3_000)
+    world.run(100)
+    after = world.fail_over()
+    first = back_at(after, earlier) if is_first else None
+    again = back_at(after, later)
+    after.run(100)
+    assert again.refusal() is None
+    last = back_at(after, earlier) if first is None else first
+    assert last.refusal() is Refusal.FENCED_INSTANCE
+
+
+def test_a_process_whose_registration_was_not_answered_does_not_fence_itself() -> None:
+    """It comes back under the id that it had with the coordinator before, and its own place is taken already:
+    by itself, on a stream that is not known to be broken."""
+    world = World(topic(partitions=1))
+    world.join("b", session_timeout_ms=3_000)
+    world.run(100)
+    idle = world.join("z", instance_id="i", session_timeout_ms=3_000)
+    world.run(100)
+    after = world.fail_over()
+    unanswered = back_at(after, idle)
+    again = back_at(after, idle)
+    assert (unanswered.refusal(), again.refusal()) == (Refusal.FENCED_INSTANCE, None)

@@ -17,6 +17,7 @@ from hightide_coordinator.core.state.group import Group, GroupState
 from hightide_coordinator.core.state.group_changes import note_change
 from hightide_coordinator.core.state.member import Member
 from hightide_coordinator.core.state.shard_state import ShardState
+from hightide_coordinator.core.values.member_id import age_of
 from hightide_coordinator.core.values.rebalance_reason import RebalanceReason
 from hightide_coordinator.core.values.refusals import Refusal
 from hightide_coordinator.core.values.registration import OwnedPartition, Registration
@@ -79,9 +80,7 @@ def _identity_refusal(
     group: Group, registration: Registration, predecessor: Member | None
 ) -> QuestionRefused | None:
     metadata = {"group": group.name, "consumer_id": registration.consumer_id}
-    if registration.member_id in group.fenced or (
-        predecessor is not None and registration.member_id and predecessor.is_connected
-    ):
+    if registration.member_id in group.fenced or _came_before(registration, predecessor):
         message = f"another process took over instance {registration.instance_id!r} of group {group.name}"
         return QuestionRefused(Refusal.FENCED_INSTANCE, message, metadata)
     holder = group.by_consumer.get(registration.consumer_id)
@@ -92,6 +91,17 @@ def _identity_refusal(
         )
         return QuestionRefused(Refusal.CONSUMER_ID_TAKEN, message, metadata)
     return None
+
+
+def _came_before(registration: Registration, predecessor: Member | None) -> bool:
+    """Whether this process had the instance before the one that has it now. After a takeover either of them
+    may come first, and ZooKeeper may know of the older one, or of none."""
+    if predecessor is None or not registration.member_id:
+        return False
+    age = age_of(registration.member_id)
+    if age is None or predecessor.age is None:
+        return predecessor.is_connected
+    return age < predecessor.age
 
 
 def _join(
@@ -112,6 +122,7 @@ def _join(
         instance_id=registration.instance_id,
         session_timeout_ms=registration.session_timeout_ms,
         registration=_kept(registration),
+        age=age_of(registration.member_id or event.new_member_id),
         heard_ms=state.now_ms,
     )
     if predecessor is None:

@@ -56,6 +56,8 @@ class Member:
     registration: Registration | None
     heard_ms: int
     """When its last message came."""
+    age: tuple[int, int] | None = None
+    """When its process registered first, perhaps with an earlier coordinator (`age_of`)."""
     connection_id: int = NOT_CONNECTED
     away_until_ms: int = 0
     """Until when it may return, while it is not connected."""

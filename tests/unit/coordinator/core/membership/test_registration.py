@@ -72,7 +72,7 @@ def test_a_consumer_without_a_name_gets_one() -> None:
 def test_a_member_id_that_nobody_has_is_not_believed() -> None:
     world = World()
     consumer = world.join(member_id="made-up", owned=(OwnedPartition(tp(0), 1),))
-    assert consumer.member_id == "m1"
+    assert consumer.member_id == "1-1-secret"
     assert consumer.retained == ()
 
 
