@@ -100,6 +100,9 @@ def plan_resets(
             case ResetTo.TIME:
                 found = at_time[partition]
                 wanted = log.latest if found is None else found
+                # The record may have been written since the end was asked for. To ask for the end afterwards
+                # would skip records where none was found.
+                log = LogRange(log.earliest, max(log.latest, wanted))
             case ResetTo.SHIFT:
                 wanted = committed[partition] + target.value
         planned.append(PlannedReset(partition, before, wanted, log.nearest(wanted), log.latest))

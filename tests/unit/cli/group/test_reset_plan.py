@@ -53,6 +53,12 @@ def test_to_a_time_after_all_records_is_the_end() -> None:
     assert offsets(plan(ResetTarget(ResetTo.TIME, 1), at_time={P0: 33, P1: None})) == [33, 50]
 
 
+def test_to_a_time_is_the_record_that_was_found_though_it_was_written_after_the_end_was_asked_for() -> None:
+    """It was taken for one beyond the end, and the group read what lies between: older than the time."""
+    first, _ = plan(ResetTarget(ResetTo.TIME, 1), at_time={P0: 130, P1: None})
+    assert (first.offset, first.lag, first.remark) == (130, 0, None)
+
+
 @pytest.mark.parametrize(("by", "expected"), [(-5, 35), (5, 45), (0, 40), (-40, 10), (1_000, 100)])
 def test_a_shift_counts_from_what_is_committed_and_stays_in_the_log(by: int, expected: int) -> None:
     planned = plan(ResetTarget(ResetTo.SHIFT, by), committed={P0: 40, P1: 25})
@@ -90,5 +96,6 @@ def test_every_planned_offset_is_one_that_the_log_has(
 ) -> None:
     log = LogRange(earliest, earliest + length)
     (planned,) = plan_resets(ResetTarget(to, value), {P0: log}, {P0: committed}, {P0: found})
-    assert log.earliest <= planned.offset <= log.latest
+    assert log.earliest <= planned.offset <= planned.latest
+    assert planned.latest == log.latest or (to is ResetTo.TIME and planned.latest == found)
     assert (planned.remark is None) == (planned.offset == planned.wanted)
