@@ -1,5 +1,6 @@
 """The positions at which to start reading, as users write them."""
 
+import re
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,6 +13,8 @@ from hightide_cli.command_line.sizes import parse_duration
 
 # Milliseconds since 1970 have had this many digits since 1973; fewer are a date, as in 20130101.
 _MILLISECONDS_DIGITS = 11
+# Timestamps are in microseconds, and fromisoformat cuts off what is finer.
+_BEYOND_MICROSECONDS = re.compile(r"[.,][0-9]{6}[0-9]*[1-9]")
 
 
 class Anchor(Enum):
@@ -62,7 +65,7 @@ def reset_of(position: Position) -> Literal["earliest", "latest"]:
 
 def parse_moment(text: str) -> int:
     """Parse a time in ISO 8601, UTC where it names no zone, milliseconds since 1970, or a span before now as
-    in -15m, into microseconds since 1970.
+    in -15m, into microseconds since 1970: the first one at or after it.
 
     Raises click.BadParameter.
     """
@@ -77,7 +80,8 @@ def parse_moment(text: str) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     since_1970 = moment - datetime(1970, 1, 1, tzinfo=UTC)
-    return (since_1970.days * 86_400 + since_1970.seconds) * 1_000_000 + since_1970.microseconds
+    is_between = _BEYOND_MICROSECONDS.search(text) is not None
+    return (since_1970.days * 86_400 + since_1970.seconds) * 1_000_000 + since_1970.microseconds + is_between
 
 
 def _before_now(span: str) -> int:

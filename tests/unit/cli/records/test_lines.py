@@ -141,6 +141,22 @@ def test_a_time_without_a_zone_is_utc() -> None:
     assert parse_moment("2013-01-01T05:00:00") == parse_moment("2013-01-01T05:00:00Z")
 
 
+@pytest.mark.parametrize(
+    ("fraction", "microseconds"),
+    [
+        (".1", 100_000),
+        (".123456", 123_456),
+        (".123456000", 123_456),
+        (".123456001", 123_457),
+        (",9999999", 10**6),
+    ],
+)
+def test_a_time_between_two_microseconds_is_the_later_one(fraction: str, microseconds: int) -> None:
+    """A record of the earlier one is from before it."""
+    since_1970 = parse_moment(f"2013-01-01T05:00:00{fraction}Z")
+    assert since_1970 == parse_moment("2013-01-01T05:00:00Z") + microseconds
+
+
 def test_a_line_that_cannot_be_read_ends_the_writing_and_what_was_written_is_told(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
