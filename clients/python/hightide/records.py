@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 Headers = tuple[tuple[str, bytes], ...]
+#: As they are read: other clients, and Spark, also write headers without a value.
+ReadHeaders = tuple[tuple[str, bytes | None], ...]
 KeyT = TypeVar("KeyT")
 ValueT = TypeVar("ValueT")
 
@@ -40,7 +42,7 @@ class Record(NamedTuple):
     timestamp_us: int
     key: bytes | None
     value: bytes | None
-    headers: Headers = ()
+    headers: ReadHeaders = ()
 
     @property
     def timestamp(self) -> datetime:
@@ -59,7 +61,7 @@ class DeserializedRecord(Generic[KeyT, ValueT]):
     timestamp_us: int
     key: KeyT | None
     value: ValueT | None
-    headers: Headers = ()
+    headers: ReadHeaders = ()
 
     @property
     def timestamp(self) -> datetime:

@@ -92,7 +92,7 @@ def _document(record: Record) -> dict[str, Json]:
 
 
 def _header_text(value: bytes | None) -> str | None:
-    """The SDK promises bytes; other clients, and Spark, also write headers without a value."""
+    """The value of a header as text; null for a header without one."""
     return None if value is None else value.decode(errors="replace")
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final, overload
 
 import pyarrow as pa
 
-from hightide.records import Record
+from hightide.records import ReadHeaders, Record
 
 #: The number of rows that are records at a time. Their values stay in the processor's cache; the fixed cost
 #: of a piece, some 8 us, is little for each of them.
@@ -148,7 +148,8 @@ def joined(taken: Sequence[Sequence[Any]]) -> Sequence[Any]:
     return [record for each in taken for record in each]
 
 
-def _headers(column: Any) -> list[tuple[tuple[str, bytes], ...]]:
+def _headers(column: Any) -> list[ReadHeaders]:
+    """The headers of each row. Each has a name (`CorruptBatches`), and some no value."""
     return [
         tuple((header["key"], header["value"]) for header in row if header is not None) if row else ()
         for row in column.to_pylist()

@@ -14,8 +14,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+import pyarrow.compute as pc
+
 from hightide.batch import body, header
-from hightide.batch.errors import BatchError
+from hightide.batch.errors import BatchError, InvalidBatch
 from hightide.calls.notice import Level, Notice
 from hightide.consuming.fetch_position import FetchedBatch
 from hightide.errors import CorruptBatchError, InvalidArgumentError, UnreadableBatchError
@@ -82,9 +84,21 @@ def _rows(chunk: FetchedBatch) -> Any:
     try:
         # The CRC was checked when the batch arrived, if that was wanted.
         columns = body.decode(chunk.batch, check_crc=False)
+        _check_names(columns)
     except BatchError as error:
         raise _failure(chunk, error) from error
     return columns.slice(chunk.skip) if chunk.skip else columns
+
+
+def _check_names(columns: Any) -> None:
+    """Check that each header has a name, which is not to be seen without opening the batch. Raises
+    InvalidBatch."""
+    if columns.num_columns <= len(body.SCHEMA):
+        return
+    headers = columns.column(len(body.SCHEMA)).flatten()
+    names = headers.field(0)
+    if names.null_count and pc.any(pc.and_(names.is_null(), headers.is_valid())).as_py():
+        raise InvalidBatch("a record has a header without a name")
 
 
 def _failure(chunk: FetchedBatch, error: BatchError) -> CorruptBatchError:

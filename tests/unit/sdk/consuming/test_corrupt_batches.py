@@ -4,8 +4,10 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from adversary.batches import poison
+from hightide.batch import body
 from hightide.batch.header import check_from_producer, stamp
 from hightide.consuming.consumer_settings import ConsumerSettings
 from hightide.consuming.corrupt_batches import SkippedBatches
@@ -148,3 +150,37 @@ def test_what_comes_before_changed_bytes_in_an_answer_is_handed_out() -> None:
 def test_another_policy_is_refused(settings: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="on_corrupt_batch is 'shrug'"):
         settings(on_corrupt_batch="shrug")
+
+
+def with_headers(*headers: list[dict[str, str | bytes | None] | None]) -> bytes:
+    """Records from offset 0 on with these headers, that a leader has taken."""
+    count = len(headers)
+    rows = pa.RecordBatch.from_arrays(
+        [
+            pa.array([None] * count, pa.binary()),
+            pa.array([b"v"] * count, pa.binary()),
+            pa.array(range(count), pa.int64()).view(body.TIMESTAMP_TYPE),
+            pa.array(headers, body.HEADERS_TYPE),
+        ],
+        schema=body.SCHEMA_WITH_HEADERS,
+    )
+    sent = bytearray(body.encode(rows, topic_id=TOPIC_ID, partition=0).to_bytes())
+    check_from_producer(sent, TOPIC_ID, 0, 1 << 20)
+    stamp(sent, 0, 0, 1)
+    return bytes(sent)
+
+
+def test_a_header_without_a_name_makes_a_batch_that_no_reader_can_open() -> None:
+    """It came out as a record whose header had None for the name that its type promises."""
+    nameless = with_headers([{"key": "a", "value": b"1"}], [{"key": None, "value": b"2"}])
+    bench, in_delivery = fetched([nameless])
+    with pytest.raises(UnreadableBatchError, match="a header without a name") as found:
+        begin(bench, in_delivery)
+    assert found.value.next_offset == 2
+
+
+def test_a_header_without_a_value_is_read_and_one_that_is_missing_altogether_is_passed_over() -> None:
+    bench, in_delivery = fetched([with_headers([{"key": "a", "value": None}, None])])
+    begin(bench, in_delivery)
+    (record,) = in_delivery.take(10)
+    assert record.headers == (("a", None),)
