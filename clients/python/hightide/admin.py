@@ -239,8 +239,9 @@ class Admin:
     def resign_coordinator(self, coordinator_id: int, shards: Iterable[int] = ()) -> tuple[int, ...]:
         """Let a coordinator give up these shards of groups, or all that it is active for, so that another one
         is elected for each. Returns the shards that it gave up. Consumers register again and keep their
-        partitions. Raises InvalidArgumentError for a coordinator that does not exist, InvalidRequestError for
-        such a shard, NotCoordinatorError for a shard of another coordinator, ZooKeeperUnavailableError."""
+        partitions. Raises InvalidArgumentError for a coordinator that does not exist or what is no shard,
+        InvalidRequestError for a shard that does not exist, NotCoordinatorError for a shard of another
+        coordinator, ZooKeeperUnavailableError."""
         return self._run(self._operations().resign_coordinator(coordinator_id, shards))
 
     def describe_acls(self) -> AclListing:

@@ -44,6 +44,27 @@ def checked_replicas(replicas: Iterable[int], where: str) -> list[int]:
     return brokers
 
 
+def checked_shards(shards: Iterable[int]) -> list[int]:
+    """The shards of groups that a request can carry, without repetition; the coordinator checks whether there
+    are such. Raises InvalidArgumentError."""
+    checked = list(dict.fromkeys(shards))
+    for shard in checked:
+        if not 0 <= shard <= _INT32_MAX:
+            raise InvalidArgumentError(f"{shard} is no shard of groups; they run from 0")
+    return checked
+
+
+def checked_offset(partition: TopicPartition, offset: int, leader_epoch: int = -1) -> int:
+    """An offset of a partition that a request can carry. Raises InvalidArgumentError."""
+    if not 0 <= offset <= _INT64_MAX:
+        raise InvalidArgumentError(f"offset {offset} of {partition} is no offset; they run from 0")
+    if not -1 <= leader_epoch <= _INT32_MAX:
+        raise InvalidArgumentError(
+            f"offset {offset} of {partition} has the leader epoch {leader_epoch}; -1 is for none"
+        )
+    return offset
+
+
 def checked_partitions(partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
     """The partitions without repetition, in the order given. Raises InvalidArgumentError."""
     checked = list(dict.fromkeys(partitions))

@@ -7,6 +7,7 @@ from typing import Final, TypeVar
 from google.protobuf.message import Message
 
 from hightide.administering.answers import log_directory, replica_description, server_description
+from hightide.argument_checks import checked_shards
 from hightide.calls.addresses import bootstrap_addresses
 from hightide.calls.call import MessageCall, Method
 from hightide.cluster.metadata import METADATA_TIMEOUT_MS, RETRY_PAUSE_MS
@@ -160,6 +161,7 @@ class ServerOperations(Operations):
     def resign_coordinator(self, coordinator_id: int, shards: Iterable[int]) -> Operation[tuple[int, ...]]:
         """Let one coordinator give up these shards, or all of its own. It is asked once: if the answer is
         lost, the next coordinator of a shard may be this one again."""
+        checked = checked_shards(shards)
         described = yield from self._controller()
         found = next((each for each in described.coordinators if each.id == coordinator_id), None)
         if found is None:
@@ -169,7 +171,7 @@ class ServerOperations(Operations):
             f"{found.host}:{found.port}",
             Method.RESIGN_COORDINATOR,
             self._left_ms(_BROKER_TIMEOUT_MS),
-            ResignCoordinatorRequest(shards=list(dict.fromkeys(shards))),
+            ResignCoordinatorRequest(shards=checked),
             ResignCoordinatorResponse,
         )
         return tuple(each.shard for each in answer.shards)

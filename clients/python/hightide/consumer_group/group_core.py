@@ -7,6 +7,7 @@ from itertools import count
 from random import Random
 from typing import Any, Final
 
+from hightide.argument_checks import checked_offset
 from hightide.calls.call import Call, MessageCall, Method
 from hightide.cluster.leader_waits import Fact
 from hightide.cluster.metadata import UNKNOWN_TOPIC_PATIENCE_MS
@@ -255,10 +256,8 @@ class GroupCore:
             raise InvalidArgumentError(
                 f"commit a record, or a mapping of partitions to offsets, not {type(offsets).__name__}"
             )
-        for partition, offset in wanted.items():
-            if offset < 0:
-                raise InvalidArgumentError(f"offset {offset} of {partition} is negative; offsets begin at 0")
-        return [self.ownership.commit_of(each, offset, metadata) for each, offset in wanted.items()]
+        checked = {each: checked_offset(each, offset) for each, offset in wanted.items()}
+        return [self.ownership.commit_of(each, offset, metadata) for each, offset in checked.items()]
 
     def commits_of(self, hand: Hand, metadata: str) -> list[OffsetCommit]:
         """The commits of all that was returned to this user, who is back with the records."""

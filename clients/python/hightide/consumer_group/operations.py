@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 
 from google.protobuf.message import Message
 
-from hightide.argument_checks import PARTITIONS_PER_REQUEST_MAX, checked_partitions, pieces
+from hightide.argument_checks import PARTITIONS_PER_REQUEST_MAX, checked_offset, checked_partitions, pieces
 from hightide.calls.call import MessageCall, Method
 from hightide.cluster.metadata import METADATA_TIMEOUT_MS, RETRY_PAUSE_MS
 from hightide.cluster.offset_at import EARLIEST, LATEST, offset_at
@@ -145,12 +145,10 @@ class GroupOperations(Operations):
         for partition in checked_partitions(offsets):
             given = offsets[partition]
             at = CommittedOffset(given) if isinstance(given, int) else given
-            if at.offset < 0:
-                raise InvalidArgumentError(f"{partition}: {at.offset} is no offset; they run from 0")
             commit = OffsetCommit(
                 topic=partition.topic,
                 partition=partition.partition,
-                offset=at.offset,
+                offset=checked_offset(partition, at.offset, at.leader_epoch),
                 leader_epoch=at.leader_epoch,
                 metadata=at.metadata,
                 reset=True,

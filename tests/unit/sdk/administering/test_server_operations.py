@@ -197,6 +197,10 @@ def test_a_coordinator_is_asked_once_to_give_up_its_shards() -> None:
     with pytest.raises(InvalidArgumentError, match="there are: 5"):
         world.run(world.operations.resign_coordinator(6, ()))
 
+    for beyond in (2**31, -1):
+        with pytest.raises(InvalidArgumentError, match=f"{beyond} is no shard"):
+            world.run(world.operations.resign_coordinator(5, [0, beyond]))
+
     lossy = World(DESCRIBE_CLUSTER=described, RESIGN_COORDINATOR=lost)
     with pytest.raises(AddressUnreachableError):
         lossy.run(lossy.operations.resign_coordinator(5, ()))

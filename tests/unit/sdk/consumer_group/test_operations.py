@@ -133,11 +133,18 @@ def test_offsets_are_committed_for_a_group_without_being_in_it_also_lower_ones()
     assert sent == [(0, 5, "", True), (1, 7, "batch 3", True)]
 
 
+@pytest.mark.parametrize("beyond", [groups.CommittedOffset(2**63), groups.CommittedOffset(5, 2**31)])
+def test_what_no_request_can_carry_is_not_committed_for_a_group(beyond: groups.CommittedOffset) -> None:
+    cluster = committing()
+    with pytest.raises(InvalidArgumentError, match="flights-0"):
+        cluster.run(cluster.operations.commit_group_offsets("g", {P0: beyond}))
+
+
 def test_a_group_with_members_commits_by_itself() -> None:
     cluster = committing(ErrorCode.ERROR_CODE_UNKNOWN_MEMBER)
     with pytest.raises(GroupNotEmptyError, match="partition 0"):
         cluster.run(cluster.operations.commit_group_offsets("g", {P0: 5}))
-    with pytest.raises(InvalidArgumentError, match="-1 is no offset"):
+    with pytest.raises(InvalidArgumentError, match="offset -1 of flights-0 is no offset"):
         cluster.run(cluster.operations.commit_group_offsets("g", {P0: -1}))
 
 

@@ -92,6 +92,12 @@ def test_what_is_neither_a_record_nor_offsets_is_refused_by_its_type() -> None:
         reading().core.commits([P0], "")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("beyond", [-1, 2**63])
+def test_an_offset_that_no_log_has_is_refused_by_its_number(beyond: int) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"offset {beyond} of flights-0"):
+        reading().core.commits({P0: beyond}, "")
+
+
 def test_who_commits_and_goes_on_is_told_when_it_is_durable() -> None:
     bench = reading()
     outcomes: Outcomes = []
