@@ -57,7 +57,7 @@ def checked_shards(shards: Iterable[int]) -> list[int]:
 def checked_offset(partition: TopicPartition, offset: int, leader_epoch: int = -1) -> int:
     """An offset of a partition that a request can carry. Raises InvalidArgumentError."""
     if not 0 <= offset <= _INT64_MAX:
-        raise InvalidArgumentError(f"offset {offset} of {partition} is no offset; they run from 0")
+        raise InvalidArgumentError(f"{offset} is no offset of {partition}; they run from 0")
     if not -1 <= leader_epoch <= _INT32_MAX:
         raise InvalidArgumentError(
             f"offset {offset} of {partition} has the leader epoch {leader_epoch}; -1 is for none"

@@ -94,7 +94,7 @@ def test_what_is_neither_a_record_nor_offsets_is_refused_by_its_type() -> None:
 
 @pytest.mark.parametrize("beyond", [-1, 2**63])
 def test_an_offset_that_no_log_has_is_refused_by_its_number(beyond: int) -> None:
-    with pytest.raises(InvalidArgumentError, match=f"offset {beyond} of flights-0"):
+    with pytest.raises(InvalidArgumentError, match=f"{beyond} is no offset of flights-0"):
         reading().core.commits({P0: beyond}, "")
 
 
