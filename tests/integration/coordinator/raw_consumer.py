@@ -110,6 +110,8 @@ class RawConsumer:
         self.offsets: dict[Place, int] = {}
         """How far it has read what it owns; goes out with auto commit."""
         self.ending: Ending | None = None
+        self._is_leaving = False
+        """An order that crosses the goodbye is not answered: the coordinator knows no such member any more."""
         self._stub: Any = CoordinatorServiceStub(channel)
         self._call: Any = None
         self._writing = asyncio.Lock()
@@ -198,6 +200,7 @@ class RawConsumer:
     async def leave(self) -> Ending:
         """Say goodbye, with the final positions where they count, and wait for the end."""
         goodbye = pb.ConsumerGoodbye(positions=self.positions(self.owned))
+        self._is_leaving = True
         await self._write(pb.RegisterConsumerRequest(goodbye=goodbye))
         return await self.ended()
 
@@ -216,6 +219,7 @@ class RawConsumer:
             for each in self.owned.values()
         )
         self.welcome = self.ending = None
+        self._is_leaving = False
         self.orders, self.held = [], []
 
     # ---- what it hears
@@ -284,7 +288,7 @@ class RawConsumer:
         else:
             self.orders.append(message)
             self.held.append(message)
-            if self.manners.get(kind, Manner.ANSWER) is Manner.ANSWER:
+            if not self._is_leaving and self.manners.get(kind, Manner.ANSWER) is Manner.ANSWER:
                 await self.answer(message)
         async with self._moved:
             self._moved.notify_all()
