@@ -111,7 +111,7 @@ class RawConsumer:
         """How far it has read what it owns; goes out with auto commit."""
         self.ending: Ending | None = None
         self._is_leaving = False
-        """An order that crosses the goodbye is not answered: the coordinator knows no such member any more."""
+        """An order that crosses the goodbye is not answered: the coordinator does not know it any more."""
         self._stub: Any = CoordinatorServiceStub(channel)
         self._call: Any = None
         self._writing = asyncio.Lock()
