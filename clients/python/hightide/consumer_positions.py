@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
+from hightide.argument_checks import checked_offset
 from hightide.cluster.leaders_seen import LeadersSeen
 from hightide.cluster.offset_at import EARLIEST, LATEST, OffsetAt, offset_at_time
 from hightide.cluster.operations import Operation
@@ -108,9 +109,8 @@ class ConsumerPositions:
     def seek(self, partition: TopicPartition, offset: int) -> None:
         """Read on from this offset. In a group with auto_commit, the offset is committed before it returns,
         or later if that raises; otherwise the next commit() commits it, even if it goes back. Raises
-        NotAssignedError, InvalidArgumentError for a negative offset."""
-        if offset < 0:
-            raise InvalidArgumentError(f"offset {offset} is negative; offsets begin at 0")
+        NotAssignedError, InvalidArgumentError for what is no offset."""
+        checked_offset(partition, offset)
         self._wait_for_assignment()
         with self._changed:
             self._in_delivery.give_up()

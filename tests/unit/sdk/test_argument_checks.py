@@ -150,6 +150,16 @@ def test_keys_go_where_other_clients_send_them() -> None:
     assert [partition_for_key(key, 6) for key in (b"", b"123456789")] == [0, 0xE3069283 % 6]
 
 
+@pytest.mark.parametrize("beyond", [-1, 2**63])
+def test_nobody_seeks_to_what_is_no_offset(beyond: int) -> None:
+    """A larger number than a request can carry was taken, and its fetch was never sent: a bare ValueError."""
+    place = TopicPartition("t", 0)
+    with Consumer("127.0.0.1:1") as consumer:
+        consumer.assign([place])
+        with pytest.raises(InvalidArgumentError, match=f"{beyond} is no offset of t-0"):
+            consumer.seek(place, beyond)
+
+
 def test_a_cluster_that_is_not_there_is_told_with_its_address() -> None:
     with Producer("127.0.0.1:1", max_block_ms=200) as producer:
         with pytest.raises(BrokersUnavailableError, match=r"127\.0\.0\.1:1") as caught:

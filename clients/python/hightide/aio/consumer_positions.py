@@ -9,6 +9,7 @@ from hightide.aio.driver import Driver
 from hightide.aio.group_consumer import GroupConsumer
 from hightide.aio.loop_condition import LoopCondition
 from hightide.aio.running import run
+from hightide.argument_checks import checked_offset
 from hightide.cluster.leaders_seen import LeadersSeen
 from hightide.cluster.offset_at import EARLIEST, LATEST, OffsetAt, offset_at_time
 from hightide.cluster.operations import Operation
@@ -107,9 +108,8 @@ class ConsumerPositions:
     async def seek(self, partition: TopicPartition, offset: int) -> None:
         """Read on from this offset. In a group with auto_commit, the offset is committed before it returns,
         or later if that raises; otherwise the next commit() commits it, even if it goes back. Raises
-        NotAssignedError, InvalidArgumentError for a negative offset."""
-        if offset < 0:
-            raise InvalidArgumentError(f"offset {offset} is negative; offsets begin at 0")
+        NotAssignedError, InvalidArgumentError for what is no offset."""
+        checked_offset(partition, offset)
         await self._wait_for_assignment()
         with self._changed:
             self._in_delivery.give_up()
