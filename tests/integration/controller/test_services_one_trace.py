@@ -229,7 +229,9 @@ def test_whoever_takes_over_joins_the_trace_of_the_failover_that_a_controller_di
     is_written = "Committed" in point
     assert len(trace.named(kinds.CONTROLLER_REPLACED)) == is_written
     assert ("carried_on" in trace.roots[0].span.attributes) == is_written
-    assert {span.instance for span in trace.named(kinds.INFORM_BROKER)} == {"12".replace(lost[-1], "")}
+    # Who died may have told the brokers who lives, if its write took long; but of no decision.
+    informed = (span for span in trace.named(kinds.INFORM_BROKER) if span.attributes["partition_count"])
+    assert {span.instance for span in informed} == {"12".replace(lost[-1], "")}
     takeover = stage.new_trace(kinds.CONTROLLER_FAILOVER)
     assert [child.span.name for child in takeover.roots[0].children][:3] == [
         kinds.CONTROLLER_DETECTION,
