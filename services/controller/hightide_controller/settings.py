@@ -32,9 +32,9 @@ class ControllerSettings(
     broker_ping_timeout_ms: int = Field(
         1_200,
         ge=0,
-        description="a third of it is how long a broker may leave a ping unanswered, and then take no "
-        "connection, until it counts as dead, as when it is paused or its machine is gone; gRPC sends a ping "
-        "a second at most; at least 300; 0: until its ZooKeeper session expires",
+        description="how long a broker may be silent until it counts as dead, as when it is paused or its "
+        "machine is gone: a third for the answer to a ping, a third for a new connection, and the time until "
+        "the ping, of which gRPC sends one a second; at least 300; 0: until its ZooKeeper session expires",
     )
     create_topic_timeout_ms: int = Field(
         10_000,

@@ -90,8 +90,9 @@ class Shard:
         self._callbacks = callbacks
         self._loop = asyncio.get_running_loop()
         self._streams: dict[int, ConsumerStream] = {}
-        self._registrations = 0
         """The streams that the core knows, by connection id."""
+        self._registrations = 0
+        """How many it has taken; the id of a new member has the number of its registration."""
         self._inbox: deque[ev.Event] = deque()
         self._is_taking = False
         self._is_closed = False

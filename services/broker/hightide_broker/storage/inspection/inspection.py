@@ -64,7 +64,10 @@ def inspect(path: Path) -> Iterator[InspectedBatch | InspectedDamage]:
                 continue
             header = found.header
             if last is not None and header.leader_epoch < last.leader_epoch:
-                reason = f"it begins with leader epoch {header.leader_epoch}, behind {last.leader_epoch}"
+                reason = (
+                    f"it begins with leader epoch {header.leader_epoch}, and the segment in front of it ends "
+                    f"with {last.leader_epoch}: one of the two is changed"
+                )
                 yield InspectedDamage(segment_path, 0, reason)
             yield found
             last, before = None, (segment_path.parent, header)
