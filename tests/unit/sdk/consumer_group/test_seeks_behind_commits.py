@@ -47,8 +47,8 @@ def answer(bench: GroupBench) -> None:
     bench.core.completed(call, CommitOffsetsResponse(offsets=results), bench.now_ms)
 
 
-@pytest.mark.parametrize("auto_commit", [False, True])
-def test_a_commit_under_way_from_before_a_seek_has_to_end_first(auto_commit: bool) -> None:
+def commit_under_way(*, auto_commit: bool) -> GroupBench:
+    """A consumer whose commit of offset 10 is sent, by itself or on demand."""
     bench = reading(auto_commit=auto_commit)
     if auto_commit:
         bench.pass_ms(1_000)
@@ -56,6 +56,12 @@ def test_a_commit_under_way_from_before_a_seek_has_to_end_first(auto_commit: boo
     else:
         bench.core.commit_later(bench.core.commits({P0: 10}, ""), None, bench.now_ms)
         bench.poll()
+    return bench
+
+
+@pytest.mark.parametrize("auto_commit", [False, True])
+def test_a_commit_under_way_from_before_a_seek_has_to_end_first(auto_commit: bool) -> None:
+    bench = commit_under_way(auto_commit=auto_commit)
     elsewhere, here = seek(bench, P1), seek(bench, P0)
     assert not bench.core.has_to_wait(elsewhere)
     assert bench.core.has_to_wait(here)
@@ -119,13 +125,7 @@ def test_the_consumer_does_not_commit_that_it_went_back_while_an_earlier_commit_
 def test_a_seek_is_committed_with_a_higher_number_than_all_that_was_sent_before_it(auto_commit: bool) -> None:
     """The answer to the commit before it was lost. The commit may arrive behind the reset, and its number
     alone shows the coordinator that it is from before."""
-    bench = reading(auto_commit=auto_commit)
-    if auto_commit:
-        bench.pass_ms(1_000)
-        bench.pass_ms(1_000)
-    else:
-        bench.core.commit_later(bench.core.commits({P0: 10}, ""), None, bench.now_ms)
-        bench.poll()
+    bench = commit_under_way(auto_commit=auto_commit)
     lost = bench.commits.pop()
     bench.core.completed(lost, RequestTimeoutError("no answer came"), bench.now_ms)
     assert not bench.core.has_to_wait(seek(bench, P0))
