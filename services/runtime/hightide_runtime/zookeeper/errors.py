@@ -113,7 +113,7 @@ def typed_error(
     """The typed error for one of kazoo's, or for an error number of ZooKeeper. For the session only."""
     if isinstance(error, int):
         known = kazoo_errors.EXCEPTIONS.get(error)
-        error = known() if known else kazoo_errors.UnknownError(f"error {error}")
+        error = known() if known else kazoo_errors.ZookeeperError(f"error {error}")
     match error:
         case kazoo_errors.NoNodeError():
             return NoNode(path, index)
@@ -132,7 +132,8 @@ def typed_error(
                 f"the connection to ZooKeeper broke during a request on {path}{unknown}",
                 outcome_unknown=writes,
             )
-        case kazoo_errors.SessionExpiredError():
+        # A server that has ended it does not know it any more; for a moment it still takes its requests.
+        case kazoo_errors.SessionExpiredError() | kazoo_errors.UnknownSessionError():
             return SessionExpired(f"the ZooKeeper session expired before a request on {path} was taken")
         case kazoo_errors.SessionMovedError():
             return ConnectionLost(
