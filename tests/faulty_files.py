@@ -183,6 +183,11 @@ class FaultyFiles(OsFiles):
                 self._synced[target] = self._synced.pop(source)
         super().replace(source, target)
 
+    def link(self, source: str, target: str) -> None:
+        self._step("link", target)
+        self._changed_name(target, partial(remove_if_there, target))
+        super().link(source, target)
+
     def remove(self, path: str) -> None:
         self._step("remove", path)
         self._changed_name(path, partial(write_back, path, Path(path).read_bytes()))

@@ -26,12 +26,13 @@ _NAME_BYTES: Final = 64
 
 
 class File:
-    """One file; it may have lost its name."""
+    """One file; it may have several names, or have lost its name."""
 
-    __slots__ = ("data", "durable", "home", "modified_us", "unsynced")
+    __slots__ = ("data", "durable", "homes", "modified_us", "unsynced")
 
-    def __init__(self, home: Directory) -> None:
-        self.home = home
+    def __init__(self) -> None:
+        self.homes: list[Directory] = []
+        """Where it has its names."""
         self.data = bytearray()
         self.durable = b""
         self.unsynced: list[tuple[int, bytes | int]] = []
@@ -42,7 +43,11 @@ class File:
         """Write, or truncate."""
         self.unsynced.append((position, what))
         _apply(self.data, position, what)
-        self.home.version += 1
+        self._is_another()
+
+    def _is_another(self) -> None:
+        for home in self.homes:
+            home.version += 1
 
     def sync(self) -> None:
         """All of it is on disk."""
@@ -61,7 +66,7 @@ class File:
                 _apply(data, position, what[: random.randint(0, len(what))])
         self.data = data
         self.sync()
-        self.home.version += 1
+        self._is_another()
 
 
 class Directory:
@@ -211,7 +216,7 @@ class MemoryFiles:
             if not create:
                 raise _error(errno.ENOENT, path)
             self._take_name(path)
-            file = File(above)
+            file = File()
             file.modified_us = self._wall_us()
             self._disk.name((above, name, file))
         if isinstance(file, Directory):
@@ -303,11 +308,18 @@ class MemoryFiles:
         if isinstance(old, Directory) and old.entries:
             raise _error(errno.ENOTEMPTY, target)
         if isinstance(old, File):
-            self._disk.give_room(target, len(old.data) + _NAME_BYTES)
+            self._give_name(target, old)
         self._disk.name((above, name, None), (new_above, new_name, node))
 
+    def link(self, source: str, target: str) -> None:
+        file, (above, name) = self._file(source), self._above(target)
+        if name in above.entries:
+            raise _error(errno.EEXIST, target)
+        self._take_name(target)
+        self._disk.name((above, name, file))
+
     def remove(self, path: str) -> None:
-        self._disk.give_room(path, len(self._file(path).data) + _NAME_BYTES)
+        self._give_name(path, self._file(path))
         self._disk.name((*self._above(path), None))
 
     def remove_directory(self, path: str) -> None:
@@ -336,6 +348,10 @@ class MemoryFiles:
     def _take_name(self, path: str) -> None:
         if self._disk.take_room(path, _NAME_BYTES) < _NAME_BYTES:
             raise _error(errno.ENOSPC, path)
+
+    def _give_name(self, path: str, file: File) -> None:
+        """A file loses a name, and with its last one what it holds."""
+        self._disk.give_room(path, _NAME_BYTES + (len(file.data) if len(file.homes) == 1 else 0))
 
     def _check(self, path: str) -> None:
         if self.ended or any(path.startswith(each) for each in self.broken):
@@ -379,12 +395,13 @@ def _apply(data: bytearray, position: int, what: bytes | int) -> None:
 
 def _set(where: Directory, name: str, node: File | Directory | None) -> None:
     where.version += 1
-    if node is None:
-        where.entries.pop(name, None)
-    else:
+    before = where.entries.pop(name, None)
+    if isinstance(before, File):
+        before.homes.remove(where)
+    if node is not None:
         where.entries[name] = node
         if isinstance(node, File):
-            node.home = where
+            node.homes.append(where)
 
 
 def _error(number: int, path: str) -> OSError:

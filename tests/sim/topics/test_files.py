@@ -116,3 +116,19 @@ def test_a_full_disk_takes_as_much_as_finds_room_and_what_is_removed_gives_some(
     assert files.write_at(fd, [b"more"], 4) == 4
     files.remove("/d/log")
     files.open("/d/other", create=True)
+
+
+def test_a_file_with_two_names_gives_room_with_the_last_of_them() -> None:
+    disk = MemoryDisk(["/d"])
+    files = files_on(disk)
+    write(files, "/d/log", b"records", synced=True)
+    disk.room["/d"] = 64
+    files.link("/d/log", "/d/kept")
+    with pytest.raises(FileExistsError):
+        files.link("/d/log", "/d/kept")
+    assert disk.room["/d"] == 0
+    files.remove("/d/log")
+    assert disk.room["/d"] == 64
+    assert read(files, "/d/kept") == b"records"
+    files.remove("/d/kept")
+    assert disk.room["/d"] == 64 + 64 + len(b"records")

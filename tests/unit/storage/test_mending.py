@@ -272,6 +272,91 @@ def test_a_segment_that_went_missing_between_two_lives_is_fetched_into_the_one_b
     assert offsets(rig.restart()) == list(range(END))
 
 
+# --- what was damaged is kept ------------------------------------------------------------------------------
+
+
+def kept(rig: LogRig) -> dict[str, bytes]:
+    """The damaged segments in quarantine, by log and segment."""
+    found = sorted((rig.path / "quarantine").glob("*.damaged.*/*"))
+    return {f"{each.parent.name.partition('.')[0]}/{each.name}": each.read_bytes() for each in found}
+
+
+@pytest.mark.parametrize(
+    ("damage", "base"),
+    [(each, 4) for each in DAMAGES if each != "a deleted file"] + [("a flipped magic", 12)],
+)
+def test_a_damaged_segment_that_is_written_anew_is_kept_in_quarantine_as_it_was(
+    rig: LogRig, peer: LogRig, damage: str, base: int
+) -> None:
+    DAMAGES[damage](segment(rig, base))
+    damaged = segment(rig, base).read_bytes()
+    mend = mended(rig.log, base, fetch_from(peer))
+    assert kept(rig) == {f"{rig.log_directory.name}/{base:020d}.log": damaged}
+    assert mend.kept_at is not None
+    assert Path(mend.kept_at).read_bytes() == damaged
+    assert checked(rig.log) == END * SIZE
+
+
+def test_a_closed_segment_that_has_grown_is_kept_with_what_was_added(rig: LogRig) -> None:
+    with segment(rig, 4).open("ab") as grown:
+        grown.write(b"from elsewhere")
+    mended(rig.log, 4, no_peer)
+    assert [each[-14:] for each in kept(rig).values()] == [b"from elsewhere"]
+
+
+@pytest.mark.parametrize("damage", ["none", "a deleted file"])
+def test_nothing_is_kept_where_nothing_is_lost(rig: LogRig, peer: LogRig, damage: str) -> None:
+    if damage != "none":
+        DAMAGES[damage](segment(rig, 4))
+    assert mended(rig.log, 4, fetch_from(peer)).kept_at is None
+    assert kept(rig) == {}
+
+
+def test_a_damaged_segment_is_deleted_when_its_grace_period_is_over(rig: LogRig, peer: LogRig) -> None:
+    DAMAGES["a flipped bit in a body"](segment(rig, 4))
+    mended(rig.log, 4, fetch_from(peer))
+    now_us, grace_us = rig.directory.now_us(), DirectorySettings().quarantine_grace_ms * 1000
+    assert rig.directory.delete_expired_quarantine(now_us) == []
+    (deleted,) = rig.directory.delete_expired_quarantine(now_us + grace_us + 1)
+    assert ".damaged." in deleted
+    assert kept(rig) == {}
+
+
+def test_a_disk_that_damages_again_and_again_does_not_fill_itself_with_copies(
+    rig: LogRig, peer: LogRig
+) -> None:
+    for _ in range(10):
+        DAMAGES["a flipped bit in a body"](segment(rig, 4))
+        mended(rig.log, 4, fetch_from(peer))
+    assert len(list((rig.path / "quarantine").iterdir())) == 8
+    assert checked(rig.log) == END * SIZE
+
+
+@pytest.mark.parametrize("call", ["make_directory", "link"])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EPERM])
+def test_a_segment_is_mended_where_the_damaged_one_cannot_be_kept(
+    rig: LogRig, peer: LogRig, call: str, number: int
+) -> None:
+    DAMAGES["a flipped bit in a body"](segment(rig, 4))
+    rig.files.faults.append(Fault(call, number, "quarantine"))
+    assert mended(rig.log, 4, fetch_from(peer)).kept_at is None
+    assert kept(rig) == {}
+    assert checked(rig.log) == END * SIZE
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_power_cut_after_a_segment_was_mended_does_not_take_the_damaged_one(
+    rig: LogRig, peer: LogRig, seed: int
+) -> None:
+    rig.log.flush()
+    DAMAGES["a flipped bit in a body"](segment(rig, 4))
+    damaged = segment(rig, 4).read_bytes()
+    mended(rig.log, 4, fetch_from(peer))
+    rig.cut_power(seed)
+    assert list(kept(rig).values()) == [damaged]
+    assert offsets(rig.log) == list(range(END))
+
+
 def test_a_full_disk_leaves_the_old_file_and_no_other(rig: LogRig, peer: LogRig) -> None:
     DAMAGES["a flipped bit in a body"](segment(rig, 4))
     before = segment(rig, 4).read_bytes()

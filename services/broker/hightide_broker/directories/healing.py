@@ -259,10 +259,11 @@ class ReplicaHealing:
             if not await self._run(mend.finish):
                 raise _NotYet(f"segment {base_offset} has changed meanwhile")
             log.info(
-                "%s: segment %d is written anew; %d batches came from peers",
+                "%s: segment %d is written anew; %d batches came from peers%s",
                 patient.replica,
                 base_offset,
                 mend.taken,
+                "" if mend.kept_at is None else f"; the damaged file is kept at {mend.kept_at}",
             )
         finally:
             # Also when cancelled: it waits for the thread to finish its current work. What fails then is not

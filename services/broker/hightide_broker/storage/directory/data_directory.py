@@ -25,7 +25,6 @@ from hightide_broker.storage.checkpoints.checkpoint import (
     encode_checkpoints,
 )
 from hightide_broker.storage.checkpoints.log_marks import LogMark, LogMarks
-from hightide_broker.storage.directory.quarantine import Quarantine
 from hightide_broker.storage.errors import CorruptFile, DamagedLog, DiskFull, StorageError, UnknownLog
 from hightide_broker.storage.files.disk_health import DiskHealth
 from hightide_broker.storage.files.files import Files, OsFiles
@@ -93,7 +92,6 @@ class DataDirectory:
         # Found on disk, or made since.
         self._known = found.on_disk
         self._threads = threads
-        self._quarantine = Quarantine(volume.files, path)
         self._logs: dict[PartitionKey, Log] = {}
         self._lock = threading.RLock()
         self._put_aside = threading.Condition(self._lock)
@@ -230,19 +228,17 @@ class DataDirectory:
             with self._checkpoint_lock, self._volume.disk:
                 self._write_checkpoints({}, clean=frozenset())
         # Opened outside of the lock, since recovery may take long; two threads do not open the same log.
-        name = directory_name(key)
         mark = self._marks.of(key)
         try:
             made = open_log(
                 self._volume,
-                f"{self._path}/{name}",
+                f"{self._path}/{directory_name(key)}",
                 topic_id,
                 partition,
                 topic_name,
                 settings,
                 self._checkpoints.get(key, _NEVER_WRITTEN_DOWN),
                 mark,
-                lambda: self._quarantine.place_for(f"{name}.cut", self.now_us()),
                 # A log that never had a record need not be looked for: ten thousand empty logs have no
                 # directory.
                 may_have_directory=key in self._known or mark.promised is not None,
@@ -323,7 +319,7 @@ class DataDirectory:
             with self._volume.disk:
                 name = directory_name(key)
                 if self._volume.files.exists(f"{self._path}/{name}"):
-                    self._quarantine.take(name, now_us)
+                    self._volume.quarantine.take(name, now_us)
                 mark.clear()
             self._known.discard(key)
         except StorageError:
@@ -375,8 +371,9 @@ class DataDirectory:
     def delete_expired_quarantine(self, now_us: int) -> list[str]:
         """Delete what was put aside longer than the grace period before `now_us`; give the names deleted.
         `now_us` is of `now_us()`. Call it in a thread. Raises StorageFailed."""
+        grace_us = self._volume.settings.quarantine_grace_ms * 1000
         with self._volume.disk:
-            return self._quarantine.delete_expired(now_us, self._volume.settings.quarantine_grace_ms * 1000)
+            return self._volume.quarantine.delete_expired(now_us, grace_us)
 
     def machine_boot(self) -> str:
         """Which boot of the machine this is; empty where it does not say."""

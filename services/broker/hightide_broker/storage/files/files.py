@@ -85,8 +85,12 @@ class Files(Protocol):
         """Rename, replacing the target in one step."""
         ...
 
+    def link(self, source: str, target: str) -> None:
+        """Give a file a second name. Raises FileExistsError, FileNotFoundError."""
+        ...
+
     def remove(self, path: str) -> None:
-        """Remove a file."""
+        """Remove a name of a file, and the file with its last name."""
         ...
 
     def remove_directory(self, path: str) -> None:
@@ -185,6 +189,10 @@ class OsFiles:
     def replace(self, source: str, target: str) -> None:
         """See `Files`."""
         os.replace(source, target)
+
+    def link(self, source: str, target: str) -> None:
+        """See `Files`."""
+        os.link(source, target, follow_symlinks=False)
 
     def remove(self, path: str) -> None:
         """See `Files`."""

@@ -4,9 +4,9 @@ Theory of operation. Disks change and lose bytes without an error; a check finds
 needed (`check`). A damaged segment is written anew beside the old one (`SegmentMend`), batch by batch: from
 the old file if that is whole, otherwise from what a peer sent. A batch is the same on every replica, byte for
 byte.
-So the result is what was once written, and replaces the old file in one step. Nothing is deleted before its
-replacement is on disk. So this replica may be the last copy of everything else, may lead, and may be written
-to meanwhile.
+So the result is what was once written, and replaces the old file in one step. The old file goes on in the
+quarantine, with what nobody could read. Nothing is deleted before its replacement is on disk. So this replica
+may be the last copy of everything else, may lead, and may be written to meanwhile.
 """
 
 from __future__ import annotations
@@ -299,10 +299,14 @@ class SegmentMend:
         self._volume.files.truncate(self._fd, 0)
         self._old = log.lease(segment)
         self._offset = segment.base_offset
+        self._copied_bytes = 0
         self.size_bytes = 0
         """Bytes of the new file so far."""
         self.taken = 0
         """How many batches came from peers."""
+        self.kept_at: str | None = None
+        """Where the old file is kept; None before `finish`, and if it is missing, all of it was copied, or it
+        is not kept (`Quarantine.keep_damaged`)."""
 
     @property
     def end_offset(self) -> int:
@@ -329,7 +333,10 @@ class SegmentMend:
             size_bytes = parse(data).size_bytes
             if len(data) < size_bytes <= end - self.size_bytes:
                 data = files.read_at(self._old.fd, size_bytes, self.size_bytes)
-        return self._write(data) > 0
+        before = self.size_bytes
+        self._write(data)
+        self._copied_bytes += self.size_bytes - before
+        return self.size_bytes > before
 
     def take(self, batches: Buffer) -> int:
         """Add a peer's batches at the offset that `go_on` returned; returns how many of them fit. Raises
@@ -367,9 +374,20 @@ class SegmentMend:
         """Called with the log's lock held. Raises OSError."""
         files = self._volume.files
         files.sync(self._fd)
+        self._keep_old()
         files.replace(self._path, self._segment.log_path)
         self._volume.open_files.forget(self._segment.log_path)
         files.sync_directory(directory)
+
+    def _keep_old(self) -> None:
+        """Keep the old file, if there is anything in it that the new one does not have."""
+        path, volume = self._segment.log_path, self._volume
+        try:
+            size_bytes = volume.files.size(path)
+        except FileNotFoundError:
+            return
+        if size_bytes != self._copied_bytes:
+            self.kept_at = volume.quarantine.keep_damaged(path, volume.clock.now_us())
 
     def close(self) -> None:
         """Close both files; a new file that was not put in place is deleted. Once. Raises StorageFailed."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from hightide_broker.storage.checkpoints.checkpoint import PartitionCheckpoint
@@ -36,18 +36,17 @@ def open_log(
     settings: LogSettings,
     checkpoint: PartitionCheckpoint,
     mark: MarkOfLog,
-    kept_at: Callable[[], str],
     may_have_directory: bool,
 ) -> Log:
     """The log in `directory`, or a new one where that is not there, which may be known beforehand. Called by
     the data directory, once a log.
 
-    `checkpoint` and `mark` are what the last process left, `kept_at` tells where recovery puts what it cuts
-    off. Where it has less than they say it has `lost_data`, and the mark stays as it is until that is
-    settled. Raises StorageFailed, DiskFull, DamagedLog.
+    `checkpoint` and `mark` are what the last process left. Where it has less than they say it has
+    `lost_data`, and the mark stays as it is until that is settled. Raises StorageFailed, DiskFull,
+    DamagedLog.
     """
     opening = _Opening(
-        volume, directory, topic_id, partition, topic_name, settings, kept_at, mark, may_have_directory,
+        volume, directory, topic_id, partition, topic_name, settings, mark, may_have_directory,
         checkpoint.recovery_point,
     )  # fmt: skip
     limit = UNLIMITED if mark.promised is None else mark.promised.recovery_limit
@@ -71,7 +70,6 @@ class _Opening:
     partition: int
     topic_name: str
     settings: LogSettings
-    kept_at: Callable[[], str]
     mark: MarkOfLog
     may_have_directory: bool
     recovery_point: int
@@ -163,7 +161,6 @@ class _Opening:
             checkpoint.recovery_point,
             start_offset,
             self.settings.index_interval_bytes,
-            self.kept_at(),
         )
         self.gaps, self.unkept = recovered.gaps, recovered.unkept
         for segment in recovered.segments:

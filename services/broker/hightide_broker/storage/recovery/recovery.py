@@ -117,14 +117,15 @@ def recover(
     recovery_point: int,
     start_offset: int,
     index_interval_bytes: int,
-    kept_at: str,
 ) -> RecoveryFindings:
     """Read the log from the recovery point on and cut it where it cannot be used. Segments that end before
     its start are no part of it.
 
     Called when a log is opened that was not closed cleanly; takes as long as reading the bytes. What is cut
-    off and was more than a torn write goes to the directory `kept_at`. Raises OSError.
+    off and was more than a torn write goes into quarantine. Raises OSError.
     """
+    log_name = directory.rpartition("/")[2]
+    kept_at = volume.quarantine.place_for(f"{log_name}.cut", volume.clock.now_us())
     recovered = RecoveryFindings(topic_id, partition, index_interval_bytes)
     # Listed once: after a crash a broker recovers ten thousand logs before it registers.
     names = volume.files.names(directory)

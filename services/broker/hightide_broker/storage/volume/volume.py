@@ -14,6 +14,7 @@ from hightide_broker.storage.files.files import Files
 from hightide_broker.storage.files.open_files import OpenFiles
 from hightide_broker.storage.settings import DirectorySettings
 from hightide_broker.storage.volume.ageing import AgeingClock
+from hightide_broker.storage.volume.quarantine import Quarantine
 from hightide_broker.storage.volume.tail import TailMemory
 
 __all__ = ["DamageListener", "LoadedIndexes", "Volume"]
@@ -80,6 +81,7 @@ class Volume:
     indexes: LoadedIndexes
     settings: DirectorySettings
     clock: AgeingClock
+    quarantine: Quarantine
 
     @classmethod
     def make(cls, path: str, files: Files, settings: DirectorySettings, clock: AgeingClock) -> Volume:
@@ -94,4 +96,5 @@ class Volume:
             indexes=LoadedIndexes(),
             settings=settings,
             clock=clock,
+            quarantine=Quarantine(files, path),
         )

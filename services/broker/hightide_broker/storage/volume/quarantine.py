@@ -1,13 +1,18 @@
-"""Where partitions wait that are no longer assigned here, before they are deleted.
+"""Where files wait before they are deleted.
+
+These are partitions that are no longer assigned here, what recovery cut off, and damaged segments that were
+written anew.
 
 The rule: docs/protocol.md, "Nothing is deleted by omission".
 
-A partition put aside is a directory `<topic id>-<partition>.<microseconds>`, of the data
-directory's clock (`ageing`).
+Each is a directory: a partition put aside is `<topic id>-<partition>.<microseconds>`, of the data directory's
+clock (`ageing`), what was cut off `<topic id>-<partition>.cut.<microseconds>`, and a damaged segment
+`<topic id>-<partition>.damaged.<microseconds>`.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 from typing import Final
 
@@ -18,6 +23,13 @@ __all__ = ["Quarantine"]
 log = logging.getLogger(__name__)
 
 _NAME: Final = "quarantine"
+_DAMAGED: Final = ".damaged"
+_DAMAGED_MAX: Final = 8
+"""A disk that fails must not fill itself with copies of what it damages."""
+_NOT_KEPT: Final = frozenset(
+    (errno.ENOSPC, errno.EDQUOT, errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
+)
+"""There is no room for a name, or the file system gives a file no second one."""
 
 
 class Quarantine:
@@ -45,6 +57,33 @@ class Quarantine:
         self._files.replace(f"{self._data_directory}/{name}", self._free_place_for(name, now_us))
         self._files.sync_directory(self._path)
         self._files.sync_directory(self._data_directory)
+
+    def keep_damaged(self, path: str, now_us: int) -> str | None:
+        """Give a damaged segment of a log a second name here, before another file takes its first one. Gives
+        the new path; None, and a reason in the broker's log, where eight damaged segments wait here already,
+        or the file system refuses. The mending is worth more than what it replaces."""
+        directory, _, file_name = path.rpartition("/")
+        log_name = directory.rpartition("/")[2]
+        try:
+            self._files.make_directory(self._path)
+            waiting = [each for each in self._files.directories(self._path) if f"{_DAMAGED}." in each]
+            if len(waiting) >= _DAMAGED_MAX:
+                log.warning(
+                    "the damaged %s is not kept: %d damaged segments are in %s already; look at them, and "
+                    "delete those that you do not need", path, len(waiting), self._path,
+                )  # fmt: skip
+                return None
+            place = self._free_place_for(log_name + _DAMAGED, now_us)
+            self._files.make_directory(place)
+            self._files.link(path, f"{place}/{file_name}")
+        except OSError as error:
+            if error.errno not in _NOT_KEPT:
+                raise
+            log.warning("the damaged %s is not kept in %s: %s", path, self._path, error)
+            return None
+        for each in (place, self._path, self._data_directory):
+            self._files.sync_directory(each)
+        return f"{place}/{file_name}"
 
     def delete_expired(self, now_us: int, grace_us: int) -> list[str]:
         """Delete what was put here longer than `grace_us` ago; give the names. What is named by a moment that
