@@ -76,7 +76,7 @@ class RecordDeletion:
         try:
             effects = self._shell.feed(replica, DeleteRecordsArrived(asked.before_offset))
         except StorageError as error:
-            return PartitionRefused(error.code, f"{replica}: {error}")
+            return partition_errors.by_storage(replica, error)
         refusal = refusal_in(effects)
         return replica if refusal is None else _refused(replica, asked, refusal)
 
@@ -89,7 +89,7 @@ class RecordDeletion:
         try:
             await self._log_starts.kept(replica)
         except StorageError as error:
-            return PartitionRefused(error.code, f"{replica}: {error}")
+            return partition_errors.by_storage(replica, error)
         # A new leader may not have heard of it.
         refusal = refuse_client(replica.state, -1)
         return start if refusal is None else partition_errors.by_core(replica, refusal)

@@ -74,7 +74,7 @@ class ProducerDescriptions:
             # A log that was truncated or closed recently is read from disk.
             found = await loop.run_in_executor(self._disk, replica.log.describe_producers, producer_ids)
         except (BatchError, StorageError) as error:
-            return PartitionRefused(error.code, f"{replica}: {error}")
+            return partition_errors.by_storage(replica, error)
         # A broker that does not lead any more may have truncated its log meanwhile.
         refusal = refuse_client(replica.state, question.leader_epoch)
         return found if refusal is None else partition_errors.by_core(replica, refusal)

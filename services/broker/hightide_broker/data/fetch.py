@@ -282,7 +282,7 @@ class FetchHandler:
                             asked.key, state.high_watermark, state.log_start_offset, NOT_READ, 0, again
                         )
             except (StorageError, BatchError) as error:
-                why = PartitionRefused(error.code, f"{replica}: {error}")
+                why = partition_errors.by_storage(replica, error)
                 return PartitionRead(
                     asked.key, state.high_watermark, state.log_start_offset, NOT_READ, 0, why
                 )

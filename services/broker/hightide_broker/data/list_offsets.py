@@ -73,7 +73,7 @@ class OffsetLookup:
                 self._disk, replica.log.find_timestamp, timestamp_us, end_offset
             )
         except (BatchError, StorageError) as error:
-            return PartitionRefused(error.code, f"{replica}: {error}")
+            return partition_errors.by_storage(replica, error)
         if found is None:
             return _found(replica, -1, -1)
         return _found(replica, found.offset, found.timestamp_us)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from hightide.batch.errors import BatchError
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import ServiceError, reason_of
 
@@ -18,6 +19,7 @@ from hightide_broker.contract.data_calls import FetchFrom, PartitionRefused
 from hightide_broker.core.lineage import NO_EPOCH, EpochEnd
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.replica.held_replicas import HostedReplica, HostedReplicas
+from hightide_broker.storage import StorageError
 
 _LEADERSHIP: Final = frozenset(
     {
@@ -36,6 +38,13 @@ def by_core(replica: HostedReplica, refusal: Refusal, offset: int | None = None)
     if refusal in _LEADERSHIP:
         return PartitionRefused(convert.error_code_of(refusal), message, leader, epoch)
     return PartitionRefused(convert.error_code_of(refusal), message)
+
+
+def by_storage(replica: HostedReplica, error: StorageError | BatchError) -> PartitionRefused:
+    """What its log raised; some errors of a log name it, those of a disk do not."""
+    message = str(error)
+    is_named = message.startswith(f"{replica} ")
+    return PartitionRefused(error.code, message if is_named else f"{replica}: {message}")
 
 
 def diverging(replica: HostedReplica, asked: FetchFrom, agreed: EpochEnd) -> PartitionRefused:

@@ -115,7 +115,7 @@ class ProduceHandler:
         try:
             outcome = self._append(replica, asked, tag, acks_all=parked is not None)
         except (BatchError, StorageError) as error:
-            return PartitionRefused(error.code, f"{replica}: {error}")
+            return partition_errors.by_storage(replica, error)
         if parked is None or isinstance(outcome, PartitionRefused):
             return outcome
         if replica.state.high_watermark < outcome.end_offset:

@@ -157,7 +157,7 @@ def test_who_comes_to_what_a_disk_has_changed_is_told_so(tmp_path: Path, damage:
         refused = by_partition[0].refused
         assert refused is not None
         assert refused.code == ErrorCode.ERROR_CODE_STORAGE_FAILED
-        assert "flights-0 is damaged at offset 1: " in refused.message
+        assert refused.message.startswith("flights-0 is damaged at offset 1: "), "it names the partition once"
         assert by_partition[1].size_bytes == size
 
     serve(tmp_path, story)
