@@ -6,17 +6,20 @@ import asyncio
 import signal
 import socket
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 
+import grpc
+import pytest
 from hightide_local.processes.guard import ProcessGuard
 from hightide_local.processes.managed_process import ManagedProcess
 from hightide_local.processes.ports import free_port
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.process.process_watcher import Pings, ProcessWatcher, is_refused
-from hightide_runtime.serving.channels import open_channel
+from hightide_runtime.serving.channels import OpenChannel, open_channel
 from hightide_runtime.system_clock import SystemClock
 from integration.controller.controller_harness import paused, until
+from relay import Relay
 
 SCRIPT = Path(__file__).with_name("health_process.py")
 
@@ -32,7 +35,7 @@ class Watched:
         self.died = asyncio.Event()
         self.watcher: ProcessWatcher
 
-    async def start(self, pings: Pings | None = None) -> None:
+    async def start(self, pings: Pings | None = None, opens: OpenChannel = open_channel) -> None:
         self.process.start(self._guard)
 
         async def listens() -> bool:
@@ -40,7 +43,7 @@ class Watched:
 
         await until(listens, "the process listens")
         self.watcher = ProcessWatcher(
-            self.address, "", SystemClock(), open_channel, lambda _: self.died.set(), pings
+            self.address, "", SystemClock(), opens, lambda _: self.died.set(), pings
         )
 
         async def reached() -> bool:
@@ -144,6 +147,37 @@ def test_a_paused_process_is_dead_after_the_ping_timeout(tmp_path: Path) -> None
 
     # A ping that was answered just before leaves an answer and a connection to wait for: 800 ms.
     assert asyncio.run(scenario()) >= 0.75
+
+
+@pytest.mark.parametrize("place", [0, 1])
+def test_either_of_the_two_connections_that_are_pinged_may_break(tmp_path: Path, place: int) -> None:
+    """Their pings take turns. Where one breaks, and the process answers, both begin anew."""
+
+    async def scenario() -> None:
+        watched = Watched(tmp_path)
+        relayed = HostPort("127.0.0.1", free_port())
+        pinged: list[HostPort] = []
+
+        def opens(address: HostPort, *, ping_ms: int | None = None) -> grpc.aio.Channel:
+            if ping_ms is not None:
+                address = relayed if len(pinged) == place else address
+                pinged.append(address)
+            return open_channel(address, ping_ms=ping_ms)
+
+        async def are_open() -> bool:
+            return len(pinged) == 2
+
+        async def are_open_anew() -> bool:
+            return len(pinged) == 4
+
+        with closing(Relay((relayed.host, relayed.port), (watched.address.host, watched.address.port))):
+            await watched.start(watched.pings(1_200), opens)
+            await until(are_open, "the second stream begins")
+        await until(are_open_anew, "both streams begin anew")
+        assert not watched.died.is_set()
+        await watched.stop()
+
+    asyncio.run(scenario())
 
 
 def test_a_process_whose_loop_computes_answers_pings(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ A watcher keeps a health Watch stream to the process. When the stream breaks and
 address is then *refused*, no process listens there any more: the kernel of that machine says so, and the
 process is dead.
 
-A process that is paused, or whose machine is gone, refuses nothing. A watcher with `Pings` pings the
-connection of its stream. The stream breaks when a ping gets no answer. The process is declared dead if others
+A process that is paused, or whose machine is gone, refuses nothing. A watcher with `Pings` has two streams, and
+pings the connection of each. A stream breaks when a ping gets no answer. The process is declared dead if others
 that should answer do, else it is the watcher who is cut off, and if it then takes no new connection in time.
 gRPC answers pings and takes connections in threads of its own, so a process whose event loop is busy or hangs
 does both. For such a process, and without `Pings`, the expiry of the ZooKeeper session is the fallback.
@@ -42,6 +42,10 @@ _PROBE_PAUSES_S: Final = (0.0, 0.005, 0.01, 0.02, 0.04)
 """A kernel that ends a process may close its connections before its port."""
 _PROBE_TIMEOUT_S: Final = 1.0
 _REOPEN_PAUSE_S: Final = 0.2
+_PING_INTERVAL_S: Final = 1.0
+"""A client of gRPC sends no more than one ping a second on a connection, whatever is asked for."""
+_PINGED_STREAMS: Final = 2
+"""Their pings take turns, so that half of that interval passes at most until the next one."""
 _FIRST_CONTACT_MS: Final = 200
 """A process that never answered counts as dead only after it has refused for so long. Brokers listen before
 they register, so it is not starting. A refusal that is seen twice is no accident of the network."""
@@ -53,7 +57,7 @@ class Pings:
 
     timeout_ms: int
     """A ping may be unanswered for a third of it, and then a new connection may take another third. The last
-    third is meant for the pause before the ping; but a client of gRPC sends one ping a second at most."""
+    third is for the pause before the ping, which is half a second at most."""
     others_answer: Callable[[], Awaitable[bool]]
     """Whether others do, so that this process is not the one that is cut off."""
     on_unanswered: Callable[[int], None]
@@ -111,7 +115,7 @@ class ProcessWatcher:
     async def _watch(self) -> None:
         refused_since_ms: int | None = None
         while True:
-            await self._follow_stream()
+            await self._follow_streams()
             broke_at_us = self._clock.wall_us()
             if not await self._probe_is_refused():
                 refused_since_ms = None
@@ -129,8 +133,25 @@ class ProcessWatcher:
                 return
             await asyncio.sleep(_REOPEN_PAUSE_S)
 
-    async def _follow_stream(self) -> None:
-        """Read the health stream until it ends, for whatever reason."""
+    async def _follow_streams(self) -> None:
+        """Read the health stream until it ends, for whatever reason; with pings two of them, each with a
+        connection of its own, until one ends."""
+        count = 1 if self._pings is None else _PINGED_STREAMS
+        streams = [
+            asyncio.create_task(self._follow_stream(place * _PING_INTERVAL_S / count))
+            for place in range(count)
+        ]
+        try:
+            ended, _ = await asyncio.wait(streams, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in streams:
+                each.cancel()
+            await asyncio.gather(*streams, return_exceptions=True)
+        for each in ended:
+            each.result()
+
+    async def _follow_stream(self, pause_s: float) -> None:
+        await asyncio.sleep(pause_s)
         channel = self._open_channel(
             self._address, ping_ms=None if self._pings is None else self._pings.pause_ms
         )
