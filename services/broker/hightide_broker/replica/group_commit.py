@@ -16,7 +16,7 @@ from typing import Generic, Protocol, TypeVar
 
 from hightide_runtime.telemetry.metric_declarations import Distribution
 
-from hightide_broker.storage import LogClosed, StorageError
+from hightide_broker.storage import LogClosed, StorageError, StorageFailed
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +61,11 @@ def _flush_all(logs: list[L]) -> list[_Flushed[L]]:
             continue  # Its replica was stopped meanwhile: nobody waits for it, and no disk failed.
         except StorageError as error:
             outcome.append(_Flushed(each, perf_counter() - began, error))
+        except Exception as error:
+            # The top of a thread. Nobody knows what is on disk, and whoever waits must not wait for ever.
+            log.exception("while %s was flushed", each)
+            failure = StorageFailed(f"{each} was not flushed: {error!r}")
+            outcome.append(_Flushed(each, perf_counter() - began, failure))
         else:
             outcome.append(_Flushed(each, perf_counter() - began))
     return outcome

@@ -14,7 +14,7 @@ from hightide_broker.storage import LogClosed, StorageError, StorageFailed
 class Disk:
     """A log whose flush can be held up or made to fail, and that counts."""
 
-    def __init__(self, error: StorageError | None = None) -> None:
+    def __init__(self, error: Exception | None = None) -> None:
         self.flushes = 0
         self.may_go_on = threading.Event()
         self.error = error
@@ -74,6 +74,22 @@ def test_a_failed_fsync_is_told_and_fails_the_round_but_not_the_other_logs_in_it
                 await commit.cover([bad, good])
         assert told.flushed == [good]
         assert told.failed == [bad.error]
+
+    asyncio.run(scenario())
+
+
+def test_a_flush_that_fails_by_a_bug_fails_the_round_and_does_not_end_the_rounds() -> None:
+    async def scenario() -> None:
+        told, good, bad = Told(), Disk(), Disk(ZeroDivisionError("a bug"))
+        good.may_go_on.set()
+        bad.may_go_on.set()
+        with ThreadPoolExecutor(1) as executor:
+            commit = GroupCommit(executor, told.flushed.append, told.failed.append)
+            with pytest.raises(StorageFailed, match="a bug"):
+                await asyncio.wait_for(commit.cover([bad, good]), 60)
+            await asyncio.wait_for(commit.cover([good]), 60)
+        assert told.flushed == [good, good]
+        assert [type(each) for each in told.failed] == [StorageFailed]
 
     asyncio.run(scenario())
 
