@@ -34,7 +34,7 @@ class ControllerSettings(
         ge=0,
         description="how long a broker may be silent until it counts as dead, as when it is paused or its "
         "machine is gone: a third for the answer to a ping, a third for a new connection, and the time until "
-        "the ping, of which gRPC sends one a second; at least 300; 0: until its ZooKeeper session expires",
+        "the ping, half a second at most; at least 300; 0: until its ZooKeeper session expires",
     )
     create_topic_timeout_ms: int = Field(
         10_000,
