@@ -14,6 +14,7 @@ from hightide_runtime.access.authoriser import Authoriser
 from hightide_runtime.access.callers import UnknownIdentity
 from hightide_runtime.access.identities import check_own_identity
 from hightide_runtime.errors import StartupError
+from hightide_runtime.process.idle_collection import IdleCollection
 from hightide_runtime.process.logs import set_up_logging
 from hightide_runtime.process.loop_watchdog import LoopWatchdog
 from hightide_runtime.process.process_metrics import report_process
@@ -89,7 +90,8 @@ def run_process(
     set_up_logging(settings.log_level, f"{role}-{number}", settings.log_format)
     # The state of ten thousand partitions or consumers lives for ever, and the collector need not check it
     # with every 700 new objects. Reference counts free what a request allocates. The second number bounds a
-    # stop: a collection of the middle generation goes through all that was made since the last one.
+    # stop: a collection of the middle generation goes through all that was made since the last one. Most
+    # collections are those of an idle process (`IdleCollection`).
     gc.set_threshold(100_000, 1, 1_000)
 
     async def service(stopping: StopSignal) -> None:
@@ -137,6 +139,7 @@ async def _open(
         )
         report_process(metrics, session)
         loop_watchdog = LoopWatchdog(session)
+        idle_collection = IdleCollection()
         authoriser = _authoriser(settings)
         if authoriser is not None:
             authoriser.start(session)
@@ -147,6 +150,7 @@ async def _open(
         finally:
             if authoriser is not None:
                 await authoriser.close()
+            await idle_collection.close()
             loop_watchdog.close()
             # Ends the session, so that what it holds is free at once and another process takes over.
             await session.close()
