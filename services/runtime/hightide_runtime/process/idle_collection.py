@@ -1,11 +1,11 @@
 """Collecting garbage while a process is idle, and not in the middle of a burst.
 
-Python's collector starts when so many objects were made, and goes through all that were made since the last time.
-A failover makes a hundred thousand of them, most of which stay, so it would start in the middle of every
-failover. A process with ten thousand partitions then stands still for a tenth of a second.
+Python's collector starts when so many objects were made, and goes through all that were made since the last
+time. A failover of ten thousand partitions makes eighty thousand of them, most of which stay. So it would
+start in the middle of the failover, and a broker would stand still for more than a tenth of a second.
 
-So a process looks once a second. What a burst has made is gone through when the burst is over. The thresholds of
-`run_process` are for a process that is never idle.
+So a process looks once a second. What a burst has made is gone through when the burst is over. The thresholds
+of `run_process` are for a process that is never idle.
 """
 
 from __future__ import annotations

@@ -6,11 +6,11 @@ A watcher keeps a health Watch stream to the process. When the stream breaks and
 address is then *refused*, no process listens there any more: the kernel of that machine says so, and the
 process is dead.
 
-A process that is paused, or whose machine is gone, refuses nothing. A watcher with `Pings` has two streams, and
-pings the connection of each. A stream breaks when a ping gets no answer. The process is declared dead if others
-that should answer do, else it is the watcher who is cut off, and if it then takes no new connection in time.
-gRPC answers pings and takes connections in threads of its own, so a process whose event loop is busy or hangs
-does both. For such a process, and without `Pings`, the expiry of the ZooKeeper session is the fallback.
+A process that is paused, or whose machine is gone, refuses nothing. A watcher with `Pings` has two streams,
+and pings the connection of each. A stream breaks when a ping gets no answer. The process is declared dead if
+others that should answer do, else it is the watcher who is cut off, and if it then takes no new connection in
+time. gRPC answers pings and takes connections in threads of its own, so a process whose event loop is busy or
+hangs does both. For such a process, and without `Pings`, the expiry of the ZooKeeper session is the fallback.
 
 Acting on a wrong verdict (the process closed its port, or was paused, and lives on) is safe, because epochs
 fence the process.

@@ -39,19 +39,19 @@ def rare_collector() -> Iterator[None]:
 def test_what_a_burst_has_made_is_gone_through_when_it_is_over() -> None:
     async def scenario() -> None:
         collected: list[int] = []
+        is_collected = asyncio.Event()
 
         def note(phase: str, info: dict[str, int]) -> None:
             if phase == "stop":
                 collected.append(info["generation"])
+                is_collected.set()
 
         gc.collect()
         gc.callbacks.append(note)
         collection = IdleCollection(look_s=0.01)
         kept = [[number] for number in range(20_000)]
         assert not collected, "in the middle of it"
-        async with asyncio.timeout(60):
-            while not collected:
-                await asyncio.sleep(0)
+        await asyncio.wait_for(is_collected.wait(), 60)
         await collection.close()
         gc.callbacks.remove(note)
         assert collected == [1]
