@@ -6,6 +6,7 @@ import asyncio
 import signal
 import socket
 import sys
+import threading
 from contextlib import ExitStack, closing
 from pathlib import Path
 
@@ -239,6 +240,20 @@ def test_only_a_refusal_of_every_address_counts() -> None:
             assert not await is_refused(HostPort("localhost", port))
         assert await is_refused(HostPort("127.0.0.1", port))
         assert await is_refused(HostPort("localhost", port))
-        assert not await is_refused(HostPort("no-such-host.invalid", port))
+        # What can be no name is asked of no name server.
+        assert not await is_refused(HostPort("no such host", port))
+
+    asyncio.run(scenario())
+
+
+def test_a_name_server_that_does_not_answer_is_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = threading.Event()
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: ends.wait(60))
+
+    async def scenario() -> None:
+        try:
+            assert not await asyncio.wait_for(is_refused(HostPort("broker-1", 9092)), 20)
+        finally:
+            ends.set()
 
     asyncio.run(scenario())

@@ -195,10 +195,12 @@ async def answers(address: HostPort, open_channel: OpenChannel, timeout_ms: int)
 
 
 async def is_refused(address: HostPort) -> bool:
-    """Whether every address of the host refuses a TCP connection; a timeout or no route is no refusal."""
+    """Whether every address of the host refuses a TCP connection. A timeout is no refusal, also of the name
+    server; nor is no route."""
     loop = asyncio.get_running_loop()
     try:
-        found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+        async with asyncio.timeout(_PROBE_TIMEOUT_S):
+            found = await loop.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except OSError:
         return False
     for family, kind, protocol, _, socket_address in found:
