@@ -340,7 +340,7 @@ def test_a_segment_is_mended_where_the_damaged_one_cannot_be_kept(
     DAMAGES["a flipped bit in a body"](segment(rig, 4))
     rig.files.faults.append(Fault(call, number, "quarantine"))
     assert mended(rig.log, 4, fetch_from(peer)).kept_at is None
-    assert kept(rig) == {}
+    assert not list((rig.path / "quarantine").glob("*")), "an empty place would count as one of the eight"
     assert checked(rig.log) == END * SIZE
 
 

@@ -4,9 +4,9 @@ Theory of operation. Disks change and lose bytes without an error; a check finds
 needed (`check`). A damaged segment is written anew beside the old one (`SegmentMend`), batch by batch: from
 the old file if that is whole, otherwise from what a peer sent. A batch is the same on every replica, byte for
 byte.
-So the result is what was once written, and replaces the old file in one step. The old file goes on in the
-quarantine, with what nobody could read. Nothing is deleted before its replacement is on disk. So this replica
-may be the last copy of everything else, may lead, and may be written to meanwhile.
+So the result is what was once written, and replaces the old file in one step. The old file stays in
+quarantine for a day. Nothing is deleted before its replacement is on disk. So this replica may be the last
+copy of everything else, may lead, and may be written to meanwhile.
 """
 
 from __future__ import annotations

@@ -64,21 +64,22 @@ class Quarantine:
         or the file system refuses. The mending is worth more than what it replaces."""
         directory, _, file_name = path.rpartition("/")
         log_name = directory.rpartition("/")[2]
+        waiting = [each for each in self._names() if f"{_DAMAGED}." in each]
+        if len(waiting) >= _DAMAGED_MAX:
+            log.warning(
+                "the damaged %s is not kept: %d damaged segments are in %s already; look at them, and "
+                "delete those that you do not need", path, len(waiting), self._path,
+            )  # fmt: skip
+            return None
+        place = self._free_place_for(log_name + _DAMAGED, now_us)
         try:
-            self._files.make_directory(self._path)
-            waiting = [each for each in self._files.directories(self._path) if f"{_DAMAGED}." in each]
-            if len(waiting) >= _DAMAGED_MAX:
-                log.warning(
-                    "the damaged %s is not kept: %d damaged segments are in %s already; look at them, and "
-                    "delete those that you do not need", path, len(waiting), self._path,
-                )  # fmt: skip
-                return None
-            place = self._free_place_for(log_name + _DAMAGED, now_us)
             self._files.make_directory(place)
             self._files.link(path, f"{place}/{file_name}")
         except OSError as error:
             if error.errno not in _NOT_KEPT:
                 raise
+            if self._files.exists(place):
+                self._files.remove_directory(place)  # Else it would count as a segment that is kept.
             log.warning("the damaged %s is not kept in %s: %s", path, self._path, error)
             return None
         for each in (place, self._path, self._data_directory):
@@ -88,10 +89,8 @@ class Quarantine:
     def delete_expired(self, now_us: int, grace_us: int) -> list[str]:
         """Delete what was put here longer than `grace_us` ago; give the names. What is named by a moment that
         is still to come was put here while the wall clock was wrong: its grace begins now."""
-        if not self._files.exists(self._path):
-            return []
         deleted = []
-        for name in self._files.directories(self._path):
+        for name in self._names():
             what, _, since = name.rpartition(".")
             if not (since.isascii() and since.isdigit()):
                 continue
@@ -103,6 +102,10 @@ class Quarantine:
                 self._files.remove_directory(f"{self._path}/{name}")
                 deleted.append(name)
         return deleted
+
+    def _names(self) -> list[str]:
+        """Of what waits here."""
+        return self._files.directories(self._path) if self._files.exists(self._path) else []
 
     def _has_others(self, name: str) -> bool:
         """Whether somebody has put something of his own there. It stays, with what it is in."""
