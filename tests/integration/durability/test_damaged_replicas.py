@@ -48,6 +48,12 @@ class Bench:
         inner = self.segments(broker_id)[1:-1]
         return next(each for each in inner if len(list(iterate(each.read_bytes()))) >= 3)
 
+    def kept(self, broker_id: int) -> list[bytes]:
+        """The damaged segments that wait in quarantine, of which a data directory has eight at most."""
+        directories = self.cluster.data_directories(broker_id)
+        places = (each.glob("quarantine/*.damaged.*/*.log") for each in directories)
+        return [path.read_bytes() for found in places for path in found]
+
     def leader(self) -> int:
         leader = self.admin.describe_topics([self.topic.name])[0].partitions[0].leader
         assert leader is not None
@@ -132,8 +138,8 @@ def holds(segment: Path, content: bytes) -> bool:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("whose", [LEADER, FOLLOWER])
-def test_what_is_damaged_is_read_from_others_and_mended_by_itself(
-    bench: Bench, whose: str, damage: str
+def test_what_is_damaged_is_read_from_others_mended_by_itself_and_kept_as_it_was(
+    bench: Bench, tmp_path: Path, whose: str, damage: str
 ) -> None:
     wait_until("it is known who is in sync", bench.is_known, HEALED_S)
     leader, epoch = bench.leader(), bench.epoch()
@@ -142,11 +148,17 @@ def test_what_is_damaged_is_read_from_others_and_mended_by_itself(
     pid = bench.cluster.running()[f"broker-{victim}"]
     before = middle.read_bytes()
     complaints = bench.complaints(victim)
+    alike = tmp_path / middle.name
+    alike.write_bytes(before)
+    DAMAGES[damage](alike)
     DAMAGES[damage](middle)
     assert bench.read() == list(range(ROWS))
     wait_until(
         "the segment is as it was", lambda: middle.exists() and middle.read_bytes() == before, HEALED_S
     )
+    if alike.exists():
+        kept = bench.kept(victim)
+        assert alike.read_bytes() in kept or len(kept) == 8
     wait_until("health is green", bench.is_well, HEALED_S)
     assert bench.complaints(victim) > complaints
     has_moved = bench.epoch() > epoch
