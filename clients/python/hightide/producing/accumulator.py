@@ -26,6 +26,8 @@ from hightide.producing.pending_batch import (
 from hightide.producing.producer_settings import ProducerSettings
 
 FIRST_GRANT_BYTES: Final = 4096
+#: After so many bytes, records without a key go to another partition (KIP-794).
+STICKY_BYTES: Final = 16 << 10
 #: The default of a topic's max.message.bytes.
 TOPIC_BATCH_BYTES_MAX: Final = 4 << 20
 
@@ -116,8 +118,16 @@ class Accumulator:
             queue = topic.queues[topic.turn]
             if self.cluster.leader_of(topic.topic, queue.partition) is not None:
                 break
-        topic.sticky = topic.queues[topic.turn]
+        topic.sticky, topic.sticky_bytes = topic.queues[topic.turn], 0
         return topic.sticky
+
+    def _sticky_of_new_batch(self, topic: TopicQueues) -> PartitionQueue:
+        """The queue in which records without a key begin a batch. While an earlier batch of the partition is
+        in flight, they wait for it together, which costs fewer calls than a partition each. When none is,
+        or after enough bytes (KIP-794), the next partition has its turn."""
+        if topic.sticky.in_flight and topic.sticky_bytes < STICKY_BYTES:
+            return topic.sticky
+        return self.next_sticky(topic)
 
     def append(
         self,
@@ -138,7 +148,9 @@ class Accumulator:
             size_bytes += RECORD_OVERHEAD_BYTES + 4 * len(name) + len(data)
         if queue is None:
             queue = topic.sticky
-            if queue.open is not None and queue.open.size_bytes + size_bytes > topic.batch_limit_bytes:
+            if queue.open is None:
+                queue = self._sticky_of_new_batch(topic)
+            elif queue.open.size_bytes + size_bytes > topic.batch_limit_bytes:
                 self.close_open(queue)
                 self.wants_poll = True
                 queue = self.next_sticky(topic)

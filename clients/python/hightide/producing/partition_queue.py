@@ -34,7 +34,7 @@ ANONYMOUS: Final = ProducerIdentity(NO_PRODUCER, NO_EPOCH)
 
 class TopicQueues:
     """The queues of one topic. `key_hash` is the hash by which keys are divided, or None if a function of the
-    user divides them. `sticky` takes the records without a key until its batch is full or gone.
+    user divides them. `sticky` takes the records without a key, and `sticky_bytes` of them have been sent.
     `fewer_since_ms` is since when brokers name fewer partitions. `queues` are also those of partitions that
     are gone: one that comes back goes on with its sequences."""
 
@@ -46,6 +46,7 @@ class TopicQueues:
         "partitioning",
         "queues",
         "sticky",
+        "sticky_bytes",
         "topic",
         "turn",
         "unknown_since_ms",
@@ -67,8 +68,9 @@ class TopicQueues:
         self.queues = [PartitionQueue(self, topic_id, partition) for partition in range(partition_count)]
         self.partition_count = partition_count
         self.batch_limit_bytes = batch_limit_bytes
-        self.turn = first_turn % partition_count
+        self.turn = (first_turn - 1) % partition_count  # The first batch takes the next one.
         self.sticky = self.queues[self.turn]
+        self.sticky_bytes = 0
         self.unknown_since_ms: float | None = None
         self.fewer_since_ms: float | None = None
 

@@ -56,6 +56,9 @@ from hightide.v1.broker_service_pb2 import (
 # Below the size that servers accept in one message (16 MiB), and small enough that one partition's batch does
 # not delay another's.
 REQUEST_BYTES_MAX: Final = 8 << 20
+# While a leader has a call of this producer that is not older, it gets no other one that is not full. Longer
+# than a busy leader takes; one partition that waits for its replicas holds the others up for no more.
+BUSY_LEADER_MS: Final = 20
 # If a call is unanswered for this long, the producer asks others whether the leader still leads.
 SLOW_CALL_MS: Final = 500
 # A topic that brokers do not know is given up after this; its metadata may still be on its way to them.
@@ -227,6 +230,7 @@ class ProducerCore(Accumulator, TracedCore):
                 # The batches stay in their queues, and are given up when their time is over.
                 del by_leader[address]
                 self._wake_by(until_ms)
+        self._hold_for_busy_leaders(by_leader, now_ms)
         for queue, leader in soon:
             # A call goes to this leader anyway, and a call costs more than a batch that it carries.
             if leader.address in by_leader:
@@ -235,6 +239,18 @@ class ProducerCore(Accumulator, TracedCore):
                 self._wake_for(queue, now_ms, linger_ms)
         for address, queues in by_leader.items():
             yield from self._calls_to(address, queues, now_ms)
+
+    def _hold_for_busy_leaders(
+        self, by_leader: dict[str, list[tuple[PartitionQueue, Leader]]], now_ms: float
+    ) -> None:
+        """Leave out the leaders that have a call already, unless a batch is full: it costs a call, and what
+        waits for the answer grows meanwhile. An answer, too, polls."""
+        for call in self._calls:
+            queues = by_leader.get(call.address)
+            until_ms = call.started_ms + BUSY_LEADER_MS
+            if queues is not None and now_ms < until_ms and not any(queue.closed for queue, _ in queues):
+                del by_leader[call.address]
+                self._wake_by(until_ms)
 
     def _wake_for(self, queue: PartitionQueue, now_ms: float, linger_ms: float) -> None:
         first = queue.first()
@@ -292,8 +308,8 @@ class ProducerCore(Accumulator, TracedCore):
         queue.tried_epoch = leader.leader_epoch
         if queue.is_empty:
             self.active.pop(queue, None)
-            if queue.home.sticky is queue:
-                self.next_sticky(queue.home)
+        if queue.home.sticky is queue:
+            queue.home.sticky_bytes += batch.size_bytes
         return ProduceEntry(queue, batch, queue.topic_id, leader.leader_epoch)
 
     # -- outcomes --------------------------------------------------------------------------------------------

@@ -42,6 +42,7 @@ def test_a_record_for_a_partition_that_is_gone_fails_long_before_its_delivery_ti
 def test_records_without_a_key_go_to_a_partition_that_is_left_at_once() -> None:
     bench = ProducerBench((1, 2))
     bench.core.next_sticky(bench.home)
+    bench.core.next_sticky(bench.home)
     assert bench.home.sticky.partition == 1
     bench.send(1, partition=1)
     bench.refuse(bench.call(), ErrorCode.ERROR_CODE_INCONSISTENT_TOPIC_ID)

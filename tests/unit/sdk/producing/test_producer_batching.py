@@ -83,23 +83,78 @@ def test_a_call_takes_along_what_would_go_soon() -> None:
     assert [entry.batch.partition for entry in call.entries] == [0, 1]
 
 
-def test_records_without_a_key_stay_together_until_their_batch_goes() -> None:
-    bench = ProducerBench(leaders=(1, 1, 1), linger_ms=5)
-    first = {delivery._batch for delivery in bench.send(10, partition=None)}
-    assert len(first) == 1
-    bench.pass_ms(5)
-    bench.calls()
-    second = {delivery._batch for delivery in bench.send(10, partition=None)}
-    assert {batch.partition for batch in first} != {batch.partition for batch in second}
+def test_a_leader_with_a_call_of_this_producer_gets_no_other_one_that_is_not_full() -> None:
+    bench = ProducerBench(leaders=(1, 1, 2))
+    bench.send(partition=0)
+    first = bench.call()
+    bench.send(partition=1)
+    assert bench.calls() == []
+    bench.ok(first)
+    assert [entry.batch.partition for entry in bench.call().entries] == [1]
+
+
+def test_another_leader_does_not_wait_for_a_busy_one() -> None:
+    bench = ProducerBench(leaders=(1, 1, 2))
+    bench.send(partition=0)
+    bench.call()
+    bench.send(partition=2)
+    assert bench.call().address == "b2:2"
+
+
+def test_a_full_batch_goes_to_a_busy_leader_and_takes_others_along() -> None:
+    bench = ProducerBench(leaders=(1, 1, 1), batch_bytes_max=8_192)
+    bench.send(partition=0)
+    bench.call()
+    bench.send(partition=1)
+    bench.send(9, partition=2, size_bytes=1_000)
+    assert {entry.batch.partition for entry in bench.calls()[0].entries} == {1, 2}
+
+
+def test_a_call_that_waits_for_replicas_holds_other_partitions_up_for_20_ms() -> None:
+    bench = ProducerBench(leaders=(1, 1))
+    bench.send(partition=0)
+    bench.call()
+    bench.send(partition=1)
+    assert bench.calls() == []
+    assert bench.core.wake_at_ms == bench.now_ms + 20
+    bench.pass_ms(20)
+    assert [entry.batch.partition for entry in bench.call().entries] == [1]
+
+
+def test_records_without_a_key_stay_together_while_an_earlier_batch_is_in_flight() -> None:
+    bench = ProducerBench(leaders=(1, 1, 1))
+    (first,) = bench.send(partition=None)
+    call = bench.call()
+    second = bench.send(10, partition=None)
+    assert {delivery._batch.partition for delivery in second} == {first._batch.partition}
+    bench.ok(call)
+    assert [header.record_count for header in headers_of(bench.call())] == [10]
+
+
+def test_records_without_a_key_go_to_the_next_partition_when_none_is_in_flight() -> None:
+    bench = ProducerBench(leaders=(1, 1, 1))
+    partitions = []
+    for _ in range(6):
+        (delivery,) = bench.send(partition=None)
+        partitions.append(delivery._batch.partition)
+        bench.ok(bench.call())
+    assert partitions == [0, 1, 2, 0, 1, 2]
+
+
+def test_records_without_a_key_go_to_the_next_partition_after_16_kib() -> None:
+    bench = ProducerBench(leaders=(1, 2, 3))
+    first = bench.send(20, partition=None, size_bytes=1_000)
+    bench.call()
+    second = bench.send(partition=None)
+    assert {delivery._batch.partition for delivery in (*first, *second)} == {0, 1}
 
 
 def test_records_without_a_key_avoid_partitions_without_a_leader() -> None:
-    bench = ProducerBench(leaders=(1, -1, 1), linger_ms=5)
-    bench.send(partition=None)
-    bench.pass_ms(5)
-    bench.calls()
-    (delivery,) = bench.send(partition=None)
-    assert delivery._batch.partition == 2
+    bench = ProducerBench(leaders=(1, -1, 1))
+    for _ in range(4):
+        (delivery,) = bench.send(partition=None)
+        assert delivery._batch.partition != 1
+        bench.ok(bench.call())
 
 
 def test_a_full_buffer_takes_nothing_until_a_batch_ends() -> None:
