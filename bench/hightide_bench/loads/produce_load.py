@@ -16,7 +16,7 @@ from hightide_bench.measuring.statistics import latency_figures, rate_figures
 # The acknowledgement of one record in so many is timed. Timing each one would itself cost much of the
 # measured time.
 _SENDS_A_TURN = 256
-_ARROW_CHUNK_BYTES = 1 << 20
+_ARROW_CHUNK_BYTES = 2 << 20
 _TURN_S = 0.01
 
 

@@ -122,7 +122,7 @@ def test_options_that_are_ignored_for_one_reason_share_a_warning() -> None:
     assert write.warnings == (
         "a write to hightide ignores kafka.acks: a row counts as written when all in-sync replicas have it",
         "a write to hightide ignores kafka.batch.size, kafka.linger.ms: a task gathers its rows to batches "
-        "of some 1 MB itself",
+        "of some 2 MB itself",
     )
 
 

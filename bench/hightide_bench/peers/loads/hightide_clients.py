@@ -17,7 +17,7 @@ from hightide_bench.peers.loads.clients import (
 
 #: What the documentation of the SDK advises for many records.
 _LINGER_MS: Final = 5
-_ARROW_CHUNK_BYTES: Final = 1 << 20
+_ARROW_CHUNK_BYTES: Final = 2 << 20
 _READ_S: Final = 30.0
 _RECORDS_A_POLL: Final = 10_000
 _MEMBER_POLL_S: Final = 0.5
@@ -78,7 +78,7 @@ class _RowSender:
 
 
 class _ArrowSender:
-    """send_arrow(), a chunk of 1 MiB each time, or what the values are if that is less."""
+    """send_arrow(), a chunk of 2 MiB each time, or what the values are if that is less."""
 
     def __init__(self, producer: Producer, topic: str, values: Sequence[bytes]) -> None:
         self._producer, self._topic = producer, topic

@@ -27,7 +27,7 @@ class ProducerSettings:
 
     acks: Acks = "all"
     linger_ms: float = 5
-    batch_bytes_max: int = 1 << 20
+    batch_bytes_max: int = 2 << 20
     buffer_memory_bytes: int = 64 << 20
     compression: CompressionName | None = None
     idempotent: bool = True

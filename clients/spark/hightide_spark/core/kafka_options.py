@@ -252,7 +252,7 @@ _IGNORED: Final = (
         _client("linger.ms batch.size buffer.memory"),
         "writes",
         "ignored",
-        "a task gathers its rows to batches of some 1 MB itself",
+        "a task gathers its rows to batches of some 2 MB itself",
     ),
     KafkaRule(
         _client("max.request.size"), "writes", "ignored", "max.message.bytes of the topic is the limit"

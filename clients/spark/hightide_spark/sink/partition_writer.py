@@ -25,8 +25,8 @@ from hightide_spark.core.reconcile import (
 from hightide_spark.source.connections import admin_of, range_reader_of
 
 #: A batch has no more bytes, unless it is one row. It is larger than `task.GATHERED_BYTES`, so that rows that
-#: are sent together are seldom cut.
-BATCH_BYTES: Final = 2 << 20
+#: are sent together are seldom cut, and smaller than the default of max.message.bytes.
+BATCH_BYTES: Final = 4_000_000
 
 log = logging.getLogger("hightide.spark.sink")
 

@@ -17,7 +17,7 @@ from hightide_spark.core.sink_options import WriteOptions
 from hightide_spark.sink.partition_writer import ExactlyOnce, PartitionWriter
 
 #: Rows are gathered until there is about this much for each log partition, or GATHERED_BYTES_MAX in all.
-GATHERED_BYTES: Final = 1 << 20
+GATHERED_BYTES: Final = 2 << 20
 GATHERED_BYTES_MAX: Final = 32 << 20
 #: The largest value that max.message.bytes of a topic may have.
 ROW_BYTES_MAX: Final = 15 << 20

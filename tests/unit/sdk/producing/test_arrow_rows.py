@@ -112,7 +112,7 @@ def parts_of(table: Any, bench: ProducerBench) -> list[int]:
 
 @pytest.mark.parametrize("value_bytes", [100, 1_000, 100_000])
 def test_a_table_whose_values_fill_a_batch_is_one_batch(value_bytes: int) -> None:
-    count = (1 << 20) // value_bytes
+    count = (2 << 20) // value_bytes
     whole = pa.table({"value": pa.array([b"v" * value_bytes] * count, pa.binary())})
     assert parts_of(whole, ProducerBench()) == [count]
 
@@ -120,13 +120,13 @@ def test_a_table_whose_values_fill_a_batch_is_one_batch(value_bytes: int) -> Non
 @pytest.mark.parametrize(
     ("configs", "settings", "limit"),
     [
-        ({}, {}, (1 << 20) * 5 // 4),
+        ({}, {}, (2 << 20) * 5 // 4),
         ({"max.message.bytes": "1100000"}, {}, 1_100_000),
         ({"max.message.bytes": "8192"}, {}, 8_192),
         ({}, {"batch_bytes_max": 4 << 20}, 4 << 20),
         ({}, {"batch_bytes_max": 8 << 20}, 8 << 20),
         ({"max.message.bytes": "12000000"}, {"batch_bytes_max": 8 << 20}, (8 << 20) * 5 // 4),
-        ({}, {"buffer_memory_bytes": 1 << 20}, 1 << 20),
+        ({}, {"batch_bytes_max": 1 << 20, "buffer_memory_bytes": 1 << 20}, 1 << 20),
     ],
 )
 def test_a_batch_of_rows_is_never_larger_than_the_topic_or_the_buffer_allows(
