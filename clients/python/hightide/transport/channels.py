@@ -13,7 +13,9 @@ import grpc
 
 from hightide.calls.call import Method
 from hightide.errors import AddressUnreachableError, ClosedError, HightideError, RequestTimeoutError
+from hightide.transport.bearer_token import Metadata
 from hightide.transport.home import ProcessHome
+from hightide.transport.idle_call import IdleCall
 
 # The methods of which both sides are streams.
 STREAMS: Final = frozenset({Method.REGISTER_CONSUMER})
@@ -25,17 +27,26 @@ class PooledChannel(Generic[ChannelT]):
     """The channel to one address. Errors and their tracebacks may outlive it: after it was dropped it holds
     nothing."""
 
-    __slots__ = ("address", "channel", "is_reached", "is_unreachable", "methods", "under_way")
+    __slots__ = ("address", "channel", "idle_call", "is_reached", "is_unreachable", "methods", "under_way")
 
     def __init__(self, address: str, channel: ChannelT) -> None:
         self.address = address
         self.channel: ChannelT | None = channel
         self.methods: dict[Method, Any] = {}
         self.under_way = 0
+        self.idle_call = IdleCall()
+        """Not one of those that are under way."""
         self.is_reached = False
         """Whether a call on it was ever answered."""
         self.is_unreachable = False
         """Whether the last attempt to reach the address failed."""
+
+    def keep_idle_call(self, metadata: Metadata | None) -> None:
+        """Have an idle call on it, if it takes more calls. A call with `metadata` was answered. Only for
+        threads."""
+        channel: Any = self.channel
+        if channel is not None:
+            self.idle_call.keep(channel, metadata)
 
     def answered(self) -> None:
         """Note that the address answered."""
@@ -109,6 +120,7 @@ class ChannelPool(Generic[ChannelT]):
                 return
             held = (line.channel, line.methods)
             line.channel, line.methods = None, {}
+        line.idle_call.end()
         # The last reference closes it; outside of the lock. The `close` of grpc.aio would look at all tasks
         # of the process, that of threads would wait for the thread that this may run on.
         del held
@@ -123,4 +135,6 @@ class ChannelPool(Generic[ChannelT]):
             channels = [line.channel for line in lines if line.channel is not None]
             self._lines.clear()
             self._replaced.clear()
+        for line in lines:
+            line.idle_call.end()
         return channels

@@ -113,6 +113,9 @@ class Transport:
             outcome = self._outcome(future, call, line)
             self._lines.end(line)
             done(call, outcome)
+            # The other calls are too few for their threads to count.
+            if call.method in _RECORDS and isinstance(outcome, bytes):
+                line.keep_idle_call(metadata)
 
         future = line.methods[call.method].future(request, timeout=call.timeout_ms / 1000, metadata=metadata)
         future.add_done_callback(ended)
