@@ -173,6 +173,21 @@ def test_a_server_of_an_earlier_version_gets_each_call_by_itself() -> None:
     asyncio.run(scenario())
 
 
+def test_a_server_that_has_too_many_streams_gets_each_call_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients keep a stream each. A follower that came back would have copied nothing until some had gone."""
+    monkeypatch.setattr("hightide_runtime.serving.call_streams.STREAMS_MAX", 1)
+
+    async def scenario() -> None:
+        async with both(Replica()) as it:
+            assert await it.fetch(1) == 2
+            late = Both(it.server, it.channel, CallStreamChannel(open_channel(it.server.address)))
+            assert [await late.fetch(number) for number in (2, 3, 4)] == [3, 4, 5]
+            assert it.streams == 2
+            await late.calls.close()
+
+    asyncio.run(scenario())
+
+
 def test_a_stream_through_the_external_listener_carries_only_what_that_listener_serves() -> None:
     async def scenario() -> None:
         service = Service(REPLICA_SERVICE, Replica(), add_ReplicaServiceServicer_to_server)

@@ -20,8 +20,10 @@ import grpc
 from hightide.batch.call_frames import OPEN_CALL_STREAM
 from hightide.transport.bearer_token import Metadata
 
-# How a call ends whose connection breaks, or whose server stops.
-_BROKEN: Final = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED})
+# How a call ends whose connection breaks, whose server stops, or whose token expires.
+_BROKEN: Final = frozenset(
+    {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNAUTHENTICATED}
+)
 
 IN_VAIN_MAX: Final = 3
 """After so many idle calls in a row that ended before another call was answered, there is none any more:

@@ -1,7 +1,7 @@
 """Calls to another process over one open stream (call_stream_service.proto), for asyncio.
 
 For who calls the same process all the time: a follower its leader. A process of an earlier version serves no
-such stream; then each call is made by itself.
+such stream, and one that has too many takes no more; then each call is made by itself.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 
 import grpc
 from google.protobuf.message import DecodeError
-from google.rpc import status_pb2
+from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 from hightide.batch.call_frames import (
     OPEN_CALL_STREAM,
@@ -21,12 +21,17 @@ from hightide.batch.call_frames import (
     serialise_call,
 )
 from hightide.batch.errors import MalformedMessage
+from hightide.v1.errors_pb2 import ErrorCode
+
+from hightide_runtime.errors import reason_of
 
 _GIVE_UP_METHOD: Final = ""
+_ONE_TOO_MANY: Final = reason_of(ErrorCode.ERROR_CODE_OVERLOADED)
 
 
 class _NotServedError(Exception):
-    """The other process knows no call streams. Nothing that was sent on this one was carried out."""
+    """The other process knows no call streams, or has too many. Nothing that was sent on this one was carried
+    out."""
 
 
 class CallStreamChannel(grpc.aio.Channel):
@@ -169,7 +174,7 @@ class _ClientStream:
                 self._answered(parse_answer(message))
         except grpc.aio.AioRpcError as failed:
             error = failed
-            if failed.code() is grpc.StatusCode.UNIMPLEMENTED:
+            if failed.code() is grpc.StatusCode.UNIMPLEMENTED or _is_one_too_many(failed):
                 error = _NotServedError()
         except MalformedMessage as malformed:
             error = malformed
@@ -193,6 +198,20 @@ class _ClientStream:
             waiting.set_exception(_error_of(frame.status))
         else:
             waiting.set_result(frame.answer)
+
+
+def _is_one_too_many(failed: grpc.aio.AioRpcError) -> bool:
+    """Whether the other process has refused the stream when it was opened. Other ends with that status, as
+    for a message that is too large, carry no error of the catalogue."""
+    for key, rich in failed.trailing_metadata() or ():
+        if key == "grpc-status-details-bin" and isinstance(rich, bytes):
+            info = error_details_pb2.ErrorInfo()
+            try:
+                details = status_pb2.Status.FromString(rich).details
+                return any(each.Unpack(info) and info.reason == _ONE_TOO_MANY for each in details)
+            except DecodeError:
+                return False
+    return False
 
 
 def _error_of(rich: bytes) -> Exception:
