@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import grpc
 from google.protobuf import any_pb2
+from google.protobuf.message import DecodeError
 from google.rpc import error_details_pb2, status_pb2
 from grpc_status import rpc_status
 from hightide.v1.errors_pb2 import ErrorCode
@@ -138,6 +139,20 @@ class ServiceError(Exception):
         if len(message) > _MAX_MESSAGE_CHARACTERS:
             message = message[:_MAX_MESSAGE_CHARACTERS] + "…"
         return status_pb2.Status(code=number, message=message, details=[detail])
+
+
+def reason_of_failure(error: grpc.aio.AioRpcError) -> str:
+    """The reason that a service gave (`STALE_BROKER_EPOCH`); empty if the failure is gRPC's own, or what came
+    with it cannot be read. Whoever calls another service asks for it."""
+    try:
+        status = rpc_status.from_call(error)
+        for detail in status.details if status is not None else ():
+            info = error_details_pb2.ErrorInfo()
+            if detail.Unpack(info) and info.domain == DOMAIN:
+                return str(info.reason)
+    except (ValueError, DecodeError):
+        return ""
+    return ""
 
 
 async def abort(context: "grpc.aio.ServicerContext[Any, Any]", error: ServiceError) -> NoReturn:

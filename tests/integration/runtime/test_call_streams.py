@@ -188,6 +188,30 @@ def test_a_server_that_has_too_many_streams_gets_each_call_by_itself(monkeypatch
     asyncio.run(scenario())
 
 
+def test_a_stream_is_tried_again_after_calls_that_were_made_by_themselves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("hightide_runtime.serving.call_streams.STREAMS_MAX", 1)
+    monkeypatch.setattr("hightide_runtime.serving.call_stream_channel.WITHOUT_STREAM_S", 0)
+
+    async def scenario() -> None:
+        async with both(Replica()) as it:
+            assert await it.fetch(1) == 2
+            late = Both(it.server, it.channel, CallStreamChannel(open_channel(it.server.address)))
+            assert await late.fetch(2) == 3
+            await it.calls.close()
+
+            async def comes_on_a_stream() -> bool:
+                before = it.streams
+                assert await late.fetch(3) == 4
+                return it.streams == before
+
+            await until(comes_on_a_stream, "a call on a stream that is open already")
+            await late.calls.close()
+
+    asyncio.run(scenario())
+
+
 def test_a_stream_through_the_external_listener_carries_only_what_that_listener_serves() -> None:
     async def scenario() -> None:
         service = Service(REPLICA_SERVICE, Replica(), add_ReplicaServiceServicer_to_server)

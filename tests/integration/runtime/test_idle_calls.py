@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import grpc
@@ -59,6 +60,10 @@ async def answer_from(transport: Transport, server: Server) -> bytes | HightideE
     return await asyncio.wait_for(asyncio.wrap_future(answered), PATIENCE_S)
 
 
+async def is_answered(transport: Transport, server: Server) -> bool:
+    return not isinstance(await answer_from(transport, server), HightideError)
+
+
 def idle_calls_at(server: Server) -> int:
     return server.timings[OPEN_CALL_STREAM].in_hand
 
@@ -107,8 +112,7 @@ def test_after_a_restart_of_its_server_a_client_has_an_idle_call_again() -> None
                 await server.stop(GRACE_S)
                 server = await broker(server.address)
                 # The client may find out by this call that its connection is gone.
-                while isinstance(await answer_from(transport, server), HightideError):
-                    pass
+                await until(partial(is_answered, transport, server), "the server is reached again")
             await until_idle_calls(server, 1)
         await server.stop(0)
 

@@ -21,13 +21,12 @@ from hightide.v1 import broker_control_service_pb2_grpc as control_grpc
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.addresses import HostPort
 from hightide_runtime.clock import Clock
-from hightide_runtime.errors import reason_of
+from hightide_runtime.errors import reason_of, reason_of_failure
 from hightide_runtime.serving.channels import OpenChannel
 from hightide_runtime.telemetry import span_kinds
 from hightide_runtime.telemetry.trace_context import traceparent_metadata
 from hightide_runtime.telemetry.tracing import Telemetry
 
-from hightide_controller.contract.convert import reason_of_failure
 from hightide_controller.core.brokers.outbox import BrokerDelivery, Outbox
 from hightide_controller.core.effects import (
     Decision,

@@ -20,10 +20,10 @@ from hightide.calls.backoff import Backoff
 from hightide.v1 import broker_control_service_pb2 as control_pb2
 from hightide.v1 import broker_control_service_pb2_grpc as control_grpc
 from hightide_runtime.addresses import HostPort
+from hightide_runtime.errors import reason_of_failure
 from hightide_runtime.process.process_watcher import is_refused
 from hightide_runtime.serving.channels import OpenChannel
 
-from hightide_controller.contract.convert import reason_of_failure
 from hightide_controller.core.events import Broker
 
 if TYPE_CHECKING:

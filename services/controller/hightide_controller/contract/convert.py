@@ -6,14 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import grpc
-from google.rpc import error_details_pb2
-from grpc_status import rpc_status
 from hightide.v1 import broker_control_service_pb2 as control_pb2
 from hightide.v1 import controller_service_pb2 as controller_pb2
 from hightide.v1 import metadata_pb2
 from hightide.v1.errors_pb2 import ErrorCode
-from hightide_runtime.errors import DOMAIN, ServiceError
+from hightide_runtime.errors import ServiceError
 from hightide_runtime.serving.listeners import address_told
 from hightide_runtime.znodes.cluster_znodes import CandidateZnode, ControllerZnode
 from hightide_runtime.zookeeper.errors import ZooKeeperError
@@ -34,7 +31,6 @@ __all__ = [
     "error_of",
     "leader_and_isr_out",
     "not_controller",
-    "reason_of_failure",
     "topic_metadata_out",
     "topic_out",
     "unknown_topic_out",
@@ -404,16 +400,3 @@ def _broker_out(summary: BrokerSummary) -> controller_pb2.BrokerDescription:
         leader_count=summary.leader_count,
         replica_count=summary.replica_count,
     )
-
-
-def reason_of_failure(error: grpc.aio.AioRpcError) -> str:
-    """The reason that a service gave (`STALE_BROKER_EPOCH`); empty if the failure is gRPC's own."""
-    try:
-        status = rpc_status.from_call(error)
-    except ValueError:
-        return ""
-    for detail in status.details if status is not None else ():
-        info = error_details_pb2.ErrorInfo()
-        if detail.Unpack(info) and info.domain == DOMAIN:
-            return str(info.reason)
-    return ""

@@ -1,7 +1,7 @@
 """Calls to another process over one open stream (call_stream_service.proto), for asyncio.
 
 For who calls the same process all the time: a follower its leader. A process of an earlier version serves no
-such stream, and one that has too many takes no more; then each call is made by itself.
+such stream, and one that has too many takes no more. Then each call is made by itself for a while.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final, Self
 
 import grpc
 from google.protobuf.message import DecodeError
-from google.rpc import error_details_pb2, status_pb2
+from google.rpc import status_pb2
 from grpc_status import rpc_status
 from hightide.batch.call_frames import (
     OPEN_CALL_STREAM,
@@ -23,10 +23,14 @@ from hightide.batch.call_frames import (
 from hightide.batch.errors import MalformedMessage
 from hightide.v1.errors_pb2 import ErrorCode
 
-from hightide_runtime.errors import reason_of
+from hightide_runtime.errors import reason_of, reason_of_failure
 
 _GIVE_UP_METHOD: Final = ""
 _ONE_TOO_MANY: Final = reason_of(ErrorCode.ERROR_CODE_OVERLOADED)
+"""The reason of a refusal to open a stream. What ends one later, such as a message that is too large, gives
+no reason of the catalogue."""
+WITHOUT_STREAM_S: Final = 60.0
+"""How long calls are made by themselves before a stream is tried again."""
 
 
 class _NotServedError(Exception):
@@ -42,7 +46,7 @@ class CallStreamChannel(grpc.aio.Channel):
         """`channel` is closed with this one."""
         self._channel = channel
         self._stream: _ClientStream | None = None
-        self._is_served = True
+        self._stream_from_s = 0.0
 
     def unary_unary(self, method: str, *arguments: Any, **named: Any) -> Any:
         """A method of bytes, which raises what a unary call does; ConnectionError if the stream was ended
@@ -56,13 +60,14 @@ class CallStreamChannel(grpc.aio.Channel):
         return call
 
     async def _call(self, method: str, request: bytes, timeout_s: float) -> bytes:
-        if self._is_served:
+        loop = asyncio.get_running_loop()
+        if loop.time() >= self._stream_from_s:
             if self._stream is None or self._stream.is_over:
                 self._stream = _ClientStream(self._channel)
             try:
                 return await self._stream.call(method, request, timeout_s)
             except _NotServedError:
-                self._is_served = False
+                self._stream_from_s = loop.time() + WITHOUT_STREAM_S
         send: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self._channel.unary_unary(method)
         answer = await send(request, timeout=timeout_s)
         assert isinstance(answer, bytes), "no deserialiser was given"
@@ -174,7 +179,7 @@ class _ClientStream:
                 self._answered(parse_answer(message))
         except grpc.aio.AioRpcError as failed:
             error = failed
-            if failed.code() is grpc.StatusCode.UNIMPLEMENTED or _is_one_too_many(failed):
+            if failed.code() is grpc.StatusCode.UNIMPLEMENTED or reason_of_failure(failed) == _ONE_TOO_MANY:
                 error = _NotServedError()
         except MalformedMessage as malformed:
             error = malformed
@@ -198,20 +203,6 @@ class _ClientStream:
             waiting.set_exception(_error_of(frame.status))
         else:
             waiting.set_result(frame.answer)
-
-
-def _is_one_too_many(failed: grpc.aio.AioRpcError) -> bool:
-    """Whether the other process has refused the stream when it was opened. Other ends with that status, as
-    for a message that is too large, carry no error of the catalogue."""
-    for key, rich in failed.trailing_metadata() or ():
-        if key == "grpc-status-details-bin" and isinstance(rich, bytes):
-            info = error_details_pb2.ErrorInfo()
-            try:
-                details = status_pb2.Status.FromString(rich).details
-                return any(each.Unpack(info) and info.reason == _ONE_TOO_MANY for each in details)
-            except DecodeError:
-                return False
-    return False
 
 
 def _error_of(rich: bytes) -> Exception:
