@@ -122,9 +122,9 @@ class Accumulator:
         return topic.sticky
 
     def _sticky_of_new_batch(self, topic: TopicQueues) -> PartitionQueue:
-        """The queue in which records without a key begin a batch. While an earlier batch of the partition is
-        in flight, they wait for it together, which costs fewer calls than a partition each. When none is,
-        or after enough bytes (KIP-794), the next partition has its turn."""
+        """The queue in which a record without a key begins a batch. While an earlier batch of the partition
+        is in flight, the records wait for it together: one call for all costs less than one each. Otherwise,
+        and after STICKY_BYTES (KIP-794), the next partition has its turn."""
         if topic.sticky.in_flight and topic.sticky_bytes < STICKY_BYTES:
             return topic.sticky
         return self.next_sticky(topic)

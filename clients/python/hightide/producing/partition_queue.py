@@ -34,7 +34,7 @@ ANONYMOUS: Final = ProducerIdentity(NO_PRODUCER, NO_EPOCH)
 
 class TopicQueues:
     """The queues of one topic. `key_hash` is the hash by which keys are divided, or None if a function of the
-    user divides them. `sticky` takes the records without a key, and `sticky_bytes` of them have been sent.
+    user divides them. `sticky` takes the records without a key; `sticky_bytes` of it were sent since.
     `fewer_since_ms` is since when brokers name fewer partitions. `queues` are also those of partitions that
     are gone: one that comes back goes on with its sequences."""
 

@@ -4,11 +4,11 @@ outcomes.
 Rules of this file: no clock, no I/O, no threads; time comes in as `now_ms`, chance as a seeded Random. The
 shell holds one lock around every method. Shells: `hightide.producer` (threads) and `hightide.aio.producer`.
 
-Theory of operation. Each partition has a `PartitionQueue`: an open batch that records are appended to,
-closed ones, and those in flight. `poll` drains queues into Produce calls, one batch of each partition a call
-and all partitions of one leader together. `completed` takes each call's outcome: batches are acknowledged,
-fail, or go back into their queue, in order. News about leaders come from the brokers' answers and from the
-`MetadataSeeker`.
+Theory of operation. Each partition has a `PartitionQueue`: an open batch that records are appended to, closed
+ones, and those in flight. `poll` drains queues into Produce calls, one batch of each partition a call and all
+partitions of one leader together. Small batches wait while their leader has a call. `completed` takes each
+call's outcome: batches are acknowledged, fail, or go back into their queue, in order. News about leaders come
+from the brokers' answers and from the `MetadataSeeker`.
 """
 
 from collections import deque
@@ -56,8 +56,8 @@ from hightide.v1.broker_service_pb2 import (
 # Below the size that servers accept in one message (16 MiB), and small enough that one partition's batch does
 # not delay another's.
 REQUEST_BYTES_MAX: Final = 8 << 20
-# While a leader has a call of this producer that is not older, it gets no other one that is not full. Longer
-# than a busy leader takes; one partition that waits for its replicas holds the others up for no more.
+# So long after a call to a leader, batches that are not full wait for its answer. A busy leader answers
+# sooner. One partition whose replicas are slow holds up the others of its leader for no longer.
 BUSY_LEADER_MS: Final = 20
 # If a call is unanswered for this long, the producer asks others whether the leader still leads.
 SLOW_CALL_MS: Final = 500
@@ -243,8 +243,9 @@ class ProducerCore(Accumulator, TracedCore):
     def _hold_for_busy_leaders(
         self, by_leader: dict[str, list[tuple[PartitionQueue, Leader]]], now_ms: float
     ) -> None:
-        """Leave out the leaders that have a call already, unless a batch is full: it costs a call, and what
-        waits for the answer grows meanwhile. An answer, too, polls."""
+        """Leave out each leader that was called a moment ago and has not answered, unless a closed batch is
+        for it. Each call costs both sides the same, so the open batches had better grow. The answer lets the
+        core be polled again."""
         for call in self._calls:
             queues = by_leader.get(call.address)
             until_ms = call.started_ms + BUSY_LEADER_MS
