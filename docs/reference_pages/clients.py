@@ -45,7 +45,8 @@ _PRODUCER = {
     **_REPORTS,
     "acks": '`"all"`: every in-sync replica has the record; 1: the leader has it; 0: the producer '
     "waits for no answer.",
-    "linger_ms": "How long a batch that is not full waits for more records when nothing is in flight.",
+    "linger_ms": "How long a batch that is not full waits for more records when nothing is in flight. "
+    "One of 256 KiB or more leaves a millisecond after its last record.",
     "batch_bytes_max": "The size at which a batch is sent. One of rows of a table may be a quarter larger.",
     "buffer_memory_bytes": "How many bytes may wait for acknowledgement before `send()` blocks.",
     "compression": 'How batches are compressed: `"lz4"`, `"zstd"`, or `None`.',

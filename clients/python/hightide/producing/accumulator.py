@@ -19,6 +19,7 @@ from hightide.producing.delivery import Delivery
 from hightide.producing.partition_queue import PartitionQueue, TopicQueues
 from hightide.producing.pending_batch import (
     BATCH_OVERHEAD_BYTES,
+    BURST_BYTES,
     RECORD_OVERHEAD_BYTES,
     BatchOwner,
     PendingBatch,
@@ -189,6 +190,8 @@ class Accumulator:
             needed = batch.size_bytes + size_bytes
             if needed <= topic.batch_limit_bytes:
                 preferred_bytes = min(topic.batch_limit_bytes, max(needed, 2 * batch.granted_bytes))
+                if batch.granted_bytes <= BURST_BYTES < preferred_bytes:
+                    self.wants_poll = True
                 return self._grant(batch, preferred_bytes) or self._grant(batch, needed)
             self.close_open(queue)
             self.wants_poll = True

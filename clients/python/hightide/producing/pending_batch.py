@@ -32,6 +32,10 @@ from hightide.records import RecordMetadata, RecordRange
 RECORD_OVERHEAD_BYTES: Final = 24
 # The size of a batch beside its records: the header, Arrow's metadata, padding.
 BATCH_OVERHEAD_BYTES: Final = 1024
+# An open batch of this size that has not grown for so long is a whole burst: nothing comes that it could wait
+# for, and it is large enough for a call of its own.
+BURST_BYTES: Final = 256 << 10
+PAUSE_MS: Final = 1.0
 
 _waiters_lock = threading.Lock()
 
@@ -52,8 +56,9 @@ class BatchOwner(Protocol):
 class PendingBatch:
     """One batch of one partition. `ordinal` is the number of records that the partition was given before.
     `size_bytes` is never below the size of the encoded batch, uncompressed; `granted_bytes` is the part of
-    the producer's memory that it holds. `in_doubt` are the ids of the topics to which an earlier attempt may
-    have appended it: one name has several, where it was deleted and created again."""
+    the producer's memory that it holds. `seen_bytes` is the size that it had at `seen_ms`. `in_doubt` are the
+    ids of the topics to which an earlier attempt may have appended it: one name has several, where it was
+    deleted and created again."""
 
     __slots__ = (
         "_waiters",
@@ -79,6 +84,8 @@ class PendingBatch:
         "producer_epoch",
         "producer_id",
         "record_count",
+        "seen_bytes",
+        "seen_ms",
         "size_bytes",
         "timestamps",
         "topic",
@@ -110,6 +117,8 @@ class PendingBatch:
         self.record_count = 0
         self.size_bytes = BATCH_OVERHEAD_BYTES
         self.granted_bytes = 0
+        self.seen_bytes = 0
+        self.seen_ms = created_ms
         self.encoded: tuple[Buffer, ...] | None = None
         self.producer_id = NO_PRODUCER
         self.producer_epoch = NO_EPOCH
@@ -129,6 +138,14 @@ class PendingBatch:
     def maybe_appended(self) -> bool:
         """Whether the batch may be in some log."""
         return bool(self.in_doubt)
+
+    def has_paused(self, now_ms: float) -> bool:
+        """Whether the batch is large, and has not grown between two such questions PAUSE_MS apart."""
+        if self.size_bytes < BURST_BYTES:
+            return False
+        if self.size_bytes > self.seen_bytes:
+            self.seen_bytes, self.seen_ms = self.size_bytes, now_ms
+        return now_ms - self.seen_ms >= PAUSE_MS
 
     def cut(self, record_count: int) -> None:
         """Take back what lies in the columns behind so many records: parts of a record whose sending was

@@ -40,7 +40,7 @@ from hightide.errors import (
 from hightide.producing.accumulator import Accumulator
 from hightide.producing.delivery import Delivery
 from hightide.producing.partition_queue import ANONYMOUS, PartitionQueue, ProducerIdentity, TopicQueues
-from hightide.producing.pending_batch import BatchOwner, PendingBatch
+from hightide.producing.pending_batch import PAUSE_MS, BatchOwner, PendingBatch
 from hightide.producing.produce_call import ProduceCall, ProduceEntry
 from hightide.producing.producer_identity import IdentitySeeker
 from hightide.producing.producer_settings import ProducerSettings
@@ -215,7 +215,9 @@ class ProducerCore(Accumulator, TracedCore):
             if queue.is_empty:
                 del self.active[queue]
                 continue
-            due = queue.may_send(now_ms, linger_ms, self.settings.in_flight_max)
+            due = queue.may_send(now_ms, linger_ms, self.settings.in_flight_max) or self._burst_ended(
+                queue, now_ms
+            )
             if not due and not queue.may_send(now_ms, linger_ms / 2, self.settings.in_flight_max):
                 self._wake_for(queue, now_ms, linger_ms)
                 continue
@@ -240,6 +242,21 @@ class ProducerCore(Accumulator, TracedCore):
         for address, queues in by_leader.items():
             yield from self._calls_to(address, queues, now_ms)
 
+    def _burst_ended(self, queue: PartitionQueue, now_ms: float) -> bool:
+        """Whether the queue's open batch need not linger: it is large, its sender has paused, and its leader
+        has no call that it could wait for."""
+        return (
+            queue.open is not None
+            and not self._is_busy(queue)
+            and queue.may_send(now_ms, 0, self.settings.in_flight_max)
+            and queue.open.has_paused(now_ms)
+        )
+
+    def _is_busy(self, queue: PartitionQueue) -> bool:
+        """Whether a call to the queue's leader is under way."""
+        leader = self.cluster.leader_of(queue.topic, queue.partition)
+        return leader is not None and any(call.address == leader.address for call in self._calls)
+
     def _hold_for_busy_leaders(
         self, by_leader: dict[str, list[tuple[PartitionQueue, Leader]]], now_ms: float
     ) -> None:
@@ -260,6 +277,8 @@ class ProducerCore(Accumulator, TracedCore):
             self._wake_by(queue.blocked_until_ms)
         elif not queue.in_flight:
             self._wake_by(first.created_ms + linger_ms)
+            if first.seen_bytes and not self._is_busy(queue):
+                self._wake_by(first.seen_ms + PAUSE_MS)
 
     def _leader_for(self, queue: PartitionQueue, now_ms: float) -> Leader | None:
         """The leader to send the queue's batches to; None if it, or the producer id, is not known yet."""

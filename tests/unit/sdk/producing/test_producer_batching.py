@@ -22,6 +22,63 @@ def test_asking_for_the_result_ends_the_linger() -> None:
     assert len(bench.calls()) == 1
 
 
+def test_a_burst_of_256_kib_leaves_a_millisecond_after_its_last_record() -> None:
+    bench = ProducerBench(linger_ms=1_000)
+    bench.send(263, size_bytes=1_000)
+    assert bench.core.wants_poll
+    assert bench.calls() == []
+    assert bench.core.wake_at_ms == bench.now_ms + 1
+    bench.pass_ms(1)
+    assert [header.record_count for header in headers_of(bench.call())] == [263]
+
+
+def test_a_large_batch_lingers_while_it_grows() -> None:
+    bench = ProducerBench(linger_ms=5)
+    bench.send(263, size_bytes=1_000)
+    assert bench.calls() == []
+    for _ in range(4):
+        bench.pass_ms(1)
+        bench.send(1, size_bytes=1_000)
+        assert bench.calls() == []
+    bench.pass_ms(1)
+    assert [header.record_count for header in headers_of(bench.call())] == [267]
+
+
+def test_a_small_batch_lingers_although_no_more_records_come() -> None:
+    bench = ProducerBench(linger_ms=5)
+    bench.send(200, size_bytes=1_000)
+    assert bench.calls() == []
+    assert bench.core.wake_at_ms == bench.now_ms + 5
+    bench.pass_ms(4)
+    assert bench.calls() == []
+
+
+def test_a_burst_does_not_wait_for_calls_to_other_leaders() -> None:
+    bench = ProducerBench(leaders=(1, 2), linger_ms=1_000)
+    (delivery,) = bench.send(partition=1)
+    bench.hurry(delivery._batch)
+    bench.call()
+    bench.send(263, size_bytes=1_000)
+    assert bench.calls() == []
+    bench.pass_ms(1)
+    assert [header.record_count for header in headers_of(bench.call())] == [263]
+
+
+def test_a_burst_lingers_while_a_call_to_its_leader_is_under_way() -> None:
+    bench = ProducerBench(leaders=(1, 1), linger_ms=5)
+    (delivery,) = bench.send(partition=1)
+    bench.hurry(delivery._batch)
+    call = bench.call()
+    bench.send(263, size_bytes=1_000)
+    assert bench.calls() == []
+    bench.pass_ms(2)
+    assert bench.calls() == []
+    bench.ok(call)
+    assert bench.calls() == []
+    bench.pass_ms(1)
+    assert [header.record_count for header in headers_of(bench.call())] == [263]
+
+
 def test_while_requests_are_in_flight_the_next_batch_keeps_filling() -> None:
     bench = ProducerBench()
     bench.send(1)
