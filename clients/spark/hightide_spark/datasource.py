@@ -15,6 +15,8 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
 )
 
+from hightide_spark.loaded_modules import freeze_modules
+
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
@@ -38,12 +40,14 @@ class HightideDataSource(DataSource):
 
     def reader(self, schema: "StructType") -> DataSourceReader:
         """The reader of a batch. Raises OptionError and UnsupportedSchemaError."""
+        freeze_modules()
         from hightide_spark.source.batch_reader import batch_reader
 
         return batch_reader(self.options, schema)
 
     def streamReader(self, schema: "StructType") -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """The reader of a stream. Raises OptionError and UnsupportedSchemaError."""
+        freeze_modules()
         from hightide_spark.spark_versions import HAS_ADMISSION_CONTROL
 
         if HAS_ADMISSION_CONTROL:

@@ -17,8 +17,8 @@ _VALUE = "StructType().add('value', 'binary')"
     ("question", "not_loaded"),
     [
         ("source.schema()", {"grpc", "pyarrow", "numpy", "pandas"}),
-        (f"{_TYPES} source.streamReader({_VALUE})", {"grpc", "pandas"}),
-        (f"{_TYPES} source.reader({_VALUE})", {"grpc", "pandas"}),
+        (f"{_TYPES} source.streamReader({_VALUE})", {"grpc", "pandas", "pyarrow.compute"}),
+        (f"{_TYPES} source.reader({_VALUE})", {"grpc", "pandas", "pyarrow.compute"}),
         (f"{_TYPES} source.writer({_VALUE}, False)", {"grpc", "pandas"}),
         (f"{_TYPES} source.streamWriter({_VALUE}, False)", {"grpc", "pandas"}),
     ],

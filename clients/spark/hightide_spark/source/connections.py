@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 
 from hightide_spark.core.cluster_options import Cluster
 from hightide_spark.core.source_options import FETCH_BYTES
+from hightide_spark.loaded_modules import freeze_modules
 
 if TYPE_CHECKING:
     from hightide import Admin, RangeReader
@@ -55,12 +56,14 @@ class _Kept(Generic[K, T]):
 def _admin(cluster: Cluster) -> "Admin":
     from hightide import Admin
 
+    freeze_modules()
     return Admin(**cluster.arguments())
 
 
 def _range_reader(wanted: tuple[Cluster, int]) -> "RangeReader":
     from hightide import RangeReader
 
+    freeze_modules()
     cluster, fetch_max_bytes = wanted
     return RangeReader(**cluster.arguments(), fetch_max_bytes=fetch_max_bytes)
 

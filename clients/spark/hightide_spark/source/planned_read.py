@@ -31,7 +31,6 @@ from hightide_spark.errors import (
     TopicRecreatedLossError,
 )
 from hightide_spark.source.connections import range_reader_of
-from hightide_spark.source.spark_rows import SparkRows
 from hightide_spark.spark_versions import arrow_schema_of
 
 if TYPE_CHECKING:
@@ -82,6 +81,9 @@ class PlannedRead:
         CorruptBatchReadError, and the SDK's errors if the cluster cannot be read."""
         if partition.value is None:
             return iter(())
+        # Only a task needs it, and what it imports.
+        from hightide_spark.source.spark_rows import SparkRows
+
         wanted: LogRange = partition.value
         rows = SparkRows(wanted.topic, wanted.partition, self.columns, self.arrow_schema)
         return rows.batches(self._read(wanted))
