@@ -4,7 +4,7 @@ import pytest
 from hightide.records import TopicPartition
 from hightide_spark.source import cluster_questions
 from hightide_spark.source.stream_reader import StreamReader
-from pyspark.sql.streaming.datasource import ReadAllAvailable
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import LongType, StructField, StructType
 from unit.spark.moving_logs import BusyGroup, HardOfHearing, MovingLogs, at
 
@@ -50,6 +50,15 @@ def test_a_stream_begins_at_partitions_of_which_a_broker_has_not_heard_yet(
 ) -> None:
     reader = stream(monkeypatch, HardOfHearing([100, 0]), "true")
     assert reader.initialOffset() == at(100, 0)
+
+
+def test_a_stream_from_the_latest_on_starts_where_it_said_first_although_its_log_grows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader = stream(monkeypatch, MovingLogs([100], [160], [150]), "true", startingOffsets="latest")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadMaxRows(10))
+    assert (reader.initialOffset(), end) == (at(100), at(110)), "Spark asks again, and plans from there"
 
 
 def test_available_now_tells_its_group_the_end_although_it_was_refused_a_moment_ago(

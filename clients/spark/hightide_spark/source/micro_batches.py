@@ -42,10 +42,17 @@ class MicroBatchReader(DataSourceStreamReader):
         self._cluster = ClusterQuestions(read.cluster, read.subscription)
         group = self._options.group_id
         self._group = GroupProgress(read.cluster, group) if group else None
+        self._start: dict[str, Any] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """The offsets at which a new query starts. Raises UnknownTopicError if the options name a topic that
-        does not exist."""
+        """The offsets at which a new query starts. Spark asks twice, and the first micro-batch lies between
+        one answer and the other one's end, so they are the same. Raises UnknownTopicError if the options name
+        a topic that does not exist."""
+        if self._start is None:
+            self._start = self._starting_offsets()
+        return self._start
+
+    def _starting_offsets(self) -> dict[str, Any]:
         read = self._options.read
         topics = self._cluster.topics()
         every = [partition for topic in topics.values() for partition in self._cluster.partitions_of(topic)]
