@@ -17,7 +17,6 @@ from pyspark.sql.datasource import (
 
 from hightide_spark.core.sink_columns import SinkColumns, sink_columns
 from hightide_spark.core.sink_options import WriteOptions, write_options
-from hightide_spark.loaded_modules import freeze_modules
 from hightide_spark.spark_versions import stream_arrow_writer
 
 if TYPE_CHECKING:
@@ -86,7 +85,6 @@ def _written(
     # Here, because the driver makes and pickles writers in a process that sends nothing.
     from hightide_spark.sink.task import SinkTask
 
-    freeze_modules()
     return TaskWritten(SinkTask(options, columns, who, key).write(batches))
 
 
