@@ -45,9 +45,9 @@ class MicroBatchReader(DataSourceStreamReader):
         self._start: dict[str, Any] | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """The offsets at which a new query starts. Spark asks twice, and the first micro-batch lies between
-        one answer and the other one's end, so they are the same. Raises UnknownTopicError if the options name
-        a topic that does not exist."""
+        """The offsets at which a new query starts. Spark asks twice: before it asks for the end of the first
+        micro-batch, and when it plans its tasks. Both answers are the same, so that the tasks begin where the
+        end was chosen from. Raises UnknownTopicError if the options name a topic that does not exist."""
         if self._start is None:
             self._start = self._starting_offsets()
         return self._start

@@ -24,7 +24,9 @@ def test_asking_for_the_result_ends_the_linger() -> None:
 
 def test_a_burst_of_256_kib_leaves_a_millisecond_after_its_last_record() -> None:
     bench = ProducerBench(linger_ms=1_000)
-    bench.send(263, size_bytes=1_000)
+    bench.send(1, size_bytes=1_000)
+    assert bench.calls() == []
+    bench.send(262, size_bytes=1_000)
     assert bench.core.wants_poll
     assert bench.calls() == []
     assert bench.core.wake_at_ms == bench.now_ms + 1
