@@ -196,7 +196,7 @@ class LeadersBroker(SimBroker):
         me = self.broker_id
         match effect:
             case fx.Read(names, read_id, as_leader):
-                self._inquire(effect, reading(names, me, as_leader), lambda f: self._read(read_id, f))
+                self._inquire(effect, reading(names, me, as_leader), lambda found: self._read(read_id, found))
             case fx.ReadAssignments():
                 self._inquire(effect, assigned_to(me), lambda names: self.hear(ev.AssignmentsRead(names)))
             case fx.ReadQueue():
@@ -232,7 +232,12 @@ class LeadersBroker(SimBroker):
                 raise AssertionError("one process for each broker in these schedules")
 
     def _read(self, read_id: int, found: Any) -> None:
-        self.hear(ev.PartitionsRead(read_id, *found))
+        """Ask who lives, too. A watch of the read may fire before that is known."""
+        self._inquire(
+            f"who lives, for read {read_id}",
+            lambda zookeeper: zookeeper.lives(),
+            lambda lives: self.hear(ev.PartitionsRead(read_id, found, lives)),
+        )
 
     def _ending(self, refused: object) -> ev.Ending:
         if refused is None:
@@ -401,7 +406,7 @@ def reading(names: tuple[TopicPartition, ...], me: int, as_leader: bool) -> Call
     def read(zookeeper: LeadersZooKeeper) -> Any:
         for name in names:
             zookeeper.watch_partition(name, me, as_leader)
-        return {name: zookeeper.partition(name) for name in names}, zookeeper.lives()
+        return {name: zookeeper.partition(name) for name in names}
 
     return read
 

@@ -41,6 +41,26 @@ def test_a_broker_drains_its_queue_before_it_starts_a_replica_and_registers_last
     assert broker.state.phase is Phase.SERVING
 
 
+def test_a_leader_that_is_elected_while_a_broker_reads_its_partitions_for_the_first_time_is_followed() -> (
+    None
+):
+    broker = OneBroker()
+    read = the(fx.Read, broker.start(NAME))
+    # The watch of that read fires before the core hears what was read.
+    again = the(fx.Read, broker.hear(ev.PartitionTouched(NAME)))
+    before = partition(leader=LeaderNode(2, 4, 71), isr=ISR)
+    broker.hear(ev.PartitionsRead(read.read_id, {NAME: before}, ALL))
+    after = partition(leader=LeaderNode(2, 5, 72), isr=IsrNode(5, (1, 2, 3), version=10))
+    decided = the(fx.Decide, broker.hear(ev.PartitionsRead(again.read_id, {NAME: after}, ALL)))
+    assert (decided.decision.leader, decided.decision.leader_epoch) == (2, 5)
+
+
+def test_a_watch_on_a_partition_of_others_is_not_renewed() -> None:
+    broker = OneBroker()
+    broker.serve(partition(replicas=(2, 3), isr=ISR))
+    assert broker.hear(ev.PartitionTouched(NAME)) == ()
+
+
 def test_a_close_replica_that_waited_while_the_broker_was_dead_is_obeyed_before_anything_starts() -> None:
     broker = OneBroker()
     broker.hear(ev.Started(0, SESSION))

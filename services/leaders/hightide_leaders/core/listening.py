@@ -58,6 +58,7 @@ def queue_read(state: LeadersState, event: QueueRead) -> fx.Effects:
 
 def partitions_read(state: LeadersState, event: PartitionsRead, now_ms: int) -> fx.Effects:
     """Partitions were read: obey what the queue said about them, look at each, then empty the queue of it."""
+    del state.reading[event.read_id]
     drained = state.draining.pop(event.read_id, ())
     hands_over = bool(state.leaving)
     effects: list[fx.Effect] = []

@@ -16,6 +16,7 @@ from hightide_leaders.core import admin, listening, moves, replicas
 from hightide_leaders.core import events as ev
 from hightide_leaders.core.effects import Effects, ReadQueue
 from hightide_leaders.core.state import LeadersState, Phase
+from hightide_leaders.core.values import TopicPartition
 
 
 def step(state: LeadersState, event: ev.Event, now_ms: int) -> Effects:
@@ -29,7 +30,7 @@ def step(state: LeadersState, event: ev.Event, now_ms: int) -> Effects:
         case ev.PartitionsRead():
             return listening.partitions_read(state, event, now_ms)
         case ev.PartitionTouched():
-            return (state.read(event.name),) if event.name in state.hosted else ()
+            return touched(state, event.name)
         case ev.WriteEnded():
             return write_ended(state, event, now_ms)
         case ev.IsrAdopted():
@@ -56,6 +57,12 @@ def step(state: LeadersState, event: ev.Event, now_ms: int) -> Effects:
             return replicas.leadership_declined(state, event, now_ms)
         case _:
             return admin.requested(state, event, now_ms)
+
+
+def touched(state: LeadersState, name: TopicPartition) -> Effects:
+    """A watch fired: read the partition again, if this broker has a replica of it, or is about to learn that
+    it is to have one. What is being read may be of before, and its watch is spent."""
+    return (state.read(name),) if name in state.hosted or state.is_being_read(name) else ()
 
 
 def write_ended(state: LeadersState, event: ev.WriteEnded, now_ms: int) -> Effects:

@@ -132,6 +132,8 @@ class LeadersState:
     """The read after which all replicas have started."""
     draining: dict[int, tuple[QueuedChange, ...]] = field(default_factory=dict)
     """By the read that tells what to do about them: state changes that are still in the queue."""
+    reading: dict[int, frozenset[TopicPartition]] = field(default_factory=dict)
+    """By the number of a read that is under way: the partitions that it is about."""
     writing: dict[int, TopicPartition | int | None] = field(default_factory=dict)
     """By the number of a write: the partition or the request that it is about; None for the own queue."""
     requests: dict[int, Request] = field(default_factory=dict)
@@ -157,7 +159,13 @@ class LeadersState:
             hosted = self.hosted.get(name)
             if hosted is not None and (written or hosted.role is Role.LEADING):
                 leads = hosted.watches_admins = True
-        return Read(names, self.number(), as_leader=leads)
+        read = Read(names, self.number(), as_leader=leads)
+        self.reading[read.read_id] = frozenset(names)
+        return read
+
+    def is_being_read(self, name: TopicPartition) -> bool:
+        """Whether a read of this partition is under way. What it tells may be of before a watch fired."""
+        return any(name in names for names in self.reading.values())
 
     def look_at(self, hosted: Hosted, at_ms: int) -> None:
         """Read the partition again at that time, unless it is read before."""
