@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from e2e.demo_runs import ROWS, demo_command, processes_of
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(1900)]
 
 LAST_LINE = re.compile(
     rf"demo: produced={ROWS} consumed={ROWS} lost=0 duplicated=0 reordered=0 failovers=2 "
@@ -19,7 +19,7 @@ LAST_LINE = re.compile(
 def test_the_demo_loses_nothing_twice_in_a_row(tmp_path: Path) -> None:
     for _ in range(2):
         run = subprocess.run(
-            demo_command(tmp_path / "demo", seconds=8), capture_output=True, text=True, timeout=600
+            demo_command(tmp_path / "demo", seconds=8), capture_output=True, text=True, timeout=900
         )
         assert run.returncode == 0, run.stdout + run.stderr
         assert LAST_LINE.fullmatch(run.stdout.splitlines()[-1])

@@ -16,7 +16,7 @@ from hightide_runtime.process.environment import service_environment
 
 DELAYS_TOPIC: Final = "flight-delays"
 _MODULE: Final = "hightide_demo.spark"
-_TIMEOUT_S: Final = 240.0
+_TIMEOUT_S: Final = 600.0
 _LOOK_AGAIN_S: Final = 0.2
 _JVM_ENDS_S: Final = 30.0
 
