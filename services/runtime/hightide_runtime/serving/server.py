@@ -56,6 +56,7 @@ DEFAULT_MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 METADATA_BYTES_MAX = 12 * 1024
 ANSWERS_LEAVE_S = 0.05
 _FLAGS = {Listener.INTERNAL: "--listen", Listener.EXTERNAL: "--external-listen"}
+_UNTAKEN_MAX_S = 120
 # Between two pings of a caller that sends nothing else. Clients ping every 10 s, and controllers a few times
 # a second (process_watcher.py).
 _PING_INTERVALS_MIN_MS = {Listener.INTERNAL: 50, Listener.EXTERNAL: 5_000}
@@ -256,6 +257,9 @@ def _server_options(limits: ServerLimits, listener: Listener, small_messages: bo
         # Callers ping also between calls (channels.py). By default that is answered by a GOAWAY.
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_ping_interval_without_data_ms", _PING_INTERVALS_MIN_MS[listener]),
+        # By default gRPC cancels, without a word, a call that waited for 30 s until the process took it. When
+        # ten thousand consumers register at once on a busy machine, the last ones wait longer.
+        ("grpc.server_max_unrequested_time_in_server", _UNTAKEN_MAX_S),
         # A client that vanished without notice loses its parked calls within a minute. A busy one keeps its
         # connection: its session decides whether it is dead, which usually takes less time.
         ("grpc.keepalive_time_ms", 20_000),

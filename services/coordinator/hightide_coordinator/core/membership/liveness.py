@@ -26,8 +26,7 @@ def on_member_due(state: ShardState, member: Member, late_ms: int) -> None:
     group = state.groups.get(member.group)
     if group is None or group.members.get(member.member_id) is not member:
         return
-    if late_ms > member.ping_interval_ms:
-        _excuse(member, late_ms)
+    _excuse(member, late_ms)
     if not member.is_connected:
         due_ms = _return_by_ms(state, member)
         if state.now_ms >= due_ms:
@@ -69,8 +68,8 @@ def _dead_ms(state: ShardState, member: Member) -> int:
 
 
 def _excuse(member: Member, late_ms: int) -> None:
-    """Extend the deadlines after this coordinator itself was paused: answers that wait to be read are no
-    silence."""
+    """Extend the deadlines by what this coordinator itself was late, because it was paused or is busy.
+    Answers that wait to be read are no silence."""
     member.heard_ms += late_ms
     member.away_until_ms += late_ms
     if member.order is not None:

@@ -44,6 +44,20 @@ def test_a_member_that_is_silent_for_its_session_timeout_is_dead() -> None:
     assert second.partitions == {0, 1}
 
 
+def test_a_busy_coordinator_does_not_take_what_it_is_late_for_silence() -> None:
+    """While ten thousand consumers registered, each Ping went out seconds late, and its answer was read
+    seconds late. Each time that was less than the time between two Pings, but three times were a session
+    timeout."""
+    world, first, _ = pair()
+    first.is_mute = True  # Its answers wait to be read.
+    for later_ms in (1_800, 1_000, 1_000):
+        world.now_ms += later_ms  # 900 ms after a Ping is due
+        world.feed(ev.Ticked())
+    assert first.refusal() is None
+    world.run(3_000)
+    assert first.refusal() is Refusal.SESSION_TIMED_OUT
+
+
 def test_a_host_that_dies_with_all_its_consumers_is_one_sentence_a_group() -> None:
     world = World(topic(partitions=4))
     consumers = [world.join(f"c{number}", session_timeout_ms=3_000) for number in range(20)]
