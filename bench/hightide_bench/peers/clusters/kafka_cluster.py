@@ -33,6 +33,8 @@ from hightide_bench.peers.clusters.peer_cluster import (
     System,
 )
 
+#: The default of 1 MB refuses the larger batches of the tuned producer.
+_MESSAGE_BYTES_MAX: Final = 4_000_000
 #: As bin/kafka-server-start.sh starts it.
 JVM_FLAGS: Final = (
     *("-server", "-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20"),
@@ -130,7 +132,7 @@ class KafkaCluster:
         assignment: Sequence[Sequence[int]] | None = None,
     ) -> None:
         """Create a topic, and wait until every partition is whole."""
-        config = {**TOPIC_CONFIGS, **configs}
+        config = {**TOPIC_CONFIGS, "max.message.bytes": str(_MESSAGE_BYTES_MAX), **configs}
         if assignment is None:
             topic = NewTopic(name, partitions, REPLICATION_FACTOR, config=config)
         else:

@@ -17,10 +17,12 @@ from hightide_bench.peers.loads.clients import (
     RecordSender,
 )
 
-#: Large batches, and a queue that a fast sender does not fill at once.
+#: Batches as large as those of Hightide, which topics must allow (`kafka_cluster.py`), and a queue that a fast
+#: sender does not fill at once.
 PRODUCER_TUNED: Final[Mapping[str, int]] = {
     "linger.ms": 10,
-    "batch.size": 1_000_000,
+    "batch.size": 2_000_000,
+    "message.max.bytes": 4_000_000,
     "batch.num.messages": 100_000,
     "queue.buffering.max.messages": 1_000_000,
     "sticky.partitioning.linger.ms": 10,
