@@ -17,8 +17,8 @@ from hightide_bench.peers.loads.clients import (
     RecordSender,
 )
 
-#: Batches as large as those of Hightide, which topics must allow (`kafka_cluster.py`), and a queue that a fast
-#: sender does not fill at once.
+#: Batches as large as those of Hightide, which topics must allow (`kafka_cluster.py`), and a queue that a
+#: fast sender does not fill at once.
 PRODUCER_TUNED: Final[Mapping[str, int]] = {
     "linger.ms": 10,
     "batch.size": 2_000_000,
