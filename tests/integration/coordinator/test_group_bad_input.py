@@ -506,7 +506,7 @@ def test_ten_thousand_registrations_at_once_are_members_or_told_so(
         with_groups(address, story, timeout_s=CROWD_PATIENCE_S)
         producer.send("ferries", b"2").result()
         wait_until("the calm one reads on", lambda: calm.numbers == [1, 2], CROWD_PATIENCE_S)
-        # Its stream may have broken, where pings of gRPC were not answered in time, and is about to come back.
+        # Its stream breaks where pings of gRPC are not answered in time. Then it is about to come back.
         wait_until(
             "the calm one owns what it owned",
             lambda: admin.describe_group("calm").owners == before.owners,
