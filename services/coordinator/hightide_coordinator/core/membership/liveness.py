@@ -26,7 +26,7 @@ def on_member_due(state: ShardState, member: Member, late_ms: int) -> None:
     group = state.groups.get(member.group)
     if group is None or group.members.get(member.member_id) is not member:
         return
-    _excuse(member, late_ms)
+    _excuse(state, member, late_ms)
     if not member.is_connected:
         due_ms = _return_by_ms(state, member)
         if state.now_ms >= due_ms:
@@ -67,10 +67,10 @@ def _dead_ms(state: ShardState, member: Member) -> int:
     return member.heard_ms + member.session_timeout_ms * (3 + state.limits.ping_retries_max) // 3
 
 
-def _excuse(member: Member, late_ms: int) -> None:
+def _excuse(state: ShardState, member: Member, late_ms: int) -> None:
     """Extend the deadlines by what this coordinator itself was late, because it was paused or is busy.
     Answers that wait to be read are no silence."""
-    member.heard_ms += late_ms
+    member.heard_ms = min(member.heard_ms + late_ms, state.now_ms)
     member.away_until_ms += late_ms
     if member.order is not None:
         member.order.expires_ms += late_ms
