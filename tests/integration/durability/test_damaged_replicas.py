@@ -55,7 +55,13 @@ class Bench:
         return [path.read_bytes() for found in places for path in found]
 
     def leader(self) -> int:
-        leader = self.admin.describe_topics([self.topic.name])[0].partitions[0].leader
+        """Who leads. Without a controller nobody does for a moment while a leader gives way to the preferred
+        replica."""
+        leader = wait_until(
+            "somebody leads",
+            lambda: self.admin.describe_topics([self.topic.name])[0].partitions[0].leader,
+            HEALED_S,
+        )
         assert leader is not None
         return leader
 
