@@ -199,7 +199,7 @@ def test_leadership_is_given_back_by_itself_where_the_imbalance_is_large(
             drill.kill(1)
             drill.wait_for_other_leaders(1)
             drill.restart(1)
-            # One of the three is more than is left.
+            # One of three, 33 %, is too much as well.
             wait_until("broker 1 leads again", lambda: led_elsewhere(drill.describe()) == 0, HEALED_S)
             drill.wait_for_isr(3)
             drill.wait_for_progress()

@@ -26,8 +26,8 @@ SHORT_MS = 7_500
 GIVEN_UP_MS = 9_000
 """Of one that is to be given up, and has to be seen before that."""
 CALM_MS = 60_000
-"""For so long a crowd may keep nobody else waiting. Ten thousand registrations take a slow machine 10 s, and
-beside other tests 50 s."""
+"""For so long a crowd may keep nobody else waiting, and for a third of it where a stream breaks. On a slow
+machine ten thousand registrations take 10 s, and beside other tests 50 s."""
 AT_ONCE = 10_000
 GROUPS_AT_ONCE = 3_000
 CROWD_PATIENCE_S = 180
@@ -506,14 +506,10 @@ def test_ten_thousand_registrations_at_once_are_members_or_told_so(
         with_groups(address, story, timeout_s=CROWD_PATIENCE_S)
         producer.send("ferries", b"2").result()
         wait_until("the calm one reads on", lambda: calm.numbers == [1, 2], CROWD_PATIENCE_S)
-        # Its stream breaks where pings of gRPC are not answered in time. Then it is about to come back.
-        wait_until(
-            "the calm one owns what it owned",
-            lambda: admin.describe_group("calm").owners == before.owners,
-            CROWD_PATIENCE_S,
-        )
         after = admin.describe_group("calm")
         assert after.generation == before.generation, after.reason
+        # Those of a member that is declared dead are gone before the next generation begins.
+        assert after.owners == before.owners
 
 
 def test_three_thousand_groups_that_begin_at_once_are_all_served(address: str) -> None:
