@@ -40,18 +40,27 @@ def append(log: Log) -> None:
 
 
 class HangingFiles(FaultyFiles):
-    """Whoever asks whether a file is there that is below a path waits."""
+    """Whoever asks whether a file is there that is below a path waits; so does a move into quarantine."""
 
     def __init__(self) -> None:
         super().__init__()
         self.below: str | None = None
         self.begun, self.may_go_on = threading.Event(), threading.Event()
+        self.may_move = threading.Event()
+        self.may_move.set()
+        self.moved: list[str] = []
 
     def exists(self, path: str) -> bool:
         if self.below is not None and path.startswith(self.below):
             self.begun.set()
             assert self.may_go_on.wait(60)
         return super().exists(path)
+
+    def replace(self, source: str, target: str) -> None:
+        if "quarantine" in target:
+            assert self.may_move.wait(60)
+            self.moved.append(source)
+        super().replace(source, target)
 
 
 class Opened:
@@ -522,14 +531,7 @@ def test_whoever_wants_the_log_that_is_being_put_aside_gets_a_new_one_afterwards
     async def scenario(opened: Opened) -> None:
         old = await opened.create(0)
         append(old)
-        may_go_on = threading.Event()
-        replace = opened.files.replace
-
-        def slow_replace(source: str, target: str) -> None:
-            assert may_go_on.wait(60)
-            replace(source, target)
-
-        opened.files.replace = slow_replace  # type: ignore[method-assign]
+        opened.files.may_move.clear()
         leaving = opened.directories.quarantine(key(0))
         assert opened.directories.quarantine(key(0)) is leaving
         assert not opened.directories.holds(key(0))
@@ -537,8 +539,10 @@ def test_whoever_wants_the_log_that_is_being_put_aside_gets_a_new_one_afterwards
         also_coming = asyncio.ensure_future(opened.create(0))
         await asyncio.sleep(0)
         assert not coming.done()
-        may_go_on.set()
+        assert opened.files.moved == []
+        opened.files.may_move.set()
         await leaving
+        assert len(opened.files.moved) == 1
         new = await coming
         assert await also_coming is new
         assert (new.log_start_offset, new.log_end_offset) == (0, 0)
@@ -549,18 +553,21 @@ def test_whoever_wants_the_log_that_is_being_put_aside_gets_a_new_one_afterwards
 
 def test_whoever_waits_for_the_disk_does_not_stand_behind_all_that_is_put_aside(tmp_path: Path) -> None:
     async def scenario(opened: Opened) -> None:
-        log = await opened.create(0)
-        append(log)
-        for partition in range(1, 41):
+        for partition in range(41):
             append(await opened.create(partition))
-        leaving = [opened.directories.quarantine(key(partition)) for partition in range(1, 41)]
         home = opened.directories.home_of(key(0))
         assert home is not None
+        there = [each for each in range(1, 41) if opened.directories.home_of(key(each)) is home]
+        assert len(there) == 20
+        moved = opened.files.moved
+        leaving = [opened.directories.quarantine(key(partition)) for partition in there]
         await asyncio.sleep(0)
-        assert await home.run(log.flush) == 1
-        assert sum(each.done() for each in leaving) < len(leaving) // 2
+        assert await home.run(lambda: len(moved)) == 1
         await asyncio.gather(*leaving)
-        assert opened.directories.partitions() == [key(0)]
+        assert len(moved) == len(there)
+        assert sorted(opened.directories.partitions()) == [
+            key(each) for each in range(41) if each not in there
+        ]
 
     run(tmp_path, scenario)
 
