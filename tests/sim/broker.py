@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
 
 from hightide_broker.core import effects as fx
 from hightide_broker.core import events as ev
@@ -21,6 +20,7 @@ from hightide_broker.core.machine import step
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import UNTOLD_EPOCH, Replica, ReplicaSettings, Role
 from hightide_controller.core.values.partition import LeaderAndIsr
+from msgspec.structs import replace
 from sim.disk import Disk, PowerCut
 from sim.messages import (
     KEY,

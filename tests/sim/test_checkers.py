@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 from sim.checkers import Violation
 from sim.checkers.high_watermark import HighWatermark
 from sim.messages import GONE

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from hightide_broker.core.isr_state import IsrState, PendingExpand
 from hightide_broker.core.replica import Replica, ReplicaSettings
+from msgspec.structs import replace
 from sim.broker import SimBroker
 from sim.checkers import ALL_CHECKERS, Checker
 from sim.controller import SimController

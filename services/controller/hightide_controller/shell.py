@@ -13,7 +13,6 @@ import logging
 import secrets
 import uuid
 from collections.abc import Callable, Container, Coroutine, Iterable
-from dataclasses import replace
 from itertools import islice
 from time import perf_counter
 from typing import Any, Final, TypeVar
@@ -31,6 +30,7 @@ from hightide_runtime.znodes.content import ZnodeGarbage
 from hightide_runtime.zookeeper.candidates import Candidate
 from hightide_runtime.zookeeper.election import ElectedProcess
 from hightide_runtime.zookeeper.session import SessionExpired, ZooKeeperError, ZooKeeperSession
+from msgspec.structs import replace
 
 from hightide_controller.brokers.broker_connections import BrokerConnections
 from hightide_controller.brokers.broker_link import LinkCallbacks

@@ -13,6 +13,7 @@ from hightide_runtime.telemetry.span_kinds import (
     STATE_CHANGE_RECEIVED,
 )
 from hightide_runtime.telemetry.tracing import Attribute, Span, Telemetry
+from msgspec import structs
 
 from hightide_leaders.core.effects import Write
 from hightide_leaders.core.values import QueuedChange, StateChange
@@ -41,7 +42,7 @@ class StateChangeSpans:
 
         def named(operations: Operations) -> Operations:
             return tuple(
-                replace(each, change=replace(each.change, traceparent=span.traceparent))
+                structs.replace(each, change=replace(each.change, traceparent=span.traceparent))
                 if isinstance(each, Enqueue)
                 else each
                 for each in operations

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from dataclasses import replace
 
 import pytest
 from hightide_coordinator.core.events import (
@@ -42,6 +41,7 @@ from integration.coordinator.coordinator_rig import (
     store_of,
     with_active,
 )
+from msgspec.structs import replace
 
 DONE = StoreCommitted(7)
 REFUSED = StoreRefused(7)

@@ -6,12 +6,12 @@ gives others often (swarm testing). What cannot be done now is simply not done.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 from typing import Final
 
 from hightide_coordinator.core import events as ev
 from hightide_coordinator.core.values.registration import OffsetReset, Registration
+from msgspec.structs import replace
 from sim.groups.consumer import ConsumerState, SimConsumer
 from sim.groups.coordinator import SimCoordinator
 from sim.groups.healed import check_committed, check_owned

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from random import Random
 from typing import Final, TypeAlias
 
 from hightide_coordinator.core import effects as ef
 from hightide_coordinator.core.values.registration import OffsetReset, Registration
+from msgspec.structs import replace
 from sim.groups.consumer import SimConsumer
 from sim.groups.healed import check_committed, check_owned
 from sim.groups.orders import HEALING_MS, GroupOrders

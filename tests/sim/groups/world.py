@@ -7,7 +7,7 @@ with the same Random give the same world. What is under way stands in channels, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from typing import Any, Final
@@ -19,6 +19,7 @@ from hightide_coordinator.core.values.member_id import made_member_id
 from hightide_coordinator.core.values.refusals import Refusal
 from hightide_coordinator.core.values.registration import OffsetReset, StoredOffset
 from hightide_coordinator.core.values.topic_partition import TopicPartition
+from msgspec.structs import replace
 from sim.groups.checkers import Checkers
 from sim.groups.connection import Broken, Connection
 from sim.groups.consumer import SimConsumer

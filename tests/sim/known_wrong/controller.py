@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from hightide_controller.core import invariants, partition_election
@@ -12,6 +11,7 @@ from hightide_controller.core.elections import stores
 from hightide_controller.core.moves import move_steps
 from hightide_controller.core.partition_election import Candidates
 from hightide_controller.core.values.partition import NO_LEADER, LeaderAndIsr, Partition
+from msgspec.structs import replace
 from sim.known_wrong.replacing import Replacement, always
 from sim.zookeeper import ANY_VERSION
 

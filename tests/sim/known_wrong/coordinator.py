@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any, Final
 
 from hightide_coordinator.core import invariants
@@ -17,6 +16,7 @@ from hightide_coordinator.core.state.group import Group, GroupState, StoreInFlig
 from hightide_coordinator.core.state.member import Member
 from hightide_coordinator.core.state.shard_state import ShardState
 from hightide_coordinator.core.values.registration import StoredOffset
+from msgspec.structs import replace
 from sim.groups import consumer, zookeeper
 from sim.known_wrong.replacing import Replacement, always
 

@@ -3,7 +3,6 @@ the clock."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import cast
 
 from hightide_broker.core.events import FollowersGone
@@ -12,6 +11,7 @@ from hightide_broker.core.replica import ReplicaSettings
 from hightide_leaders.core import events as ev
 from hightide_leaders.core.effects import Outcome
 from hightide_runtime.znodes.leaders_znodes import ReplicasZnode
+from msgspec.structs import replace
 from sim.broker import SimBroker
 from sim.controller import SimController
 from sim.leaders.broker import KEEP_IN_SYNC_TIME_MS, LeadersBroker

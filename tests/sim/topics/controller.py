@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Coroutine
-from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -29,6 +28,7 @@ from hightide_runtime.errors import ServiceError
 from hightide_runtime.quotas.live_quotas import LiveQuotas
 from hightide_runtime.serving.channels import open_channel
 from hightide_runtime.telemetry.tracing import Telemetry
+from msgspec.structs import replace
 from sim.messages import Envelope, ProcessDied
 from sim.topics.channel import SimChannel
 from sim.topics.loop import SimLoop

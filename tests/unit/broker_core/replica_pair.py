@@ -32,6 +32,7 @@ from hightide_broker.core.events import (
 )
 from hightide_broker.core.machine import step
 from hightide_broker.core.replica import Replica, ReplicaSettings
+from msgspec import structs
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,8 @@ class ReplicaPair:
 
     def __init__(self, settings: ReplicaSettings | None = None, count: int = 3) -> None:
         base = settings or ReplicaSettings(broker_id=0)
-        self.nodes = {n: Node(Replica.opened(replace(base, broker_id=n))) for n in range(1, count + 1)}
+        own = {n: structs.replace(base, broker_id=n) for n in range(1, count + 1)}
+        self.nodes = {n: Node(Replica.opened(each)) for n, each in own.items()}
 
     def __getitem__(self, broker_id: int) -> Node:
         return self.nodes[broker_id]

@@ -3,8 +3,6 @@ see."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hightide_broker.core.effects import AdvanceHighWatermark, AnswerProduces, Append, Refuse, StoreIsr
 from hightide_broker.core.events import (
@@ -25,6 +23,7 @@ from hightide_broker.core.reads import (
 )
 from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import ReplicaSettings
+from msgspec.structs import replace
 from unit.broker_core.replica_pair import ReplicaPair
 
 

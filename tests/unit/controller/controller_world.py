@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from hightide_controller.core import effects as ef
@@ -13,6 +13,7 @@ from hightide_controller.core.machine import step
 from hightide_controller.core.state.cluster_state import ClusterState
 from hightide_controller.core.state.multi_limits import BYTES_MAX, OPERATIONS_MAX, cost_of
 from hightide_controller.core.values.partition import LeaderAndIsr, TopicPartition
+from msgspec.structs import replace
 from unit.controller.zookeeper_of_dictionaries import ZooKeeper
 
 TOPIC_ID = "0" * 31 + "1"

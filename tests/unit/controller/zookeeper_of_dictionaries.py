@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from hightide_controller.core import events as ev
 from hightide_controller.core import writes as wr
 from hightide_controller.core.values.partition import LeaderAndIsr, TopicPartition
+from msgspec.structs import replace
 
 
 class Refused(Exception):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hightide_leaders.core import effects as fx
 from hightide_leaders.core import events as ev
 from hightide_leaders.core import writes as wr
@@ -17,6 +15,7 @@ from hightide_runtime.znodes.paths import (
     topic_id_path,
     topic_path,
 )
+from msgspec.structs import replace
 from unit.leaders.one_broker import (
     ID,
     KEY,

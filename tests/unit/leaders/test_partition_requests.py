@@ -12,6 +12,7 @@ from hightide_leaders.core.values import ChangeKind, Lives
 from hightide_runtime.znodes.led_nodes import IsrNode, LeaderNode
 from hightide_runtime.znodes.paths import isr_path, leader_path, reassigned_path, topic_id_path
 from hightide_runtime.znodes.recovered_log import RecoveredLog
+from msgspec import structs
 from unit.leaders.one_broker import (
     ALL,
     ID,
@@ -99,7 +100,7 @@ def test_a_move_is_not_taken_back_if_too_few_keep_what_is_committed() -> None:
     broker = admin()
     broker.hear(CANCEL)
     assert read(broker, -1, topic(nodes)) == (fx.Answer(-1, Outcome.ELIGIBLE_LEADERS_NOT_AVAILABLE),)
-    with_another = replace(nodes, isr=IsrNode(4, (1, 2, 3), 9))
+    with_another = structs.replace(nodes, isr=IsrNode(4, (1, 2, 3), 9))
     broker.hear(CANCEL)
     assert kinds(read(broker, -1, topic(with_another))) == [fx.Write]
 
@@ -128,7 +129,7 @@ def test_a_move_is_not_taken_back_from_one_that_has_records_which_all_that_stay_
     broker = admin()
     broker.hear(CANCEL)
     assert read(broker, -1, topic(nodes)) == (fx.Answer(-1, Outcome.ELIGIBLE_LEADERS_NOT_AVAILABLE),)
-    less = replace(nodes, isr=replace(isr, recovered=(RecoveredLog(1, 4, 5), *lost[1:])))
+    less = structs.replace(nodes, isr=replace(isr, recovered=(RecoveredLog(1, 4, 5), *lost[1:])))
     broker.hear(CANCEL)
     assert kinds(read(broker, -1, topic(less))) == [fx.Write]
 

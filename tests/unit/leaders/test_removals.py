@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hightide_leaders.core import effects as fx
 from hightide_leaders.core import events as ev
@@ -19,6 +17,7 @@ from hightide_runtime.znodes.paths import (
     replicas_path,
     topic_id_path,
 )
+from msgspec.structs import replace
 from unit.leaders.one_broker import (
     ID,
     NAME,

@@ -7,18 +7,19 @@ leader, that broker refuses the client, which then asks again. Rules of this fil
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final
 
 from hightide_runtime.addresses import HostPort
+from msgspec import Struct
+from msgspec.structs import replace
 
 DELETED_IDS_MAX: Final = 1_000
 """How many ids of deleted topics are kept, so that late news does not bring a deleted topic back."""
 BLANK: Final = "has heard from no controller since it started, and does not know the topics"
 
 
-@dataclass(frozen=True, slots=True)
-class EndpointView:
+class EndpointView(Struct, frozen=True):
     """A broker, controller or coordinator, and its addresses for clients and brokers."""
 
     id: int
@@ -42,8 +43,7 @@ class LeaderChange:
     traceparent: str
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionView:
+class PartitionView(Struct, frozen=True):
     """The leader and the replicas of one partition, as last heard."""
 
     partition: int
@@ -52,12 +52,11 @@ class PartitionView:
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     partition_epoch: int
-    change: LeaderChange | None = field(default=None, compare=False)
+    change: LeaderChange | None = None
     """The event that began this leader epoch, if it was traced."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicView:
+class TopicView(Struct, frozen=True):
     """One topic; `partitions` is sorted by partition number."""
 
     topic: str
@@ -66,16 +65,14 @@ class TopicView:
     configs: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class RemovedPartitions:
+class RemovedPartitions(Struct, frozen=True):
     """Partitions that a topic no longer has (V3 section H)."""
 
     topic_id: bytes
     partitions: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class MetadataUpdate:
+class MetadataUpdate(Struct, frozen=True):
     """One UpdateMetadata request of the controller, after its stamp was checked; or what ZooKeeper holds when
     a broker starts."""
 

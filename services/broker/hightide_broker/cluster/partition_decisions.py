@@ -1,9 +1,10 @@
-"""The controller's decisions, as the broker's own dataclasses (V3 section C)."""
+"""The controller's decisions, as the broker's own values (V3 section C)."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from hightide_broker.cluster.metadata import EndpointView, PartitionView
 from hightide_broker.core.replica import Decision
@@ -12,8 +13,7 @@ PartitionKey = tuple[bytes, int]
 """A topic id (16 bytes) and a partition: the broker's key for its replicas."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stamp:
+class Stamp(Struct, frozen=True):
     """The sender, the receiver and their epochs: the fence of every control request."""
 
     cluster_id: str
@@ -24,8 +24,7 @@ class Stamp:
     """The request's number among those of its controller, rising; 0: it was not given one."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionDecision:
+class PartitionDecision(Struct, frozen=True):
     """The decision about one partition, and what the shell has to know beside it."""
 
     partition: int
@@ -49,8 +48,7 @@ class PartitionDecision:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class TopicDecisions:
+class TopicDecisions(Struct, frozen=True):
     """The decisions for one topic, and the settings under which its replicas run."""
 
     topic: str
@@ -59,16 +57,14 @@ class TopicDecisions:
     partitions: tuple[PartitionDecision, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Decisions:
+class Decisions(Struct, frozen=True):
     """One LeaderAndISR request, or what a starting broker read from ZooKeeper."""
 
     topics: tuple[TopicDecisions, ...]
     leaders: tuple[EndpointView, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StopDecision:
+class StopDecision(Struct, frozen=True):
     """An order to stop one replica; with `delete` its data goes into quarantine."""
 
     topic: str

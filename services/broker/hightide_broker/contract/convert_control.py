@@ -1,4 +1,4 @@
-"""Conversions between the controller's messages and the broker's dataclasses: decisions, stops, metadata, and
+"""Conversions between the controller's messages and the broker's values: decisions, stops, metadata, and
 their outcomes.
 
 They check the shape of messages (an id of 16 bytes, a port), so that all other code can rely on it,
@@ -152,8 +152,8 @@ def _topic_decisions_in(topic: control_pb2.LeaderAndISRTopic, controller_epoch: 
     """The decisions about one topic of the request. The name must be legal, since it becomes a part of a
     path.
 
-    Each field of a message is read once, and the dataclass is checked: a field of a message costs more time
-    than one of a dataclass, and a failover brings ten thousand decisions. A slice copies all numbers of a
+    Each field of a message is read once, and the value is checked: a field of a message costs more time
+    than one of a value, and a failover brings ten thousand decisions. A slice copies all numbers of a
     repeated field at once; without it, a tuple asks for one after the other.
     """
     if not is_legal_topic_name(topic.topic):

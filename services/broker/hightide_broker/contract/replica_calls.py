@@ -1,18 +1,16 @@
-"""The requests of brokers to each other, as the broker's own dataclasses (V3 section G)."""
+"""The requests of brokers to each other, as the broker's own values (V3 section G)."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from hightide.v1.errors_pb2 import ErrorCode
+from msgspec import Struct
 
 from hightide_broker.cluster.partition_decisions import PartitionKey
 from hightide_broker.core.fetch_session import SessionRequest
 from hightide_broker.core.lineage import EpochEnd
 
 
-@dataclass(frozen=True, slots=True)
-class Follower:
+class Follower(Struct, frozen=True):
     """The sender of a request: a broker of a cluster, with its registration."""
 
     cluster_id: str
@@ -22,8 +20,7 @@ class Follower:
     """The number of starts of the process. Only ReplicaFetch has it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaFetchCall:
+class ReplicaFetchCall(Struct, frozen=True):
     """The content of one ReplicaFetch request."""
 
     follower: Follower
@@ -32,8 +29,7 @@ class ReplicaFetchCall:
     max_bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class EpochQuestion:
+class EpochQuestion(Struct, frozen=True):
     """One look-up of EndOffsetForLeaderEpoch."""
 
     key: PartitionKey
@@ -41,8 +37,7 @@ class EpochQuestion:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class DigestQuestion:
+class DigestQuestion(Struct, frozen=True):
     """The content of one DigestBatches request."""
 
     follower: Follower
@@ -52,8 +47,7 @@ class DigestQuestion:
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class EpochAnswer:
+class EpochAnswer(Struct, frozen=True):
     """The answer to an EpochQuestion. `end` is only valid if `code` is ERROR_CODE_UNSPECIFIED."""
 
     key: PartitionKey

@@ -6,7 +6,7 @@ then validity. A command that was carried out before has no effect.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from hightide_broker.core.effects import AbandonWaiters, Effect, Effects, Refuse, ReplicaStopped, StopFetching
 from hightide_broker.core.events import LeaderAndIsrDecided, StopRequested

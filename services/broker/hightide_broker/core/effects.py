@@ -28,10 +28,10 @@ StorageFailed where it is final).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from hightide_runtime.znodes.recovered_log import RecoveredLog
+from msgspec import Struct
 
 from hightide_broker.core.lineage import EpochEnd
 from hightide_broker.core.refusals import Refusal
@@ -56,10 +56,8 @@ class EffectMatcher:
         return f"{self._type.__name__}.match({shown})"
 
 
-class Matchable:
+class Matchable(Struct, frozen=True):
     """Gives each effect its `match`."""
-
-    __slots__ = ()
 
     @classmethod
     def match(cls, **fields: Any) -> EffectMatcher:
@@ -67,8 +65,7 @@ class Matchable:
         return EffectMatcher(cls, fields)
 
 
-@dataclass(frozen=True, slots=True)
-class PersistEpoch(Matchable):
+class PersistEpoch(Matchable, frozen=True):
     """Note (epoch, start offset) for the log's `leader_epochs` file. The log writes it when it appends the
     first batch of the epoch, and the flush that follows puts both on disk.
 
@@ -80,8 +77,7 @@ class PersistEpoch(Matchable):
     start_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class TruncateTo(Matchable):
+class TruncateTo(Matchable, frozen=True):
     """Truncate the log to `offset` and drop the epochs that begin at or after it. Usually this is not synced
     (see the top of this file).
 
@@ -93,8 +89,7 @@ class TruncateTo(Matchable):
     lost_committed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TruncateAndStartAt(Matchable):
+class TruncateAndStartAt(Matchable, frozen=True):
     """Delete the whole log and begin again, empty, at `offset`: the leader has nothing older, or nothing of
     this log.
 
@@ -106,8 +101,7 @@ class TruncateAndStartAt(Matchable):
     lost_committed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Append(Matchable):
+class Append(Matchable, frozen=True):
     """Stamp the arrived batches with offsets from `base_offset` on and this leader epoch, and append them."""
 
     base_offset: int
@@ -115,8 +109,7 @@ class Append(Matchable):
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class AppendFetched(Matchable):
+class AppendFetched(Matchable, frozen=True):
     """Append the fetched batches as they are; they begin at `base_offset`, which is the log end offset.
 
     If the leader's answer has batches below `base_offset` (duplicates), skip those.
@@ -126,16 +119,14 @@ class AppendFetched(Matchable):
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class MoveLogStart(Matchable):
+class MoveLogStart(Matchable, frozen=True):
     """Serve no records below `offset` from now on. The shell stores it durably afterwards, before a leader
     answers the request, and deletes the segments below."""
 
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class StoreIsr(Matchable):
+class StoreIsr(Matchable, frozen=True):
     """Set the ISR in the leaderAndISR znode if its version is `expected_partition_epoch` (V3 G).
 
     The answer is IsrStored, IsrStoreRefused or IsrStoreUnknown. The znode also gets this leader and leader
@@ -158,8 +149,7 @@ class StoreIsr(Matchable):
     """The unclean epoch of the decision."""
 
 
-@dataclass(frozen=True, slots=True)
-class AwaitFetch(Matchable):
+class AwaitFetch(Matchable, frozen=True):
     """Get this follower's position again with its session's next round: it is out of the ISR by a decision
     that is not the leader's.
 
@@ -170,56 +160,48 @@ class AwaitFetch(Matchable):
     replica_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReadLeaderAndIsr(Matchable):
+class ReadLeaderAndIsr(Matchable, frozen=True):
     """Read the leaderAndISR znode and answer with LeaderAndIsrRead. After a failure, pause and read again."""
 
 
-@dataclass(frozen=True, slots=True)
-class AdvanceHighWatermark(Matchable):
+class AdvanceHighWatermark(Matchable, frozen=True):
     """Raise the high watermark: wake consumers that wait for it, and send it to followers with the next
     answer."""
 
     high_watermark: int
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerProduces(Matchable):
+class AnswerProduces(Matchable, frozen=True):
     """Answer the acks=all produces whose end offset is ≤ `end_offset`; with an error if `refusal` is set."""
 
     end_offset: int
     refusal: Refusal | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerEpochEnd(Matchable):
+class AnswerEpochEnd(Matchable, frozen=True):
     """Answer the EpochEndAsked of this step."""
 
     end: EpochEnd
 
 
-@dataclass(frozen=True, slots=True)
-class AbandonWaiters(Matchable):
+class AbandonWaiters(Matchable, frozen=True):
     """Answer every parked produce and fetch of the partition with `refusal`: this replica does not lead any
     more."""
 
     refusal: Refusal
 
 
-@dataclass(frozen=True, slots=True)
-class Refuse(Matchable):
+class Refuse(Matchable, frozen=True):
     """Answer the request of this step with an error; the state has not changed."""
 
     refusal: Refusal
 
 
-@dataclass(frozen=True, slots=True)
-class StopFetching(Matchable):
+class StopFetching(Matchable, frozen=True):
     """Remove the partition from its fetch session; answers still under way are ignored."""
 
 
-@dataclass(frozen=True, slots=True)
-class AskEpochEnd(Matchable):
+class AskEpochEnd(Matchable, frozen=True):
     """Ask the leader where `epoch` ended in its log, under this leader epoch; repeat until it answers.
 
     The answer is EpochEndReceived, which returns this question, or FetchRefused. `log_end_offset` is where
@@ -232,8 +214,7 @@ class AskEpochEnd(Matchable):
     log_end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class StartFetching(Matchable):
+class StartFetching(Matchable, frozen=True):
     """Fetch from the leader from `offset` on, under this leader epoch."""
 
     leader: int
@@ -241,8 +222,7 @@ class StartFetching(Matchable):
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReportDivergence(Matchable):
+class ReportDivergence(Matchable, frozen=True):
     """Report that this replica would have to truncate what it knows to be committed, and that no unclean
     election explains it. It keeps its log as it is, and stops following (Role.DIVERGED). The shell reports it
     to the controller, which complains.
@@ -253,8 +233,7 @@ class ReportDivergence(Matchable):
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaStopped(Matchable):
+class ReplicaStopped(Matchable, frozen=True):
     """The replica has stopped; if `delete` is set, its data goes into quarantine (docs/protocol.md, "Nothing
     is deleted by omission")."""
 

@@ -7,10 +7,10 @@ builds an event with fitting defaults, for tests.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from hightide_runtime.znodes.recovered_log import RecoveredLog
+from msgspec import Struct
 
 from hightide_broker.core.effects import AskEpochEnd
 from hightide_broker.core.refusals import Refusal
@@ -30,8 +30,7 @@ class BatchSpan(NamedTuple):
         return self.base_offset + self.record_count
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderAndIsrDecided:
+class LeaderAndIsrDecided(Struct, frozen=True):
     """A decision about this partition, from the controller's LeaderAndISR or from ZooKeeper at startup (V3 C,
     E)."""
 
@@ -60,8 +59,7 @@ class LeaderAndIsrDecided:
         return LeaderAndIsrDecided(decision, now_ms)
 
 
-@dataclass(frozen=True, slots=True)
-class StopRequested:
+class StopRequested(Struct, frozen=True):
     """The controller's StopReplica (V3 C): stop, and if `delete` is set, give up the data as well.
 
     `partition_epoch` is the one with which the replica was not assigned any more; None if the topic or the
@@ -74,8 +72,7 @@ class StopRequested:
     partition_epoch: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ProduceArrived:
+class ProduceArrived(Struct, frozen=True):
     """Checked batches of one produce request for this partition, with `record_count` records in all.
 
     `leader_epoch` is the one that the producer knows, -1 if it names none.
@@ -94,15 +91,13 @@ class ProduceArrived:
         return ProduceArrived(record_count, acks_all, leader_epoch, now_ms)
 
 
-@dataclass(frozen=True, slots=True)
-class FsyncDone:
+class FsyncDone(Struct, frozen=True):
     """The log is on disk up to `offset`. The shell sends it for any role; it matters with flush=fsync."""
 
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class FollowerFetched:
+class FollowerFetched(Struct, frozen=True):
     """A follower named this partition in a ReplicaFetch: it has everything below `fetch_offset` (V3 G).
 
     `incarnation` is the life of the follower that sent it. A later life may have less (docs/protocol.md, "A
@@ -118,8 +113,7 @@ class FollowerFetched:
     partition_epoch: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class EpochEndAsked:
+class EpochEndAsked(Struct, frozen=True):
     """A follower asks where `epoch` ended in this log; it follows under `current_leader_epoch` (KIP-101,
     320)."""
 
@@ -127,15 +121,13 @@ class EpochEndAsked:
     epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class IsrStored:
+class IsrStored(Struct, frozen=True):
     """The conditional set of the last StoreIsr succeeded; the znode's version is now `partition_epoch`."""
 
     partition_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class IsrStoreRefused:
+class IsrStoreRefused(Struct, frozen=True):
     """The conditional set failed because of its version: another process has written, or an earlier attempt
     succeeded.
 
@@ -147,15 +139,13 @@ class IsrStoreRefused:
     for_good: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class IsrStoreUnknown:
+class IsrStoreUnknown(Struct, frozen=True):
     """The connection broke: it is not known whether the conditional set happened, or still will."""
 
     expected_partition_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderAndIsrRead:
+class LeaderAndIsrRead(Struct, frozen=True):
     """The content of the leaderAndISR znode: the answer to the effect ReadLeaderAndIsr."""
 
     leader: int
@@ -167,23 +157,20 @@ class LeaderAndIsrRead:
     recovered: tuple[RecoveredLog, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Ticked:
+class Ticked(Struct, frozen=True):
     """Time passed. Sent when `leader.next_deadline_ms` is reached; does no harm at any other time."""
 
     now_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class FollowersGone:
+class FollowersGone(Struct, frozen=True):
     """These brokers are not registered any more. Sent to a leader without a controller, which would take them
     out of the ISR. Does no harm at any other time: who lives joins again with a fetch."""
 
     broker_ids: frozenset[int]
 
 
-@dataclass(frozen=True, slots=True)
-class EpochEndReceived:
+class EpochEndReceived(Struct, frozen=True):
     """The leader's answer to a question of this replica.
 
     `epoch` is the largest epoch in the leader's log at or below the one in the question, -1 if there is none.
@@ -194,8 +181,7 @@ class EpochEndReceived:
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class BatchesReceived:
+class BatchesReceived(Struct, frozen=True):
     """The part of the leader's ReplicaFetch answer about this partition; `spans` may be empty (only a new
     HW)."""
 
@@ -206,8 +192,7 @@ class BatchesReceived:
     log_start_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class FetchRefused:
+class FetchRefused(Struct, frozen=True):
     """The leader refused this partition's fetch or epoch question; `leader_epoch` is the one in the question.
 
     `log_start_offset` is the leader's, from the answer; it matters with OFFSET_OUT_OF_RANGE only.
@@ -219,30 +204,26 @@ class FetchRefused:
     log_start_offset: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteRecordsArrived:
+class DeleteRecordsArrived(Struct, frozen=True):
     """An operator deletes the records before `before_offset`; -1: all that are committed (KIP-107)."""
 
     before_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class RecordsExpired:
+class RecordsExpired(Struct, frozen=True):
     """Retention has found that the records below `log_start_offset` may go."""
 
     log_start_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class SettingsChanged:
+class SettingsChanged(Struct, frozen=True):
     """The topic's settings changed (they come with each LeaderAndISR; send this before it)."""
 
     min_insync_replicas: int
     flush_on_disk: bool
 
 
-@dataclass(frozen=True, slots=True)
-class DirectoryFailed:
+class DirectoryFailed(Struct, frozen=True):
     """An I/O error that is final: the replica is out of service until the broker is started again."""
 
 

@@ -16,15 +16,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Generic, TypeVar
+
+from msgspec import Struct
 
 K = TypeVar("K", bound=Hashable)
 
 
-@dataclass(frozen=True, slots=True)
-class FollowerPosition:
+class FollowerPosition(Struct, frozen=True):
     """A follower's position in one partition, and the leader epoch in which it follows."""
 
     leader_epoch: int
@@ -34,8 +34,7 @@ class FollowerPosition:
     """The partition epoch of the newest decision that the follower knows."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionRequest(Generic[K]):
+class SessionRequest(Struct, Generic[K], frozen=True):
     """The follower's request of one round. `session_id` 0 opens a session, and `moved` is then everything."""
 
     session_id: int
@@ -129,8 +128,7 @@ class _Watched:
         self.quiet = False
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionAnswer(Generic[K]):
+class PartitionAnswer(Struct, Generic[K], frozen=True):
     """One partition of a leader's answer.
 
     If `has_batches`, the shell reads the log from `fetch_offset`. It answers FENCED_LEADER_EPOCH instead if

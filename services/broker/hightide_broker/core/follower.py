@@ -17,7 +17,7 @@ what may be the last copy.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from hightide_broker.core.effects import (
     AbandonWaiters,

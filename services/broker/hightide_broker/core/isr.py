@@ -12,7 +12,7 @@ with the high watermark, which it may move.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from hightide_broker.core.effects import (
     AbandonWaiters,

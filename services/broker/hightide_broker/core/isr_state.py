@@ -11,14 +11,13 @@ them, because nothing is committed below that number. So it stays eligible until
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from hightide_runtime.znodes.recovered_log import RecoveredLog
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class CommittedIsr:
+class CommittedIsr(Struct, frozen=True):
     """The ISR is the one in the znode. Transitions: a follower catches up => PendingExpand; lags =>
     PendingShrink."""
 
@@ -55,8 +54,7 @@ class CommittedIsr:
         return self.recovered
 
 
-@dataclass(frozen=True, slots=True)
-class PendingExpand:
+class PendingExpand(Struct, frozen=True):
     """`joining` may have joined. Transitions: stored, or found in the znode => Committed; refused for good
     => void, and when the znode is read => Committed."""
 
@@ -86,8 +84,7 @@ class PendingExpand:
         return self.wanted + self.eligible if self.eligible else self.wanted
 
 
-@dataclass(frozen=True, slots=True)
-class PendingShrink:
+class PendingShrink(Struct, frozen=True):
     """`leaving` may have left, and the eligible may be so no more. Transitions: stored, or found in the
     znode => Committed."""
 

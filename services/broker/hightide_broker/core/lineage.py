@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, NamedTuple
+
+from msgspec import Struct
 
 NO_EPOCH: Final = -1
 """Stands for "no epoch" in questions and answers about epochs."""
@@ -24,8 +25,7 @@ class EpochEnd(NamedTuple):
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class EpochLineage:
+class EpochLineage(Struct, frozen=True):
     """The epochs of one log in order; both the epochs and their start offsets rise strictly.
 
     The storage keeps the same list on disk (`leader_epochs`); this is the copy that decisions are made on. It

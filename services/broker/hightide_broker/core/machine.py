@@ -15,8 +15,9 @@ one means that *this* replica is stale.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import assert_never
+
+from msgspec.structs import replace
 
 from hightide_broker.core import decisions, follower, high_watermark, isr, leader, log_start
 from hightide_broker.core.effects import AbandonWaiters, Effect, Effects, StopFetching

@@ -3,7 +3,7 @@ ListOffsets."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from hightide_broker.core.isr_state import CommittedIsr
 from hightide_broker.core.leader import refuse_client
@@ -12,22 +12,19 @@ from hightide_broker.core.refusals import Refusal
 from hightide_broker.core.replica import Replica, Role
 
 
-@dataclass(frozen=True, slots=True)
-class ReadUpTo:
+class ReadUpTo(Struct, frozen=True):
     """Read whole batches from the asked offset up to `end_offset` (the high watermark)."""
 
     end_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class NothingCommittedYet:
+class NothingCommittedYet(Struct, frozen=True):
     """A valid offset at which nothing is committed yet: wait, or answer an empty set (V3 discussion 7)."""
 
     high_watermark: int
 
 
-@dataclass(frozen=True, slots=True)
-class LineageDiverges:
+class LineageDiverges(Struct, frozen=True):
     """The log does not hold the record that the consumer read before the asked offset (KIP-320)."""
 
     agreed: EpochEnd

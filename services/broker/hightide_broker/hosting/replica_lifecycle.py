@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import dataclass
 from typing import Final
 
 from hightide.v1.errors_pb2 import ErrorCode
+from msgspec import Struct
 
 from hightide_broker.cluster.partition_decisions import PartitionDecision, PartitionKey
 from hightide_broker.cluster.topic_settings import TopicSettings
@@ -30,8 +30,7 @@ log = logging.getLogger(__name__)
 OK: Final = ErrorCode.ERROR_CODE_UNSPECIFIED
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaOrder:
+class ReplicaOrder(Struct, frozen=True):
     """One decision of a request, with the replica that it is about."""
 
     key: PartitionKey

@@ -8,9 +8,10 @@ Each ReadStates is answered by one StatesRead, retried until ZooKeeper answers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final
+
+from msgspec import Struct
 
 from hightide_controller.core.events import Topic
 from hightide_controller.core.values.partition import LeaderAndIsr, TopicPartition
@@ -75,8 +76,7 @@ class Refusal(Enum):
     ELECTION_NOT_NEEDED = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class Campaign:
+class Campaign(Struct, frozen=True):
     """Run the election: one multi that creates /controller and sets /controller_epoch.
 
     `stale_controller_epoch`: the znode of a controller with this epoch, whose process is dead, is deleted in
@@ -87,15 +87,13 @@ class Campaign:
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Resign:
+class Resign(Struct, frozen=True):
     """Stop acting as the active controller: drop queues and streams, and watch /controller again."""
 
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class StepDown:
+class StepDown(Struct, frozen=True):
     """Delete this process's own /controller, however long ZooKeeper takes. Answered by SteppedDown, and by
     Rested some time later, so that others may be elected in between."""
 
@@ -103,8 +101,7 @@ class StepDown:
     controller_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class StoreLeaderAndIsr:
+class StoreLeaderAndIsr(Struct, frozen=True):
     """One multi: check /controller_epoch at the version given, and changes."""
 
     store_id: int
@@ -113,16 +110,14 @@ class StoreLeaderAndIsr:
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadStates:
+class ReadStates(Struct, frozen=True):
     """Read these leaderAndISR znodes in one multiRead."""
 
     names: tuple[TopicPartition, ...]
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class StoreTopic:
+class StoreTopic(Struct, frozen=True):
     """One multi: check /controller_epoch, create the topic znode, its id marker and its settings if any.
 
     The versions of what is created are 0.
@@ -134,8 +129,7 @@ class StoreTopic:
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """The decision about one partition for one broker (V3 C, with epochs)."""
 
     name: TopicPartition
@@ -150,8 +144,7 @@ ANY_LEADER_EPOCH: Final = 2**31 - 1
 """In a Stop: any leader epoch of the replica."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaStop:
+class ReplicaStop(Struct, frozen=True):
     """An order to stop one replica (V3's StopReplica, fenced as KIP-570 does). `delete`: its data goes too.
 
     `partition_epoch` is the one with which the replica was not assigned any more; None if the topic or the
@@ -167,8 +160,7 @@ class ReplicaStop:
     delete: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class SendStopReplica:
+class SendStopReplica(Struct, frozen=True):
     """Order one broker, in one RPC, to stop replicas.
 
     It only follows from the StoreCommitted (or the read) that proves that they are not assigned any more. It
@@ -183,8 +175,7 @@ class SendStopReplica:
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SendLeaderAndIsr:
+class SendLeaderAndIsr(Struct, frozen=True):
     """Order one broker, in one RPC, to lead or to follow.
 
     It is repeated until that life of the broker answers or ends. A later decision about the same partition
@@ -199,8 +190,7 @@ class SendLeaderAndIsr:
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class SendUpdateMetadata:
+class SendUpdateMetadata(Struct, frozen=True):
     """Send each of these brokers what changed; `full`: everything, and `names` is then empty.
 
     The state at the time of sending is sent, so repeated effects become one. If the topic of a name is known
@@ -216,16 +206,14 @@ class SendUpdateMetadata:
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadTopics:
+class ReadTopics(Struct, frozen=True):
     """Read all that ZooKeeper holds about these topics. Answered by one TopicsRead, retried until it is."""
 
     names: tuple[str, ...]
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class WatchStates:
+class WatchStates(Struct, frozen=True):
     """Watch the leaderAndISR of exactly these partitions, which are being reassigned (V3 F).
 
     When one changes, the shell reads it and feeds StatesRead. Their number is bounded. The tick reads the
@@ -235,8 +223,7 @@ class WatchStates:
     names: frozenset[TopicPartition]
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerTopic:
+class AnswerTopic(Struct, frozen=True):
     """Answer a request about one topic: the topic as it is now, or, if deleted, as it was.
 
     `absent_brokers`: for a deletion, the brokers that are down and hold replicas.
@@ -247,8 +234,7 @@ class AnswerTopic:
     absent_brokers: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionOutcome:
+class PartitionOutcome(Struct, frozen=True):
     """The outcome of one partition of a request about many. Without a refusal it was done."""
 
     name: TopicPartition
@@ -256,16 +242,14 @@ class PartitionOutcome:
     message: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerPartitions:
+class AnswerPartitions(Struct, frozen=True):
     """Answer a request about many partitions, each on its own, in the order of the request."""
 
     request_id: int
     outcomes: tuple[PartitionOutcome, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ElectionOutcome:
+class ElectionOutcome(Struct, frozen=True):
     """The outcome of one requested election."""
 
     outcome: PartitionOutcome
@@ -275,23 +259,20 @@ class ElectionOutcome:
     previous_isr: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerElections:
+class AnswerElections(Struct, frozen=True):
     """Answer a request for elections: they are stored and sent."""
 
     request_id: int
     elections: tuple[ElectionOutcome, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerDone:
+class AnswerDone(Struct, frozen=True):
     """Answer a request without a result: it is carried out."""
 
     request_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerCreateTopic:
+class AnswerCreateTopic(Struct, frozen=True):
     """Answer a creation: the topic exists and its partitions have leaders. With validate_only: it could be
     created so."""
 
@@ -299,16 +280,14 @@ class AnswerCreateTopic:
     topic: Topic
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerControlledShutdown:
+class AnswerControlledShutdown(Struct, frozen=True):
     """Answer a broker's shutdown: leadership was moved as far as possible."""
 
     request_id: int
     remaining_leader_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerResigned:
+class AnswerResigned(Struct, frozen=True):
     """Answer a resignation: the controller has resigned, and its znode is gone."""
 
     request_id: int
@@ -316,8 +295,7 @@ class AnswerResigned:
     controller_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class RefuseRequest:
+class RefuseRequest(Struct, frozen=True):
     """Refuse a request: it changed nothing (TIMED_OUT: it may still happen).
 
     `may_have_begun`: this controller resigned while it worked on the request, and the next one may finish it.
@@ -329,8 +307,7 @@ class RefuseRequest:
     may_have_begun: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class LogWarning:
+class LogWarning(Struct, frozen=True):
     """Log a warning for operators."""
 
     message: str

@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
+from msgspec import Struct
+
 from hightide_controller.core.values.partition import LeaderAndIsr, TopicPartition
 from hightide_controller.core.values.requests import (
     AddPartitionsRequested,
@@ -66,8 +69,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Broker:
+class Broker(Struct, frozen=True):
     """A registration under /brokers/ids; `broker_epoch` is its czxid."""
 
     broker_id: int
@@ -83,8 +85,7 @@ class Broker:
     """How often that life was registered before."""
 
 
-@dataclass(frozen=True, slots=True)
-class Topic:
+class Topic(Struct, frozen=True):
     """A topic znode with its settings; `assignment` holds AR of each partition, by partition number.
 
     `topic_id` is 32 hexadecimal digits. If an operator wrote the znode as V3 describes it, without an id, the
@@ -94,12 +95,12 @@ class Topic:
     name: str
     topic_id: str
     assignment: tuple[tuple[int, ...], ...]
-    configs: dict[str, str] = field(default_factory=dict)
+    configs: dict[str, str] = msgspec.field(default_factory=dict)
     version: int = 0
     """The zkVersion of the topic znode."""
     config_version: int | None = None
     """The zkVersion of /config/topics/[topic]; None if it does not exist."""
-    first_leader_epochs: dict[int, int] = field(default_factory=dict)
+    first_leader_epochs: dict[int, int] = msgspec.field(default_factory=dict)
     """Partition → the leader epoch with which it begins, if its number was used and removed before."""
     has_marker: bool = True
     """Whether /brokers/topic_ids/[topic id] exists and names this topic."""
@@ -122,64 +123,57 @@ class StoredReassignment:
     czxid: int = field(default=0, compare=False)
 
 
-@dataclass(frozen=True, slots=True)
-class StoredAddition:
+class StoredAddition(Struct, frozen=True):
     """The content of /admin/partitions_add/[topic]/[partition]."""
 
     replicas: tuple[int, ...]
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRemoval:
+class StoredRemoval(Struct, frozen=True):
     """A znode /admin/partitions_remove/[topic]/[partition]: the partition is to be removed."""
 
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class StoredDeletion:
+class StoredDeletion(Struct, frozen=True):
     """The content of /admin/delete_topics/[topic]; an empty `topic_id`: not begun."""
 
     topic_id: str
     version: int
 
 
-@dataclass(frozen=True, slots=True)
-class StoredThrottle:
+class StoredThrottle(Struct, frozen=True):
     """The content of /config/reassignment; `version` None: it does not exist."""
 
     throttle_bytes_per_s: int
     version: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class AdminZnodes:
+class AdminZnodes(Struct, frozen=True):
     """The znodes below /admin, or some of them; None: the znode is gone.
 
     At a takeover it has all of them; in AdminChanged those that changed. `complaints`: path → the reason why
     it is invalid; None: it is valid now, or gone.
     """
 
-    reassignments: dict[TopicPartition, StoredReassignment | None] = field(default_factory=dict)
-    additions: dict[TopicPartition, StoredAddition | None] = field(default_factory=dict)
-    removals: dict[TopicPartition, StoredRemoval | None] = field(default_factory=dict)
-    deletions: dict[str, StoredDeletion | None] = field(default_factory=dict)
+    reassignments: dict[TopicPartition, StoredReassignment | None] = msgspec.field(default_factory=dict)
+    additions: dict[TopicPartition, StoredAddition | None] = msgspec.field(default_factory=dict)
+    removals: dict[TopicPartition, StoredRemoval | None] = msgspec.field(default_factory=dict)
+    deletions: dict[str, StoredDeletion | None] = msgspec.field(default_factory=dict)
     throttle: StoredThrottle | None = None
     """Also None if it was not read."""
-    complaints: dict[str, str | None] = field(default_factory=dict)
+    complaints: dict[str, str | None] = msgspec.field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class AdminChanged:
+class AdminChanged(Struct, frozen=True):
     """Znodes below /admin, or /config/reassignment, were created, changed or deleted, and read again."""
 
     admin: AdminZnodes
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigsChanged:
+class ConfigsChanged(Struct, frozen=True):
     """Settings of topics changed, at /config/topics/[topic]: settings and zkVersion; None: gone.
 
     Settings that cannot be decoded are left out, and complained about in an AdminChanged.
@@ -189,8 +183,7 @@ class ConfigsChanged:
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicsRead:
+class TopicsRead(Struct, frozen=True):
     """The answer to ReadTopics: all that ZooKeeper holds about these topics. None: there is no such topic.
 
     `unreadable` are topics that cannot be decoded; `admin` has the complaints about them. `states` holds the
@@ -203,13 +196,12 @@ class TopicsRead:
     topics: dict[str, Topic | None]
     states: dict[TopicPartition, LeaderAndIsr | None]
     admin: AdminZnodes
-    leftovers: dict[TopicPartition, int | None] = field(default_factory=dict)
+    leftovers: dict[TopicPartition, int | None] = msgspec.field(default_factory=dict)
     unreadable: tuple[str, ...] = ()
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicasFailed:
+class ReplicasFailed(Struct, frozen=True):
     """A report that these replicas of a broker cannot be used in this life of it: their log directory failed
     (KIP-112)."""
 
@@ -220,8 +212,7 @@ class ReplicasFailed:
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Divergence:
+class Divergence(Struct, frozen=True):
     """A follower should have truncated its log at `offset`, and knows that everything below `high_watermark`
     is committed: the leader in that epoch has lost records."""
 
@@ -231,8 +222,7 @@ class Divergence:
     leader_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicasDamaged:
+class ReplicasDamaged(Struct, frozen=True):
     """A report about replicas of a broker in this life of it: those with damaged batches at rest, those that
     keep committed records which their leader lacks, those that wait for a disk that does not answer, and
     those of which one of these is over."""
@@ -253,15 +243,13 @@ class ReplicasDamaged:
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class BalanceDue:
+class BalanceDue(Struct, frozen=True):
     """It is time to check whether leadership has moved too far away from the preferred replicas."""
 
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterSnapshot:
+class ClusterSnapshot(Struct, frozen=True):
     """Everything that a new controller reads from ZooKeeper (V3 D.3); a NEW partition has no state.
 
     What cannot be decoded is left out, and complained about in `admin.complaints`. A topic of which only the
@@ -271,13 +259,12 @@ class ClusterSnapshot:
     brokers: tuple[Broker, ...]
     topics: tuple[Topic, ...]
     states: dict[TopicPartition, LeaderAndIsr]
-    admin: AdminZnodes = field(default_factory=AdminZnodes)
-    orphan_markers: dict[str, str] = field(default_factory=dict)
+    admin: AdminZnodes = msgspec.field(default_factory=AdminZnodes)
+    orphan_markers: dict[str, str] = msgspec.field(default_factory=dict)
     """Topic id → name, of markers whose topic is gone because an operator deleted its znode."""
 
 
-@dataclass(frozen=True, slots=True)
-class ControllerSeen:
+class ControllerSeen(Struct, frozen=True):
     """The /controller watch fired: this controller is the active one now, None if there is none.
 
     `process_died`: its process is known to be dead although its znode still exists, so campaigning begins
@@ -290,8 +277,7 @@ class ControllerSeen:
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Elected:
+class Elected(Struct, frozen=True):
     """The election multi committed and ZooKeeper was read: this controller is the active one."""
 
     controller_epoch: int
@@ -300,55 +286,47 @@ class Elected:
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CampaignLost:
+class CampaignLost(Struct, frozen=True):
     """Another controller was elected. The ControllerSeen that follows names it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Fenced:
+class Fenced(Struct, frozen=True):
     """A write or a broker refused this controller because a newer controller epoch exists."""
 
     is_write: bool = False
     """Whether ZooKeeper refused a write; a broker has said so else."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionLost:
+class SessionLost(Struct, frozen=True):
     """ZooKeeper expired this controller's session."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResignationRequested:
+class ResignationRequested(Struct, frozen=True):
     """An operator asks the controller of this epoch to step down; 0: any epoch."""
 
     request_id: int
     controller_epoch: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class SteppedDown:
+class SteppedDown(Struct, frozen=True):
     """The answer to StepDown: this process does not hold /controller any more."""
 
     request_id: int
     controller_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class Rested:
+class Rested(Struct, frozen=True):
     """The time is over in which others could be elected after this controller stepped down."""
 
 
-@dataclass(frozen=True, slots=True)
-class BrokersChanged:
+class BrokersChanged(Struct, frozen=True):
     """The children of /brokers/ids were read again: exactly these are registered."""
 
     brokers: tuple[Broker, ...]
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerProcessDied:
+class BrokerProcessDied(Struct, frozen=True):
     """The detector saw that the stream to a broker was reset and the reconnect refused.
 
     The broker counts as dead until its broker epoch changes, or the same life of it answers again.
@@ -359,8 +337,7 @@ class BrokerProcessDied:
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerSilent:
+class BrokerSilent(Struct, frozen=True):
     """A broker has not acknowledged anything for the duration of the session, although there was something to
     acknowledge.
 
@@ -374,16 +351,14 @@ class BrokerSilent:
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerAnswers:
+class BrokerAnswers(Struct, frozen=True):
     """A broker that was silent has acknowledged everything."""
 
     broker_id: int
     broker_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerProcessAlive:
+class BrokerProcessAlive(Struct, frozen=True):
     """A broker that was declared dead has accepted a message to the life with this epoch: its port refused
     connections for a while, and the process lived on."""
 
@@ -392,8 +367,7 @@ class BrokerProcessAlive:
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicsChanged:
+class TopicsChanged(Struct, frozen=True):
     """The children of /brokers/topics changed: topics that are new to this controller, and names gone.
 
     A topic that was deleted and created again between two reads is in `added`, with its new id. Content about
@@ -407,37 +381,32 @@ class TopicsChanged:
     is_everything: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class StoreCommitted:
+class StoreCommitted(Struct, frozen=True):
     """The multi of a StoreLeaderAndIsr or StoreWrites committed as a whole."""
 
     store_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class StoreRefused:
+class StoreRefused(Struct, frozen=True):
     """A znode of the multi was not as expected (version, or existence), so all of it was rolled back."""
 
     store_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class StoreUnknown:
+class StoreUnknown(Struct, frozen=True):
     """The connection broke before the answer: the multi may or may not have committed."""
 
     store_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class StatesRead:
+class StatesRead(Struct, frozen=True):
     """The answer to ReadStates. None: the znode does not exist."""
 
     states: dict[TopicPartition, LeaderAndIsr | None]
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerAcknowledged:
+class BrokerAcknowledged(Struct, frozen=True):
     """A broker has taken over everything sent to it up to `sequence` (see effects.SendLeaderAndIsr)."""
 
     broker_id: int
@@ -445,8 +414,7 @@ class BrokerAcknowledged:
     sequence: int
 
 
-@dataclass(frozen=True, slots=True)
-class LeadershipDeclined:
+class LeadershipDeclined(Struct, frozen=True):
     """A broker that a decision names as leader answers that the decision's leader epoch is behind its own.
 
     A broker also answers so if it led in that epoch in an earlier life and may have lost the end of its log
@@ -461,8 +429,7 @@ class LeadershipDeclined:
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CreateTopicRequested:
+class CreateTopicRequested(Struct, frozen=True):
     """A client asks for a topic. An empty `assignment` lets the controller balance it."""
 
     request_id: int
@@ -471,28 +438,25 @@ class CreateTopicRequested:
     partition_count: int
     replication_factor: int
     assignment: tuple[tuple[int, ...], ...] = ()
-    configs: dict[str, str] = field(default_factory=dict)
+    configs: dict[str, str] = msgspec.field(default_factory=dict)
     validate_only: bool = False
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicStored:
+class TopicStored(Struct, frozen=True):
     """The topic znode of a StoreTopic was created."""
 
     request_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class TopicStoreRefused:
+class TopicStoreRefused(Struct, frozen=True):
     """The topic znode exists already (`exists`), or the outcome is not known because the connection broke."""
 
     request_id: int
     exists: bool
 
 
-@dataclass(frozen=True, slots=True)
-class ControlledShutdownRequested:
+class ControlledShutdownRequested(Struct, frozen=True):
     """A broker is about to stop and asks the controller to move its leaderships first."""
 
     request_id: int
@@ -501,15 +465,13 @@ class ControlledShutdownRequested:
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class WaitExpired:
+class WaitExpired(Struct, frozen=True):
     """A request has waited for its longest time; it is answered with the current state."""
 
     request_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class Ticked:
+class Ticked(Struct, frozen=True):
     """About a second has passed: a bounded number of partitions whose ISR may have grown is read again."""
 
 

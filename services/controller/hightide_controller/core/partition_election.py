@@ -21,10 +21,11 @@ The leader is chosen in this order:
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
 
 from hightide_runtime.znodes import in_sync
 from hightide_runtime.znodes.recovered_log import RecoveredLog
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hightide_controller.core.values.partition import NO_LEADER, LeaderAndIsr, Partition
 
@@ -44,8 +45,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Candidates:
+class Candidates(Struct, frozen=True):
     """The brokers that can lead: `leaving` shut down, `bounced` died and came back since the last decision,
     `damaged` have damaged batches of the partition at rest."""
 

@@ -7,8 +7,10 @@ Both are handled in the same way, so that a multi whose answer was lost ends lik
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import assert_never
+
+from msgspec.structs import replace
 
 from hightide_controller.core.admin import clear_admin, take_admin
 from hightide_controller.core.brokers.stops import send_stops

@@ -7,7 +7,7 @@ operations, one by one, in order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from hightide_controller.core.events import Topic
 from hightide_controller.core.values.partition import LeaderAndIsr, TopicPartition
@@ -33,8 +33,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderAndIsrWrite:
+class LeaderAndIsrWrite(Struct, frozen=True):
     """One conditional write of a leaderAndISR znode.
 
     `expected_partition_epoch` None: the znode (and its parent) is created, and must not exist.
@@ -46,16 +45,14 @@ class LeaderAndIsrWrite:
     decided: LeaderAndIsr
 
 
-@dataclass(frozen=True, slots=True)
-class TopicWrite:
+class TopicWrite(Struct, frozen=True):
     """Set the topic znode: id, AR and first leader epochs of `topic`. Its version grows by one."""
 
     topic: Topic
     expected_version: int
 
 
-@dataclass(frozen=True, slots=True)
-class TopicRemoved:
+class TopicRemoved(Struct, frozen=True):
     """Delete the topic znode, its id marker if `topic.has_marker`, and its settings if it has any.
 
     Its partitions' znodes must be gone. Settings are deleted at `topic.config_version`; None: it has none.
@@ -66,16 +63,14 @@ class TopicRemoved:
     expected_version: int
 
 
-@dataclass(frozen=True, slots=True)
-class MarkerCreated:
+class MarkerCreated(Struct, frozen=True):
     """Create /brokers/topic_ids/[topic id] for a topic that has none."""
 
     topic_name: str
     topic_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class MarkerRaised:
+class MarkerRaised(Struct, frozen=True):
     """Give /brokers/topic_ids/[topic id] another version, because partitions of the topic are removed in this
     multi.
 
@@ -86,15 +81,13 @@ class MarkerRaised:
     topic_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class MarkerRemoved:
+class MarkerRemoved(Struct, frozen=True):
     """Delete /brokers/topic_ids/[topic id] of a topic whose znode an operator deleted."""
 
     topic_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigWrite:
+class ConfigWrite(Struct, frozen=True):
     """Set /config/topics/[topic], or create it if `expected_version` is None."""
 
     topic_name: str
@@ -102,8 +95,7 @@ class ConfigWrite:
     expected_version: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionRemoved:
+class PartitionRemoved(Struct, frozen=True):
     """Delete a partition's leaderAndISR at this partition epoch (None: it has none), and its parent.
 
     If it has no leaderAndISR, the parent /brokers/topics/[topic]/[partition] may exist or not. store.py knows
@@ -114,8 +106,7 @@ class PartitionRemoved:
     expected_partition_epoch: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class ReassignmentWrite:
+class ReassignmentWrite(Struct, frozen=True):
     """Write RAR and the original AR of a move; created if `expected_version` is None."""
 
     name: TopicPartition
@@ -126,32 +117,28 @@ class ReassignmentWrite:
     """The trace of the move, added on the way to ZooKeeper; empty if it is not traced."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReassignmentDone:
+class ReassignmentDone(Struct, frozen=True):
     """Delete the znode of a move, which is done or cancelled."""
 
     name: TopicPartition
     expected_version: int
 
 
-@dataclass(frozen=True, slots=True)
-class AdditionDone:
+class AdditionDone(Struct, frozen=True):
     """Delete /admin/partitions_add/[topic]/[partition]."""
 
     name: TopicPartition
     expected_version: int
 
 
-@dataclass(frozen=True, slots=True)
-class RemovalDone:
+class RemovalDone(Struct, frozen=True):
     """Delete /admin/partitions_remove/[topic]/[partition]."""
 
     name: TopicPartition
     expected_version: int
 
 
-@dataclass(frozen=True, slots=True)
-class DeletionAdopted:
+class DeletionAdopted(Struct, frozen=True):
     """Write the topic's id into /admin/delete_topics/[topic]; created if `expected_version` is None."""
 
     topic_name: str
@@ -159,24 +146,21 @@ class DeletionAdopted:
     expected_version: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class DeletionDone:
+class DeletionDone(Struct, frozen=True):
     """Delete /admin/delete_topics/[topic]."""
 
     topic_name: str
     expected_version: int
 
 
-@dataclass(frozen=True, slots=True)
-class ThrottleWrite:
+class ThrottleWrite(Struct, frozen=True):
     """Set /config/reassignment, or create it if `expected_version` is None."""
 
     throttle_bytes_per_s: int
     expected_version: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class StoreWrites:
+class StoreWrites(Struct, frozen=True):
     """One multi: check /controller_epoch at the version given, and `writes`.
 
     Answered like StoreLeaderAndIsr by exactly one of StoreCommitted, StoreRefused, StoreUnknown or Fenced;

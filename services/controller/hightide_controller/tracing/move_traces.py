@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
@@ -22,6 +22,7 @@ from hightide_runtime.clock import Clock
 from hightide_runtime.telemetry import span_kinds
 from hightide_runtime.telemetry.trace_context import is_root, new_root_traceparent, root_traceparent
 from hightide_runtime.telemetry.tracing import Span, Telemetry
+from msgspec.structs import replace
 
 from hightide_controller.core import events as ev
 from hightide_controller.core.effects import SendLeaderAndIsr, SendStopReplica

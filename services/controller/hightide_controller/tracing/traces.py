@@ -8,11 +8,11 @@ takeovers, requests about topics, and moves have their own rules for the beginni
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 
 from hightide_runtime.clock import Clock
 from hightide_runtime.telemetry import span_kinds
 from hightide_runtime.telemetry.tracing import Telemetry
+from msgspec.structs import replace
 
 from hightide_controller.core import events as ev
 from hightide_controller.core.effects import (

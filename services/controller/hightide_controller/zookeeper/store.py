@@ -11,7 +11,7 @@ import contextlib
 import logging
 import uuid
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 from typing import Final
 
 from hightide_runtime.znodes import cluster_znodes
@@ -48,6 +48,7 @@ from hightide_runtime.zookeeper.session import (
     ZooKeeperRefused,
     ZooKeeperSession,
 )
+from msgspec.structs import replace
 
 from hightide_controller.core.effects import StoreLeaderAndIsr, StoreTopic
 from hightide_controller.core.events import (

@@ -7,8 +7,9 @@ StoreCommitted before the core asks for the StartFetcher of those partitions (C4
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from hightide_coordinator.core.events import Endpoint
 from hightide_coordinator.core.values.refusals import Refusal
@@ -46,8 +47,7 @@ __all__ = [
 # ---- to consumers
 
 
-@dataclass(frozen=True, slots=True)
-class SendRegistered:
+class SendRegistered(Struct, frozen=True):
     """Accept the registration: the first message on the stream."""
 
     connection_id: int
@@ -60,8 +60,7 @@ class SendRegistered:
     retained: tuple[OwnedPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SendPings:
+class SendPings(Struct, frozen=True):
     """Pings for many consumers of one group, which differ only in `sequences`.
 
     `connections` are (connection id, sequence, retry count).
@@ -72,8 +71,7 @@ class SendPings:
     connections: tuple[tuple[int, int, int], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class SendStopFetcher:
+class SendStopFetcher(Struct, frozen=True):
     """Stop reading these partitions, and only these (C7)."""
 
     connection_id: int
@@ -83,8 +81,7 @@ class SendStopFetcher:
     partitions: tuple[OwnedPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class StartPartition:
+class StartPartition(Struct, frozen=True):
     """A partition to read, and its first offset; -1: there is no committed offset, and the consumer wants an
     error."""
 
@@ -96,8 +93,7 @@ class StartPartition:
     leader_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class SendStartFetcher:
+class SendStartFetcher(Struct, frozen=True):
     """Read these partitions too. Owners and offsets are durable."""
 
     connection_id: int
@@ -108,8 +104,7 @@ class SendStartFetcher:
     brokers: tuple[Endpoint, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class CloseConnection:
+class CloseConnection(Struct, frozen=True):
     """End the stream: with OK if there is no refusal (a goodbye was carried out), otherwise with this
     error."""
 
@@ -122,8 +117,7 @@ class CloseConnection:
 # ---- to ZooKeeper and brokers
 
 
-@dataclass(frozen=True, slots=True)
-class StoreGroup:
+class StoreGroup(Struct, frozen=True):
     """Write what changed of a group, under the coordinator epoch; one store a group is under way at a time.
 
     Where it is too much for one multi, offsets come before owners and the group's znode comes first.
@@ -144,23 +138,20 @@ class StoreGroup:
     """Delete the group with everything below it; `owners` and `offsets` are empty."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadGroup:
+class ReadGroup(Struct, frozen=True):
     """Read a group again, as often as necessary; answered by GroupRead."""
 
     group: str
 
 
-@dataclass(frozen=True, slots=True)
-class LookUpOffsets:
+class LookUpOffsets(Struct, frozen=True):
     """Ask the leaders where partitions begin or end; answered by OffsetsLookedUp, within a few seconds."""
 
     look_up_id: int
     wanted: Mapping[TopicPartition, OffsetReset]
 
 
-@dataclass(frozen=True, slots=True)
-class WatchTopics:
+class WatchTopics(Struct, frozen=True):
     """Topics to watch because they concern a group from now on (§6), and topics that concern none any more. A
     new coordinator begins with none."""
 
@@ -171,8 +162,7 @@ class WatchTopics:
 # ---- to callers
 
 
-@dataclass(frozen=True, slots=True)
-class ItemOutcome:
+class ItemOutcome(Struct, frozen=True):
     """The outcome of one partition of a request; without a refusal it is durable."""
 
     name: TopicPartition
@@ -181,31 +171,27 @@ class ItemOutcome:
     previous_offset: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerCommit:
+class AnswerCommit(Struct, frozen=True):
     """The answer to CommitRequested, in the order of the request."""
 
     request_id: int
     outcomes: tuple[ItemOutcome, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerReset:
+class AnswerReset(Struct, frozen=True):
     """The answer to ResetRequested, in the order of the request."""
 
     request_id: int
     outcomes: tuple[ItemOutcome, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerDelete:
+class AnswerDelete(Struct, frozen=True):
     """Answer a deletion: the group is gone."""
 
     request_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class AnswerDeleteOffsets:
+class AnswerDeleteOffsets(Struct, frozen=True):
     """The answer to DeleteOffsetsRequested: the number of partitions that had an offset, and have none any
     more."""
 
@@ -213,8 +199,7 @@ class AnswerDeleteOffsets:
     deleted_count: int
 
 
-@dataclass(frozen=True, slots=True)
-class RefuseRequest:
+class RefuseRequest(Struct, frozen=True):
     """Refuse the whole request."""
 
     request_id: int
@@ -223,14 +208,12 @@ class RefuseRequest:
     metadata: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Resign:
+class Resign(Struct, frozen=True):
     """Another coordinator was elected, or this one's session is over: end every stream with NOT_COORDINATOR
     and fail every request that waits."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogSentence:
+class LogSentence(Struct, frozen=True):
     """Log a sentence for operators: the cause of a rebalance, its end, members that were declared dead."""
 
     message: str

@@ -9,8 +9,9 @@ uses none twice. `step` is given the time with each event.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TypeAlias
+
+from msgspec import Struct, field
 
 from hightide_coordinator.core.values.registration import (
     ConsumerPosition,
@@ -49,8 +50,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(Struct, frozen=True):
     """A broker or coordinator, and its addresses."""
 
     id: int
@@ -61,8 +61,7 @@ class Endpoint:
     external_port: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Elected:
+class Elected(Struct, frozen=True):
     """This process is the active coordinator of the shard. It has everything that ZooKeeper holds about the
     shard's groups and about all topics (§5 coordinatorStartup, §10)."""
 
@@ -72,21 +71,18 @@ class Elected:
     brokers: tuple[Endpoint, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Deposed:
+class Deposed(Struct, frozen=True):
     """This process is not the active coordinator (any more): its session expired, or another one was elected.
     It forgets everything (§10 handleNewSession)."""
 
 
-@dataclass(frozen=True, slots=True)
-class CoordinatorSeen:
+class CoordinatorSeen(Struct, frozen=True):
     """Another process is active; None: no process is. For refusals that name it."""
 
     coordinator: Endpoint | None
 
 
-@dataclass(frozen=True, slots=True)
-class TopicsChanged:
+class TopicsChanged(Struct, frozen=True):
     """Topics were created, deleted (None) or changed (§6). If `is_full`, it is the full list: other topics
     are gone."""
 
@@ -94,23 +90,20 @@ class TopicsChanged:
     is_full: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class BrokersChanged:
+class BrokersChanged(Struct, frozen=True):
     """The live brokers, for StartFetcher."""
 
     brokers: tuple[Endpoint, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Ticked:
+class Ticked(Struct, frozen=True):
     """Time has passed. The shell sends it when `machine.next_deadline_ms` has come."""
 
 
 # ---- consumers
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerRegistered:
+class ConsumerRegistered(Struct, frozen=True):
     """A stream was opened with this registration (§7). `new_member_id` and `new_consumer_id` are made up
     by the
     shell, for whom they are needed: the core draws no random numbers."""
@@ -121,8 +114,7 @@ class ConsumerRegistered:
     new_consumer_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class PingAnswered:
+class PingAnswered(Struct, frozen=True):
     """The answer to a Ping, with the positions of an auto-committing consumer (§11)."""
 
     connection_id: int
@@ -132,8 +124,7 @@ class PingAnswered:
     positions: tuple[ConsumerPosition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class FetchersStopped:
+class FetchersStopped(Struct, frozen=True):
     """The answer to a StopFetcher (§11)."""
 
     connection_id: int
@@ -143,8 +134,7 @@ class FetchersStopped:
     positions: tuple[ConsumerPosition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class FetchersStarted:
+class FetchersStarted(Struct, frozen=True):
     """The answer to a StartFetcher (§11)."""
 
     connection_id: int
@@ -153,16 +143,14 @@ class FetchersStarted:
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerLeft:
+class ConsumerLeft(Struct, frozen=True):
     """The goodbye: the consumer has stopped everything and leaves for good."""
 
     connection_id: int
     positions: tuple[ConsumerPosition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ConnectionLost:
+class ConnectionLost(Struct, frozen=True):
     """The stream ended without a goodbye; the consumer may come back."""
 
     connection_id: int
@@ -171,8 +159,7 @@ class ConnectionLost:
 # ---- requests
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetCommit:
+class OffsetCommit(Struct, frozen=True):
     """One offset of a CommitOffsets or ResetOffsets request."""
 
     name: TopicPartition
@@ -183,8 +170,7 @@ class OffsetCommit:
     is_reset: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class CommitRequested:
+class CommitRequested(Struct, frozen=True):
     """CommitOffsets, from a member, or from a caller that is no member (member_id empty)."""
 
     request_id: int
@@ -195,8 +181,7 @@ class CommitRequested:
     """The member's own number of the request; 0: it does not count them."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResetRequested:
+class ResetRequested(Struct, frozen=True):
     """ResetOffsets."""
 
     request_id: int
@@ -205,16 +190,14 @@ class ResetRequested:
     validate_only: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteGroupRequested:
+class DeleteGroupRequested(Struct, frozen=True):
     """DeleteGroup."""
 
     request_id: int
     group: str
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteOffsetsRequested:
+class DeleteOffsetsRequested(Struct, frozen=True):
     """DeleteOffsets."""
 
     request_id: int
@@ -226,46 +209,40 @@ class DeleteOffsetsRequested:
 # ---- outcomes of effects
 
 
-@dataclass(frozen=True, slots=True)
-class StoreCommitted:
+class StoreCommitted(Struct, frozen=True):
     """All writes of a StoreGroup are durable."""
 
     store_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class StoreRefused:
+class StoreRefused(Struct, frozen=True):
     """Some writes of a StoreGroup did not find ZooKeeper as expected, because an operator changed it. Others
     may have been done. The group has to be read again."""
 
     store_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class StoreUnknown:
+class StoreUnknown(Struct, frozen=True):
     """The connection broke: each write of a StoreGroup may have been done or not, or may still be done. The
     group has to be read again, once ZooKeeper answers."""
 
     store_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class StoreFenced:
+class StoreFenced(Struct, frozen=True):
     """The coordinator epoch has moved: another one was elected. Nothing was written."""
 
     store_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class GroupRead:
+class GroupRead(Struct, frozen=True):
     """The answer to ReadGroup: the group after all stores sent before. None: it does not exist."""
 
     group: str
     stored: StoredGroup | None
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetsLookedUp:
+class OffsetsLookedUp(Struct, frozen=True):
     """The answer to LookUpOffsets: offsets found at the leaders, and the reasons why others were not
     found."""
 

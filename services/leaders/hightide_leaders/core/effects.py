@@ -9,17 +9,18 @@ as events.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from enum import Enum, auto
 from itertools import chain
 from typing import TypeAlias
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hightide_leaders.core.values import Decision, PartitionNodes, TopicPartition
 from hightide_leaders.core.writes import Operations
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
+class Read(Struct, frozen=True):
     """Read the znodes of partitions and the registrations in one multiRead, and leave a watch on each
     leader znode; on the AR of a partition that has none; and on RAR where `as_leader`. Answered by
     PartitionsRead.
@@ -30,18 +31,15 @@ class Read:
     as_leader: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class ReadAssignments:
+class ReadAssignments(Struct, frozen=True):
     """Read which partitions name this broker in AR or RAR. Answered by AssignmentsRead."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadQueue:
+class ReadQueue(Struct, frozen=True):
     """List and read this broker's own queue, and leave a watch on its children. Answered by QueueRead."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReadTopic:
+class ReadTopic(Struct, frozen=True):
     """Read a topic, for a request; with `partition`, nothing of the others. Answered by TopicRead."""
 
     request_id: int
@@ -49,8 +47,7 @@ class ReadTopic:
     partition: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ReadQueues:
+class ReadQueues(Struct, frozen=True):
     """Read the queues of brokers for a request, leave a watch on the children of each, and read all again
     when one fires. Answered by QueuesRead each time."""
 
@@ -58,8 +55,7 @@ class ReadQueues:
     broker_ids: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Write:
+class Write(Struct, frozen=True):
     """Make one multi of the operations and the rest; if a queue has no place for what they add to it, as
     `queues.make_place` says. If that is too much for one, groups of the rest go into others, which begin with
     the fence. Answered by WriteEnded."""
@@ -79,13 +75,11 @@ class Write:
         return replace(self, operations=edit(self.operations), rest=tuple(map(edit, self.rest)))
 
 
-@dataclass(frozen=True, slots=True)
-class Register:
+class Register(Struct, frozen=True):
     """Create /brokers/ids/[broker_id]: this broker's replicas have started."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenReplica:
+class OpenReplica(Struct, frozen=True):
     """Open the log of this replica, or create it (V2 startReplica); a log of another topic id, or with
     records of before the first epoch, is put aside."""
 
@@ -94,24 +88,21 @@ class OpenReplica:
     """If nobody led before, there is no log of it anywhere. Otherwise they say who counts on its records."""
 
 
-@dataclass(frozen=True, slots=True)
-class Decide:
+class Decide(Struct, frozen=True):
     """Hand the decision to the replica's core (V2 becomeLeader, becomeFollower)."""
 
     name: TopicPartition
     decision: Decision
 
 
-@dataclass(frozen=True, slots=True)
-class CloseReplica:
+class CloseReplica(Struct, frozen=True):
     """Stop the replica of this topic id, and put its log into quarantine."""
 
     name: TopicPartition
     topic_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class StepAside:
+class StepAside(Struct, frozen=True):
     """Another process has begun a later life of this broker: stop everything, and end."""
 
 
@@ -141,8 +132,7 @@ class Outcome(Enum):
     """A broker that is alive did not do what is in its queue. It still may."""
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+class Answer(Struct, frozen=True):
     """Answer a request."""
 
     request_id: int

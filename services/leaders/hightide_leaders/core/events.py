@@ -6,9 +6,10 @@ Rules of this file: an event is a fact that the shell saw. Times are passed besi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import TypeAlias
+
+from msgspec import Struct
 
 from hightide_leaders.core.values import (
     Configs,
@@ -20,38 +21,33 @@ from hightide_leaders.core.values import (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(Struct, frozen=True):
     """The broker has begun this life, and has left the ISRs that expect more of its logs than they have."""
 
     incarnation: int
     session: int
 
 
-@dataclass(frozen=True, slots=True)
-class Connected:
+class Connected(Struct, frozen=True):
     """There is a connection to ZooKeeper again, in this session; no watch of before fires any more."""
 
     session: int
 
 
-@dataclass(frozen=True, slots=True)
-class StopRequested:
+class StopRequested(Struct, frozen=True):
     """The broker is to stop: it hands over what others can lead, and takes nothing any more. The answer comes
     when others lead that."""
 
     request_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class AssignmentsRead:
+class AssignmentsRead(Struct, frozen=True):
     """The partitions that name this broker in AR or RAR."""
 
     names: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionsRead:
+class PartitionsRead(Struct, frozen=True):
     """The answer to a Read; None for a partition that is not there."""
 
     read_id: int
@@ -59,15 +55,13 @@ class PartitionsRead:
     lives: Lives
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionTouched:
+class PartitionTouched(Struct, frozen=True):
     """A watch on a znode of a partition fired: its leader came or went, an admin asks for something."""
 
     name: TopicPartition
 
 
-@dataclass(frozen=True, slots=True)
-class QueueRead:
+class QueueRead(Struct, frozen=True):
     """This broker's queue, in the order of its znodes."""
 
     changes: tuple[QueuedChange, ...]
@@ -88,16 +82,14 @@ class Ending(Enum):
     """The connection broke. It may have happened, and may still happen."""
 
 
-@dataclass(frozen=True, slots=True)
-class WriteEnded:
+class WriteEnded(Struct, frozen=True):
     """The answer to a Write."""
 
     write_id: int
     ending: Ending
 
 
-@dataclass(frozen=True, slots=True)
-class IsrAdopted:
+class IsrAdopted(Struct, frozen=True):
     """The replica that leads here knows a newer ISR: V2's commit thread wrote it, or found it. `committed`:
     it has committed records since it was last said."""
 
@@ -108,8 +100,7 @@ class IsrAdopted:
     committed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class IsrChanged:
+class IsrChanged(Struct, frozen=True):
     """The ISR znode has this version: its leader wrote it, or another broker that left the ISR."""
 
     name: TopicPartition
@@ -117,16 +108,14 @@ class IsrChanged:
     partition_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class LeadershipDeclined:
+class LeadershipDeclined(Struct, frozen=True):
     """The replica's core does not lead in this epoch: its log directory failed, or its log forbids it."""
 
     name: TopicPartition
     leader_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class AdditionRequested:
+class AdditionRequested(Struct, frozen=True):
     """A client asks this broker, as its admin, to add partitions to a topic, from number `first` on; or from
     0 on to create it, with the id that the shell made."""
 
@@ -143,8 +132,7 @@ class AdditionRequested:
         return self.first == 0
 
 
-@dataclass(frozen=True, slots=True)
-class DeletionRequested:
+class DeletionRequested(Struct, frozen=True):
     """A client asks this broker, as its admin, to delete the partitions of a topic from number `keep` on; all
     go with the topic. With an id, only those of the topic of that id."""
 
@@ -154,8 +142,7 @@ class DeletionRequested:
     keep: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class ReassignmentRequested:
+class ReassignmentRequested(Struct, frozen=True):
     """A client asks this broker, as its admin, to move a partition to these replicas; None takes back what
     was asked before."""
 
@@ -164,8 +151,7 @@ class ReassignmentRequested:
     replicas: tuple[int, ...] | None
 
 
-@dataclass(frozen=True, slots=True)
-class ElectionRequested:
+class ElectionRequested(Struct, frozen=True):
     """A client asks this broker, as its admin, to make the preferred replica of a partition its leader; or,
     `unclean`, any replica that is alive, where none that has everything is."""
 
@@ -174,8 +160,7 @@ class ElectionRequested:
     unclean: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class TopicRead:
+class TopicRead(Struct, frozen=True):
     """The answer to ReadTopic; None if there is no such topic."""
 
     request_id: int
@@ -183,8 +168,7 @@ class TopicRead:
     lives: Lives
 
 
-@dataclass(frozen=True, slots=True)
-class QueuesRead:
+class QueuesRead(Struct, frozen=True):
     """The answer to ReadQueues, and again each time a watch of it fires."""
 
     request_id: int
@@ -192,8 +176,7 @@ class QueuesRead:
     lives: Lives
 
 
-@dataclass(frozen=True, slots=True)
-class Ticked:
+class Ticked(Struct, frozen=True):
     """Time passed. Sent when `state.next_deadline_ms` is reached; does no harm at any other time."""
 
 

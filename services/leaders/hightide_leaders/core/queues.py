@@ -14,8 +14,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
+
+from msgspec.structs import replace
 
 from hightide_leaders.core.effects import Write
 from hightide_leaders.core.values import ChangeKind, PartitionNodes, QueuedChange, StateChange, TopicPartition

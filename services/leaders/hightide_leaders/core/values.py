@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Final, NamedTuple, TypeAlias
 
 from hightide_runtime.znodes.led_nodes import FIRST_EPOCH, NO_VERSION, IsrNode, LeaderNode, TopicNode
+from msgspec import Struct
 
 NO_LEADER: Final = -1
 
@@ -24,8 +25,7 @@ class TopicPartition(NamedTuple):
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(Struct, frozen=True):
     """The settings of one broker; the names are V2's."""
 
     broker_id: int
@@ -71,8 +71,7 @@ class QueuedChange(NamedTuple):
     """None if nobody can read it."""
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionNodes:
+class PartitionNodes(Struct, frozen=True):
     """What ZooKeeper has about a partition, read at one moment."""
 
     topic_id: str
@@ -130,8 +129,7 @@ class PartitionNodes:
         return self.known_isr.version
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """Who leads a partition, for the broker's core: it obeys this as it obeys a controller's decision."""
 
     leader: int
@@ -147,8 +145,7 @@ Configs: TypeAlias = tuple[tuple[str, str], ...]
 """The settings of a topic that differ from the defaults, by name."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicNodes:
+class TopicNodes(Struct, frozen=True):
     """What ZooKeeper has about a topic and its partitions, read at one moment."""
 
     node: TopicNode

@@ -6,11 +6,11 @@ value. All operations of a multi happen, or none.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from hightide_runtime.znodes.led_nodes import IsrNode, LeaderNode, TopicNode
 from hightide_runtime.znodes.paths import moves_path, reassigned_path, topic_id_path, topic_path
+from msgspec import Struct
 
 from hightide_leaders.core.values import PartitionNodes, StateChange, TopicPartition
 
@@ -22,24 +22,21 @@ Content: TypeAlias = TopicNode | IsrNode | LeaderNode | tuple[int, ...] | str
 """What is in a znode; text for the marker of a topic id, which names the topic, and for parents."""
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(Struct, frozen=True):
     """Nothing happens unless the znode is there, in this version."""
 
     path: str
     version: int = ANY_VERSION
 
 
-@dataclass(frozen=True, slots=True)
-class Create:
+class Create(Struct, frozen=True):
     """Create a znode that is not there; that of a leader is ephemeral, in the session of who writes."""
 
     path: str
     content: Content = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Put:
+class Put(Struct, frozen=True):
     """Set a znode that has this version."""
 
     path: str
@@ -47,24 +44,21 @@ class Put:
     version: int = ANY_VERSION
 
 
-@dataclass(frozen=True, slots=True)
-class Delete:
+class Delete(Struct, frozen=True):
     """Delete a znode that has this version."""
 
     path: str
     version: int = ANY_VERSION
 
 
-@dataclass(frozen=True, slots=True)
-class Enqueue:
+class Enqueue(Struct, frozen=True):
     """Put a state change at the end of a broker's queue."""
 
     broker_id: int
     change: StateChange
 
 
-@dataclass(frozen=True, slots=True)
-class Dequeue:
+class Dequeue(Struct, frozen=True):
     """Remove a state change from a broker's queue."""
 
     broker_id: int

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hightide_broker.cluster.metadata import (
     DELETED_IDS_MAX,
     EndpointView,
@@ -14,6 +12,7 @@ from hightide_broker.cluster.metadata import (
     RemovedPartitions,
     TopicView,
 )
+from msgspec.structs import replace
 
 ONE, OTHER = bytes(15) + b"\x01", bytes(15) + b"\x02"
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -36,6 +35,7 @@ from hightide_broker.core.replica import Role
 from hightide_broker.data import partition_errors
 from hightide_broker.directories.replica_descriptions import ReplicaDescriptions
 from hightide_broker.replica.parking import ParkedFetch, ParkedProduce
+from msgspec.structs import replace
 
 OK = ErrorCode.ERROR_CODE_UNSPECIFIED
 FENCED = ErrorCode.ERROR_CODE_FENCED_LEADER_EPOCH

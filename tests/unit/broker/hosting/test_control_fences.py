@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -21,6 +20,7 @@ from control_rig import (
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_broker.cluster.partition_decisions import Stamp
 from hightide_runtime.errors import ServiceError
+from msgspec.structs import replace
 
 
 @pytest.mark.parametrize(

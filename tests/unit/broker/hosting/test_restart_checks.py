@@ -6,7 +6,6 @@ import asyncio
 import errno
 import shutil
 from collections.abc import Iterator
-from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import cast
@@ -26,6 +25,7 @@ from hightide_runtime.znodes.cluster_znodes import LeaderAndIsrZnode, TopicIdZno
 from hightide_runtime.znodes.recovered_log import RecoveredLog
 from hightide_runtime.zookeeper.session import Check, SetData, ZooKeeperSession
 from log_rig import KEY, LogRig
+from msgspec.structs import replace
 
 PLAIN = TopicDecisions("plain", bytes(16), {}, ())
 SYNCED = TopicDecisions("synced", bytes(16), {"flush": "fsync"}, ())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -35,6 +34,7 @@ from hightide_broker.replica.shell import Divergence, Payload, ReplicaShell
 from hightide_broker.storage import DataDirectory, Flush, LogSettings
 from hightide_runtime.system_clock import SystemClock
 from hightide_runtime.telemetry.tracing import Telemetry
+from msgspec.structs import replace
 
 TOPIC_ID = bytes(range(16))
 

@@ -3,12 +3,11 @@ controller says for whom."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hightide_controller.core import effects as ef
 from hightide_controller.core import events as ev
 from hightide_controller.core.values.partition import NO_LEADER, LeaderAndIsr, TopicPartition
 from hightide_runtime.znodes.recovered_log import RecoveredLog
+from msgspec.structs import replace
 from unit.controller.controller_world import FLIGHTS, TOPIC_ID, World, broker, led, topic
 from unit.controller.moving_world import hear
 

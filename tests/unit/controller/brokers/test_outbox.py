@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hightide_controller.core.brokers.outbox import STOPS_MAX, Outbox
 from hightide_controller.core.effects import (
@@ -14,6 +12,7 @@ from hightide_controller.core.effects import (
     SendUpdateMetadata,
 )
 from hightide_controller.core.values.partition import LeaderAndIsr, TopicPartition
+from msgspec.structs import replace
 
 
 def decision(partition: int, leader_epoch: int) -> Decision:

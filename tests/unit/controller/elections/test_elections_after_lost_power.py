@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hightide_controller.core.partition_election import Candidates, decide
 from hightide_controller.core.values.partition import (
@@ -14,6 +12,7 @@ from hightide_controller.core.values.partition import (
     PartitionState,
 )
 from hightide_runtime.znodes.recovered_log import RecoveredLog
+from msgspec.structs import replace
 from unit.controller.controller_world import FLIGHTS, led
 
 

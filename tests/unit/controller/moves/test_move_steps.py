@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hightide_controller.core import events as ev
 from hightide_controller.core.moves.move_steps import (
@@ -18,6 +16,7 @@ from hightide_controller.core.moves.move_steps import (
 from hightide_controller.core.partition_election import Candidates
 from hightide_controller.core.values.partition import NO_LEADER, LeaderAndIsr, Partition, PartitionState
 from hightide_runtime.znodes.recovered_log import RecoveredLog
+from msgspec.structs import replace
 from unit.controller.controller_world import FLIGHTS, led
 
 UNDER_WAY = ev.StoredReassignment((3, 4), (1, 2), 0)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hightide_controller.core import effects as ef
 from hightide_controller.core import events as ev
@@ -11,6 +9,7 @@ from hightide_controller.core import writes as wr
 from hightide_controller.core.effects import Refusal
 from hightide_controller.core.values import requests as rq
 from hightide_controller.core.values.partition import NO_LEADER, TopicPartition
+from msgspec.structs import replace
 from unit.controller.controller_world import FLIGHTS, World, broker, led, lost_answers, topic
 from unit.controller.moving_world import (
     begun,

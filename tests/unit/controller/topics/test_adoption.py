@@ -3,12 +3,11 @@ them."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hightide_controller.core import effects as ef
 from hightide_controller.core import events as ev
 from hightide_controller.core import writes as wr
 from hightide_controller.core.machine import step
+from msgspec.structs import replace
 from unit.controller.controller_world import FLIGHTS, TOPIC_ID, World, crashes, led, lost_answers, topic
 
 BARE = replace(topic((1, 2), (2, 1)), topic_id="")

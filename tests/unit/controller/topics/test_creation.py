@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hightide_controller.core import effects as ef
 from hightide_controller.core import events as ev
@@ -11,6 +9,7 @@ from hightide_controller.core.effects import Refusal
 from hightide_controller.core.elections.waiting_requests import REQUESTS_MAX
 from hightide_controller.core.topics.topics import CREATIONS_IN_DOUBT_MAX
 from hightide_controller.core.values.partition import TopicPartition
+from msgspec.structs import replace
 from unit.controller.controller_world import FLIGHTS, TOPIC_ID, World, broker, topic
 
 REQUEST = ev.CreateTopicRequested(1, "flights", TOPIC_ID, partition_count=6, replication_factor=3)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from hightide_controller.core import effects as ef
@@ -11,6 +10,7 @@ from hightide_controller.core import events as ev
 from hightide_controller.core.effects import ANY_LEADER_EPOCH, Refusal
 from hightide_controller.core.values import requests as rq
 from hightide_controller.core.values.partition import LeaderAndIsr, TopicPartition
+from msgspec.structs import replace
 from unit.controller.controller_world import (
     FLIGHTS,
     TOPIC_ID,

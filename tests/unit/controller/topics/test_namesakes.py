@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -12,6 +11,7 @@ from hightide_controller.core import events as ev
 from hightide_controller.core import writes as wr
 from hightide_controller.core.values import requests as rq
 from hightide_controller.core.values.partition import TopicPartition
+from msgspec.structs import replace
 from unit.controller.controller_world import FLIGHTS, TOPIC_ID, World, broker, topic
 from unit.controller.moving_world import begun, replicas, world_of
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 from hightide_controller.core import effects as ef
@@ -13,6 +12,7 @@ from hightide_controller.core.effects import Refusal
 from hightide_controller.core.state.complaints import COMPLAINTS_MAX
 from hightide_controller.core.values import requests as rq
 from hightide_controller.core.values.partition import TopicPartition
+from msgspec.structs import replace
 from unit.controller.controller_world import (
     FLIGHTS,
     TOPIC_ID,

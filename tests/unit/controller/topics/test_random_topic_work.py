@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from hightide_controller.core import effects as ef
@@ -13,6 +13,7 @@ from hightide_controller.core.values import requests as rq
 from hightide_controller.core.values.partition import TopicPartition
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from unit.controller.controller_world import World, broker, topic
 
 BROKERS = (1, 2, 3)

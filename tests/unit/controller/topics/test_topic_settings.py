@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from hightide_controller.core import effects as ef
 from hightide_controller.core import events as ev
 from hightide_controller.core.effects import Refusal
 from hightide_controller.core.values import requests as rq
 from hightide_controller.core.values.partition import NO_LEADER
+from msgspec.structs import replace
 from unit.controller.controller_world import FLIGHTS, World, broker, crashes, led, lost_answers, topic
 
 UNCLEAN = "unclean.leader.election.enable"

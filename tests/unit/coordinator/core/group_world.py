@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 from hightide_coordinator.core import effects as ef
@@ -27,6 +27,7 @@ from hightide_coordinator.core.values.registration import (
     StoredOffset,
 )
 from hightide_coordinator.core.values.topic_partition import Topic, TopicPartition
+from msgspec.structs import replace
 
 EffectT = TypeVar("EffectT")
 GROUP = "g"
@@ -199,7 +200,7 @@ class World:
     ) -> Consumer:
         if "pattern" not in fields:
             fields["topics"] = topics or {"t": 1}
-        registration = replace(Registration(GROUP, consumer_id), **fields)  # type: ignore[arg-type]
+        registration = replace(Registration(GROUP, consumer_id), **fields)
         return self.register(registration)
 
     def register(self, registration: Registration, before: Consumer | None = None) -> Consumer:
@@ -215,7 +216,7 @@ class World:
 
     def come_back(self, consumer: Consumer, **fields: object) -> Consumer:
         fields = {"member_id": consumer.member_id, "owned": consumer.owned(), **fields}
-        registration = replace(consumer.registration, **fields)  # type: ignore[arg-type]
+        registration = replace(consumer.registration, **fields)
         return self.register(registration, consumer)
 
     def lose(self, consumer: Consumer) -> None:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
+from msgspec import Struct
+
 from hightide_controller.core.effects import (
     Decision,
     ReplicaStop,
@@ -28,8 +30,7 @@ STOPS_MAX: Final = 200
 """Stops of one StopReplica. Each waits for a disk, and later decisions wait for all of them."""
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerDelivery:
+class BrokerDelivery(Struct, frozen=True):
     """The next messages: LeaderAndISR first, because clients wait for leaders, then StopReplica, then
     UpdateMetadata."""
 

@@ -7,7 +7,7 @@ sent like any decision.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from hightide_controller.core.effects import ElectionOutcome, PartitionOutcome, Refusal
 from hightide_controller.core.partition_election import (

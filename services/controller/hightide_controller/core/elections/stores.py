@@ -11,10 +11,10 @@ versions in it.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 from typing import Final
 
 from hightide_runtime.topics.topic_configs import allows_unclean, min_insync_replicas
+from msgspec.structs import replace
 
 from hightide_controller.core.effects import (
     Decision,

@@ -15,7 +15,9 @@ departure.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hightide_controller.core.effects import Refusal
 from hightide_controller.core.events import StoredReassignment
@@ -35,8 +37,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class MoveConditions:
+class MoveConditions(Struct, frozen=True):
     """What a step depends on besides the partition."""
 
     candidates: Candidates
@@ -47,8 +48,7 @@ class MoveConditions:
     controller_epoch: int
 
 
-@dataclass(frozen=True, slots=True)
-class MoveStep:
+class MoveStep(Struct, frozen=True):
     """What to write next, in one multi."""
 
     replicas: tuple[int, ...]
@@ -59,15 +59,13 @@ class MoveStep:
     """The original AR for the znode of the move; empty: the znode is deleted."""
 
 
-@dataclass(frozen=True, slots=True)
-class MoveWaits:
+class MoveWaits(Struct, frozen=True):
     """The move is under way. Names brokers that it waits for and that are not alive."""
 
     absent: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class MoveBlocked:
+class MoveBlocked(Struct, frozen=True):
     """The move cannot be made, and nothing is lost by leaving everything as it is."""
 
     refusal: Refusal

@@ -10,10 +10,9 @@ deleting the znode (or by writing the old replicas). An invalid znode is complai
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hightide_runtime.topics.topic_configs import config_fault
 from hightide_runtime.znodes.paths import reassignment_path
+from msgspec.structs import replace
 
 from hightide_controller.core.effects import LogWarning, Refusal
 from hightide_controller.core.elections.stores import candidates_for, candidates_of

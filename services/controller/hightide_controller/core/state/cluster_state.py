@@ -7,9 +7,12 @@ what it touches, not on what exists.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from hightide_controller.core.events import Broker, ControllerSeen, StoredThrottle, Topic
 from hightide_controller.core.partition_election import waited_for
@@ -59,8 +62,7 @@ VALID_ROLE_PREDECESSORS: Final[dict[Role, frozenset[Role]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class StoreInFlight:
+class StoreInFlight(Struct, frozen=True):
     """A multi that was sent to ZooKeeper and is not answered yet."""
 
     changes: tuple[LeaderAndIsrWrite, ...]
@@ -71,8 +73,7 @@ class StoreInFlight:
     """The ids of the topics: another topic may have the name when the multi is answered."""
 
 
-@dataclass(frozen=True, slots=True)
-class TopicStoreInFlight:
+class TopicStoreInFlight(Struct, frozen=True):
     """A multi about one topic (topic_writes.py) that was sent to ZooKeeper and is not answered yet."""
 
     topic_name: str
@@ -84,8 +85,7 @@ class TopicStoreInFlight:
     """The requests that it carries out: they wait until brokers have acknowledged it."""
 
 
-@dataclass(frozen=True, slots=True)
-class ThrottleStoreInFlight:
+class ThrottleStoreInFlight(Struct, frozen=True):
     """The write of the speed limit of moves that was sent to ZooKeeper and is not answered yet."""
 
     write: ThrottleWrite

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+
 from hightide_controller.core.effects import ElectionOutcome, PartitionOutcome
 from hightide_controller.core.events import Topic
 from hightide_controller.core.values.partition import TopicPartition
@@ -21,30 +23,26 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class CreatesTopic:
+class CreatesTopic(Struct, frozen=True):
     """CreateTopic, of this topic."""
 
     topic: Topic
 
 
-@dataclass(frozen=True, slots=True)
-class AltersTopic:
+class AltersTopic(Struct, frozen=True):
     """AddPartitions, RemovePartitions or AlterTopicConfig, of the topic as it was."""
 
     topic: Topic
 
 
-@dataclass(frozen=True, slots=True)
-class DeletesTopic:
+class DeletesTopic(Struct, frozen=True):
     """DeleteTopic, of the topic as it was; brokers that are down and hold replicas of it."""
 
     topic: Topic
     absent_brokers: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class ShutsDown:
+class ShutsDown(Struct, frozen=True):
     """ControlledShutdown, of this broker."""
 
     broker_id: int
@@ -70,8 +68,7 @@ class ElectsLeaders:
     """The outcomes so far."""
 
 
-@dataclass(frozen=True, slots=True)
-class SetsThrottle:
+class SetsThrottle(Struct, frozen=True):
     """AlterReassignmentThrottle."""
 
 

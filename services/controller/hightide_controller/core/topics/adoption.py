@@ -6,14 +6,13 @@ marker. Both are written before any broker learns of the topic, so that an id ne
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hightide_runtime.znodes.paths import (
     delete_topic_path,
     partition_add_path,
     partition_remove_path,
     reassignment_path,
 )
+from msgspec.structs import replace
 
 from hightide_controller.core.effects import Refusal
 from hightide_controller.core.elections.waiting_requests import turn_away

@@ -12,9 +12,9 @@ znode, this is the last step.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 
 from hightide_runtime.znodes.paths import delete_topic_path
+from msgspec.structs import replace
 
 from hightide_controller.core.brokers.stops import send_stops
 from hightide_controller.core.effects import (

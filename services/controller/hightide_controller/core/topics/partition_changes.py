@@ -11,11 +11,11 @@ quarantine.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from hightide_runtime.topics.assignment import assign
 from hightide_runtime.topics.topic_configs import config_fault
 from hightide_runtime.znodes.paths import partition_add_path, partition_remove_path
+from msgspec.structs import replace
 
 from hightide_controller.core.effects import Refusal
 from hightide_controller.core.elections.waiting_requests import refuse, satisfy

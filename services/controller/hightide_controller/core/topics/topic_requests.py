@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from hightide_controller.core.effects import AnswerTopic, Effect, Refusal, RefuseRequest
 from hightide_controller.core.elections.waiting_requests import overloaded

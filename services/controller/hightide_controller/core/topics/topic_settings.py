@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from hightide_runtime.topics.topic_configs import config_fault, sensible_part, unknown_setting
 from hightide_runtime.znodes.paths import topic_config_path
+from msgspec.structs import replace
 
 from hightide_controller.core.effects import Effect, Refusal
 from hightide_controller.core.elections.stores import reconsider, send_decisions, send_metadata

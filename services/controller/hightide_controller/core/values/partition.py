@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
 from hightide_runtime.znodes.recovered_log import RecoveredLog
+from msgspec import Struct
 
 __all__ = [
     "NO_LEADER",
@@ -55,8 +55,7 @@ VALID_PREDECESSORS: Final[dict[PartitionState, frozenset[PartitionState]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class LeaderAndIsr:
+class LeaderAndIsr(Struct, frozen=True):
     """The decision about one partition, as its znode holds it.
 
     `partition_epoch` is the zkVersion of the znode that was read; in a decision that is being stored, it is
@@ -80,8 +79,7 @@ class LeaderAndIsr:
         return self.unclean_epoch > 0 and self.unclean_epoch == self.leader_epoch and self.leader != NO_LEADER
 
 
-@dataclass(frozen=True, slots=True)
-class Partition:
+class Partition(Struct, frozen=True):
     """One partition: its replicas, and the last decision known about it."""
 
     name: TopicPartition

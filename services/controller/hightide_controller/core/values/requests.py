@@ -6,8 +6,9 @@ Each has a `request_id` and is answered once: by an Answer effect of its kind or
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum, auto
+
+from msgspec import Struct, field
 
 from hightide_controller.core.values.partition import TopicPartition
 
@@ -25,8 +26,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteTopicRequested:
+class DeleteTopicRequested(Struct, frozen=True):
     """Delete a topic. Answered by AnswerTopic when its name is free and the live brokers have stopped.
 
     Refused if the topic of the name has another id than `topic_id` (hex; empty: any).
@@ -39,8 +39,7 @@ class DeleteTopicRequested:
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class AddPartitionsRequested:
+class AddPartitionsRequested(Struct, frozen=True):
     """Grow a topic to `partition_count`. An empty `assignment` lets the controller balance the new ones.
 
     Answered by AnswerTopic when the new partitions have leaders.
@@ -54,8 +53,7 @@ class AddPartitionsRequested:
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class RemovePartitionsRequested:
+class RemovePartitionsRequested(Struct, frozen=True):
     """Shrink a topic to `partition_count`: the highest numbers are removed. Answered by AnswerTopic.
 
     Refused if the topic of the name has another id than `topic_id` (hex; empty: any).
@@ -69,8 +67,7 @@ class RemovePartitionsRequested:
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class AlterTopicConfigRequested:
+class AlterTopicConfigRequested(Struct, frozen=True):
     """Change settings of a topic. Answered by AnswerTopic when the live brokers have applied them."""
 
     request_id: int
@@ -81,16 +78,14 @@ class AlterTopicConfigRequested:
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
+class Move(Struct, frozen=True):
     """One partition and its RAR, the first being the preferred replica."""
 
     name: TopicPartition
     target: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ReassignmentsRequested:
+class ReassignmentsRequested(Struct, frozen=True):
     """Move partitions (V3 F). Answered by AnswerPartitions when all accepted moves have begun.
 
     `throttle_bytes_per_s`: the speed limit from now on; None leaves it as it is.
@@ -103,8 +98,7 @@ class ReassignmentsRequested:
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class CancelReassignmentsRequested:
+class CancelReassignmentsRequested(Struct, frozen=True):
     """Cancel moves; no names means all. Answered by AnswerPartitions when it is stored."""
 
     request_id: int
@@ -113,8 +107,7 @@ class CancelReassignmentsRequested:
     cause: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ReassignmentThrottleRequested:
+class ReassignmentThrottleRequested(Struct, frozen=True):
     """Change the speed limit of moves; 0: none. Answered by AnswerDone when the live brokers have applied
     it."""
 
@@ -134,8 +127,7 @@ class ElectionKind(Enum):
     UNCLEAN = auto()
 
 
-@dataclass(frozen=True, slots=True)
-class ElectLeadersRequested:
+class ElectLeadersRequested(Struct, frozen=True):
     """Elect leaders at an operator's request. No names means all partitions, which only PREFERRED accepts.
 
     Answered by AnswerElections when the decisions are stored and the live brokers have them.

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from operator import itemgetter
 from typing import Final, NamedTuple, Protocol
+
+from msgspec import Struct
 
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 
@@ -20,8 +21,7 @@ class StreamId(NamedTuple):
     stream: int
 
 
-@dataclass(frozen=True, slots=True)
-class Subscriber:
+class Subscriber(Struct, frozen=True):
     """A member of a group, and the number of streams with which it reads each topic ("topic count", §7)."""
 
     consumer_id: str

@@ -4,7 +4,7 @@ durable before any member reads, so that a consumer that starts at the end and d
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from hightide_coordinator.core.commits.stored_groups import counts, identity_in
 from hightide_coordinator.core.effects import LookUpOffsets

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from hightide_coordinator.core.commits.offset_deletion import answer_offset_deletions
 from hightide_coordinator.core.commits.store_building import answer_commits, forget_group

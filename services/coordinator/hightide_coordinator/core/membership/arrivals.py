@@ -3,7 +3,7 @@ instance (consumer coordinator §7, §10; C5, C7, C10)."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from hightide_coordinator.core.effects import CloseConnection, LogSentence, SendRegistered
 from hightide_coordinator.core.events import ConsumerRegistered

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from msgspec import Struct
 
 from hightide_coordinator.core.state.group import Group, GroupState
 from hightide_coordinator.core.state.member import Member
@@ -37,8 +38,7 @@ _OFFSET_BYTES: Final = 40
 """Bytes of an offset in such an answer, without its topic's name and its metadata."""
 
 
-@dataclass(frozen=True, slots=True)
-class QuestionRefused:
+class QuestionRefused(Struct, frozen=True):
     """The reason why a question is refused."""
 
     refusal: Refusal
@@ -46,8 +46,7 @@ class QuestionRefused:
     metadata: Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class GroupListing:
+class GroupListing(Struct, frozen=True):
     """One group in a list."""
 
     group: str
@@ -56,8 +55,7 @@ class GroupListing:
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
-class MemberDescription:
+class MemberDescription(Struct, frozen=True):
     """One member. If it has not returned after a takeover, its subscription is not known."""
 
     consumer_id: str
@@ -71,8 +69,7 @@ class MemberDescription:
     exclude: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class GroupDescription:
+class GroupDescription(Struct, frozen=True):
     """Everything about a group, as in DescribeGroupResponse."""
 
     group: str
@@ -88,8 +85,7 @@ class GroupDescription:
     last_rebalance_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class OffsetPage:
+class OffsetPage(Struct, frozen=True):
     """Some of the committed offsets of a group, by topic and partition. The next page begins at
     `next_cursor`, which is None after the last one."""
 

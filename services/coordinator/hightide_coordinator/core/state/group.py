@@ -9,6 +9,7 @@ from enum import Enum, auto
 from typing import Final
 
 from hightide_runtime.timer_wheel import NeverDue
+from msgspec import Struct
 
 from hightide_coordinator.core.assignors import StreamId
 from hightide_coordinator.core.effects import ItemOutcome
@@ -182,8 +183,7 @@ class StoreInFlight:
     offset_deletions: list[OffsetDeletionWaiting] = field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class StartAsked:
+class StartAsked(Struct, frozen=True):
     """A look-up of where a partition starts."""
 
     look_up_id: int
@@ -191,8 +191,7 @@ class StartAsked:
     """The preference of its intended owner at that time."""
 
 
-@dataclass(frozen=True, slots=True)
-class StartFound:
+class StartFound(Struct, frozen=True):
     """The start of a partition; not durable yet. It holds for an intended owner with the same preference."""
 
     committed: StoredOffset

@@ -8,11 +8,11 @@ any pattern.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Final
 
 import re2
 from hightide_runtime.znodes.topic_names import is_legal_topic_name
+from msgspec import Struct
 
 from hightide_coordinator.core.values.registration import TopicFilter
 
@@ -31,8 +31,7 @@ class InvalidPattern(Exception):
         self.reason = reason
 
 
-@dataclass(frozen=True, slots=True)
-class TopicPattern:
+class TopicPattern(Struct, frozen=True):
     """A compiled pattern with its exclusions; `compile_pattern` makes it."""
 
     wanted: TopicFilter

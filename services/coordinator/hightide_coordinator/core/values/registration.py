@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import Enum
+
+from msgspec import Struct, field
 
 from hightide_coordinator.core.values.topic_partition import TopicPartition
 
@@ -28,16 +29,14 @@ class OffsetReset(Enum):
     ERROR = "error"
 
 
-@dataclass(frozen=True, slots=True)
-class OwnedPartition:
+class OwnedPartition(Struct, frozen=True):
     """A partition that a consumer says it owns, since this generation."""
 
     name: TopicPartition
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
-class ConsumerPosition:
+class ConsumerPosition(Struct, frozen=True):
     """How far a consumer has come in a partition that was given to it in this generation."""
 
     name: TopicPartition
@@ -46,8 +45,7 @@ class ConsumerPosition:
     leader_epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class TopicFilter:
+class TopicFilter(Struct, frozen=True):
     """A subscription by pattern: the topics that the RE2 expression `pattern` matches, and none of `exclude`.
     Equal filters are matched once, for all members."""
 
@@ -56,8 +54,7 @@ class TopicFilter:
     """RE2 expressions, sorted, each once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Registration:
+class Registration(Struct, frozen=True):
     """The first message of a consumer (consumer coordinator §7, RegisterConsumerRequest)."""
 
     group: str
@@ -86,8 +83,7 @@ class Registration:
         return TopicFilter(self.pattern, self.exclude)
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionOwner:
+class PartitionOwner(Struct, frozen=True):
     """Whose a partition is: (member_id, generation) is the fence of commits."""
 
     member_id: str
@@ -101,8 +97,7 @@ class PartitionOwner:
     """Of which partition of that number: `Topic.first_leader_epochs`."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredOffset:
+class StoredOffset(Struct, frozen=True):
     """A committed offset. It holds for the topic with this id only."""
 
     offset: int
@@ -114,8 +109,7 @@ class StoredOffset:
     before."""
 
 
-@dataclass(frozen=True, slots=True)
-class StoredGroup:
+class StoredGroup(Struct, frozen=True):
     """A group as ZooKeeper holds it."""
 
     generation: int = 0
