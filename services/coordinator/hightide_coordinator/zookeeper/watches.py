@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable
-from dataclasses import astuple
 
 from hightide_runtime.clock import Clock
 from hightide_runtime.serving.channels import OpenChannel
@@ -22,6 +21,7 @@ from hightide_runtime.zookeeper.session import (
     ZooKeeperSession,
 )
 from hightide_runtime.zookeeper.znode_reader import RepeatedReader
+from msgspec.structs import astuple
 
 from hightide_coordinator.core.effects import WatchTopics
 from hightide_coordinator.core.events import BrokersChanged, Elected, Endpoint, TopicsChanged
