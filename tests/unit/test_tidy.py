@@ -120,6 +120,21 @@ def test_banned_texts_stand_nowhere(pattern: str) -> None:
     assert found == [], instead
 
 
+def test_frozen_values_of_a_core_are_structs_unless_equality_leaves_a_field_out() -> None:
+    slow = []
+    for name, path in python_files():
+        if not re.match(r"services/\w+/\w+/core/", name):
+            continue
+        source = path.read_text()
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ClassDef):
+                decorators = [ast.unparse(each) for each in node.decorator_list]
+                is_frozen = any(each.startswith("dataclass") and "frozen=True" in each for each in decorators)
+                if is_frozen and "compare=False" not in ast.unparse(node):
+                    slow.append(f"{name}: {node.name}")
+    assert slow == []
+
+
 def test_no_tracked_file_names_a_registry_or_a_folder_of_one_machine() -> None:
     found = []
     for path in tracked_files():
