@@ -36,12 +36,19 @@ CROWD_SESSION_MS = 300_000
 """Members are pinged three times in it. With 60 s, ten thousand pings came 20 s after the registrations, and
 kept this one process from all else on a busy machine: its answers were late, and those to
 gRPC's own pings."""
+ZOOKEEPER_SESSION_MS = 30_000
+"""A coordinator whose loop does not turn for half of it resigns. Thousands of callbacks in one turn took 2 s
+beside other tests."""
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCluster]:
     with LocalCluster(
-        tmp_path_factory.mktemp("bad-groups"), brokers=1, controllers=1, coordinators=1
+        tmp_path_factory.mktemp("bad-groups"),
+        brokers=1,
+        controllers=1,
+        coordinators=1,
+        session_timeout_ms=ZOOKEEPER_SESSION_MS,
     ) as running:
         with Admin(running.bootstrap) as admin:
             admin.create_topic("flights", assignment=[[1], [1]])
