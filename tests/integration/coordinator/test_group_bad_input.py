@@ -37,8 +37,9 @@ CROWD_SESSION_MS = 300_000
 kept this one process from all else on a busy machine: its answers were late, and those to
 gRPC's own pings."""
 ZOOKEEPER_SESSION_MS = 30_000
-"""A coordinator whose loop does not turn for half of it resigns. Thousands of callbacks in one turn took 2 s
-beside other tests."""
+"""A coordinator whose loop does not turn for half of it resigns, and consumers have to come back, which
+those of these tests do not. Once it did not turn for 2 s beside other tests; why was not found out. The
+default is 6 s."""
 
 
 @pytest.fixture(scope="module")

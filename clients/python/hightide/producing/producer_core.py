@@ -465,7 +465,7 @@ class ProducerCore(Accumulator, TracedCore):
             for batch in self.unsent(each):
                 self.end(batch, -1, error)
         self.topics.pop(queue.topic, None)
-        self.cluster.topics.pop(queue.topic, None)
+        self.cluster.forget(queue.topic)
         self.seeker.forget(queue.topic)
         return True
 

@@ -81,7 +81,9 @@ def test_an_answer_without_news_of_a_topic_leaves_the_topic_as_it_is() -> None:
     assert cluster.topics[TOPIC] is first
     cluster.update(metadata({0: (2, 2)}))
     assert cluster.leader_of(TOPIC, 0) == Leader(2, "b2:2", 2)
-    second = cluster.topics.pop(TOPIC)
+    second = cluster.topics[TOPIC]
+    cluster.forget(TOPIC)
+    assert TOPIC not in cluster.topics
     cluster.update(metadata({0: (2, 2)}))
     assert cluster.topics[TOPIC] == second, "a topic that was forgotten is heard of anew"
 
