@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from hightide_local.cluster import LocalCluster  # noqa: E402
-from hightide_local.histories.anomalies import AnomalyKind  # noqa: E402
+from hightide_local.histories.anomalies import READS_OF_A_DEPOSED_LEADER  # noqa: E402
 from hightide_local.histories.drill import FaultDrill, replica_differences  # noqa: E402
 from hightide_local.histories.faults import ClusterFaults, restart_ended  # noqa: E402
 from hightide_local.histories.judgement import judge_replicas  # noqa: E402
@@ -138,7 +138,7 @@ def main() -> int:
             "random-faults",
             request_timeout_ms=2000,
             flush=arguments.flush,
-            allowed=frozenset({AnomalyKind.END_BEHIND_ACKNOWLEDGED}),
+            allowed=READS_OF_A_DEPOSED_LEADER,
         ) as drill,
     ):
         walk = OperatorWalk(cluster, drill.topic, len(drill.partitions), chance)

@@ -12,7 +12,7 @@ from typing import Final
 
 from hightide import HightideError
 from hightide_local.cluster import LocalCluster
-from hightide_local.histories.anomalies import AnomalyKind
+from hightide_local.histories.anomalies import READS_OF_A_DEPOSED_LEADER
 from hightide_local.histories.drill import FaultDrill, replica_differences
 from hightide_local.histories.faults import restart_ended
 from hightide_local.histories.history import SendOutcome
@@ -98,9 +98,7 @@ class Campaign:
             request_timeout_ms=2_000,
             delivery_timeout_ms=240_000,
             configs=CONFIGS,
-            # A leader that resumes after the end of its session may give its old end to clients that still
-            # ask it.
-            allowed=frozenset({AnomalyKind.END_BEHIND_ACKNOWLEDGED}),
+            allowed=READS_OF_A_DEPOSED_LEADER,
         )
         site = StruckCluster(self._cluster, self._chance, lambda: is_whole(drill), self._hung_loops)
         with drill:

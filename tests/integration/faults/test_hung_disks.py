@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from hightide_local.cluster import LocalCluster
-from hightide_local.histories.anomalies import AnomalyKind
+from hightide_local.histories.anomalies import READS_OF_A_DEPOSED_LEADER
 from hightide_local.histories.drill import HEALED_S, FaultDrill
 from hightide_local.histories.replica_logs import partition_directory
 from hightide_local.histories.waiting import wait_until
@@ -162,9 +162,9 @@ def test_a_leader_whose_disk_takes_no_write_is_replaced_within_the_session_timeo
 ) -> None:
     """With flush=replicated, the default. Its event loop waits for the disk, while another thread keeps its
     session with ZooKeeper."""
-    # When it goes on, whoever still takes it for the leader may read its old high watermark.
-    allowed = frozenset({AnomalyKind.END_BEHIND_ACKNOWLEDGED})
-    with FaultDrill(patient, "no-write", request_timeout_ms=2_000, allowed=allowed) as drill:
+    with FaultDrill(
+        patient, "no-write", request_timeout_ms=2_000, allowed=READS_OF_A_DEPOSED_LEADER
+    ) as drill:
         leader = drill.leader()
         pid = patient.running()[f"broker-{leader}"]
         began = time.monotonic()

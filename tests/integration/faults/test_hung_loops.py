@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from hightide_bench.campaign.hung_loops import HungLoops, processes_that_can_hang
 from hightide_local.cluster import LocalCluster
-from hightide_local.histories.anomalies import AnomalyKind
+from hightide_local.histories.anomalies import READS_OF_A_DEPOSED_LEADER
 from hightide_local.histories.drill import HEALED_S, FaultDrill
 from hightide_local.histories.waiting import wait_until
 
@@ -53,10 +53,9 @@ def hang(hung_loops: HungLoops) -> Hang:
 def test_a_leader_whose_loop_hangs_is_replaced_within_the_session_timeout_and_follows_when_it_goes_on(
     cluster: LocalCluster, hang: Hang
 ) -> None:
-    # When it goes on it reads what waited in its socket before it can hear what happened: whoever still takes
-    # it for the leader may read its old high watermark, as with a process that was stopped as a whole.
-    allowed = frozenset({AnomalyKind.END_BEHIND_ACKNOWLEDGED})
-    with FaultDrill(cluster, "hung-leader", request_timeout_ms=2_000, allowed=allowed) as drill:
+    with FaultDrill(
+        cluster, "hung-leader", request_timeout_ms=2_000, allowed=READS_OF_A_DEPOSED_LEADER
+    ) as drill:
         assert drill.leader() == 1
         began = hang.begin(cluster, "broker-1")
         drill.wait_for_other_leaders(1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hightide_local.histories.anomalies import AnomalyKind
+from hightide_local.histories.anomalies import READS_OF_A_DEPOSED_LEADER
 from hightide_local.histories.drill import HEALED_S, FaultDrill
 from hightide_local.histories.waiting import wait_until
 from hightide_local.pytest_plugin import ClusterFactory
@@ -15,9 +15,7 @@ def test_a_paused_leader_is_replaced_while_its_session_lives_and_follows_when_it
 ) -> None:
     # A session that outlasts the test.
     cluster = hightide_cluster_factory(session_timeout_ms=120_000)
-    # Who still takes it for the leader may read its old high watermark before it hears of the new epoch.
-    allowed = frozenset({AnomalyKind.END_BEHIND_ACKNOWLEDGED})
-    with FaultDrill(cluster, "paused", request_timeout_ms=2_000, allowed=allowed) as drill:
+    with FaultDrill(cluster, "paused", request_timeout_ms=2_000, allowed=READS_OF_A_DEPOSED_LEADER) as drill:
         leader = drill.leader()
         cluster.pause(f"broker-{leader}")
         drill.wait_for_other_leaders(leader)

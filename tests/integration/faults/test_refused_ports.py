@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from hightide.v1 import controller_service_pb2 as pb2
-from hightide_local.histories.anomalies import AnomalyKind
+from hightide_local.histories.anomalies import READS_OF_A_DEPOSED_LEADER
 from hightide_local.histories.drill import FaultDrill
 from hightide_local.pytest_plugin import ClusterFactory
 from integration.controller.controller_harness import CALL_S, Cluster, cluster, until
@@ -98,9 +98,7 @@ def test_a_leader_whose_port_refused_follows_with_nothing_lost_when_it_answers(
 ) -> None:
     """It never lost its session, and called itself the leader all along."""
     cluster = hightide_cluster_factory(session_timeout_ms=30_000, partitionable=True)
-    # Who still takes it for the leader may read its old high watermark before it hears of the new epoch.
-    allowed = frozenset({AnomalyKind.END_BEHIND_ACKNOWLEDGED})
-    with FaultDrill(cluster, "refused", request_timeout_ms=2_000, allowed=allowed) as drill:
+    with FaultDrill(cluster, "refused", request_timeout_ms=2_000, allowed=READS_OF_A_DEPOSED_LEADER) as drill:
         leader = drill.leader()
         pid = cluster.running()[f"broker-{leader}"]
         cluster.refuse_connections(f"broker-{leader}")

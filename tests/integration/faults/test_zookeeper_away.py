@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 from hightide_local.cluster import LocalCluster
-from hightide_local.histories.anomalies import AnomalyKind
+from hightide_local.histories.anomalies import READS_OF_A_DEPOSED_LEADER
 from hightide_local.histories.drill import HEALED_S, FaultDrill
 from hightide_local.histories.waiting import wait_until
 from hightide_runtime.znodes.cluster_znodes import CONTROLLER_CANDIDATES
@@ -68,9 +68,9 @@ def test_the_session_of_a_follower_expires_and_it_comes_back_as_new(operator: Zo
 
 
 def test_the_session_of_a_leader_expires_and_it_comes_back_as_follower(operator: ZooKeeperOperator) -> None:
-    # Who still takes it for the leader may read its old high watermark: it holds no lease on reading.
-    allowed = frozenset({AnomalyKind.END_BEHIND_ACKNOWLEDGED})
-    with FaultDrill(operator.cluster, "leader-expired", request_timeout_ms=2_000, allowed=allowed) as drill:
+    with FaultDrill(
+        operator.cluster, "leader-expired", request_timeout_ms=2_000, allowed=READS_OF_A_DEPOSED_LEADER
+    ) as drill:
         with session_expires(operator, "broker-1", "/brokers/ids/1"):
             drill.wait_for_other_leaders(1)
             drill.wait_for_progress()

@@ -33,6 +33,12 @@ class AnomalyKind(Enum):
     END_BEHIND_ACKNOWLEDGED = "the high watermark was not above an offset acknowledged before"
 
 
+# What a drill allows that replaces a leader which lives. Such a leader holds no lease on reading: until it
+# hears of the new epoch, whoever still takes it for the leader reads its old high watermark. For one and the
+# same reader the high watermark does not go back even so.
+READS_OF_A_DEPOSED_LEADER = frozenset({AnomalyKind.END_BEHIND_ACKNOWLEDGED})
+
+
 @dataclass(frozen=True, slots=True)
 class Anomaly:
     """One finding. `detail` has the facts."""
