@@ -5,7 +5,7 @@ from importlib import resources
 
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from hightide import errors
-from hightide.error_base import HightideError
+from hightide.errors import HightideError
 from hightide.v1.errors_pb2 import ErrorCode
 from hightide_runtime.errors import CATALOGUE, reason_of
 

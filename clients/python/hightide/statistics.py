@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from hightide.error_base import HightideError
+from hightide.errors.base import HightideError
 from hightide.records import TopicPartition
 
 

@@ -5,7 +5,7 @@ message is one line that stands alone: the problem, the option, topic, partition
 Errors of the cluster are the SDK's (`hightide.errors`) and pass through unchanged.
 """
 
-from hightide.error_base import HightideError
+from hightide.errors import HightideError
 
 
 class SparkConnectorError(HightideError):

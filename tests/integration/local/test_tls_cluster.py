@@ -10,7 +10,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from hightide import Admin, Consumer, Producer
-from hightide.client_errors import TlsRefusedError
+from hightide.errors import TlsRefusedError
 from hightide_local.certificates import CertificateAuthority
 from hightide_local.cluster import ClusterError, LocalCluster
 from hightide_local.cluster_certificates import TLS_VARIABLES

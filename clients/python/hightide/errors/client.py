@@ -4,7 +4,7 @@ a code for them."""
 from collections.abc import Sequence
 from enum import StrEnum
 
-from hightide.error_base import HightideError
+from hightide.errors.base import HightideError
 
 
 class ClientError(HightideError):

@@ -1,6 +1,6 @@
 """The errors that coordinators of consumer groups answer with; part of the catalogue of `hightide.errors`."""
 
-from hightide.error_base import ServerError
+from hightide.errors.base import ServerError
 from hightide.v1 import errors_pb2
 
 

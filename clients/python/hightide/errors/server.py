@@ -1,67 +1,7 @@
-"""All errors that the SDK raises. There is one class for each `ErrorCode` that a server can answer with, and
-one for each error that the client itself detects (`hightide.client_errors`).
+"""The errors that brokers and controllers answer with, and those of any server; see `hightide.errors`."""
 
-Strategy: servers name a code, either in the `google.rpc.ErrorInfo` of a failed call or in a result inside of
-a call that succeeded. `from_code` and `from_reason` are the only places that turn a code into an exception.
-`retriable` says that the same request may succeed later. `refresh_metadata` says that the client should first
-look up the leader again. A message names address, topic, partition and value, and ends with the next step.
-"""
-
-from collections.abc import Mapping
-from typing import Final
-
-from hightide.client_errors import AddressUnreachableError as AddressUnreachableError
-from hightide.client_errors import BrokersUnavailableError as BrokersUnavailableError
-from hightide.client_errors import BufferFullError as BufferFullError
-from hightide.client_errors import ClientError as ClientError
-from hightide.client_errors import ClosedError as ClosedError
-from hightide.client_errors import ConcurrentUseError as ConcurrentUseError
-from hightide.client_errors import ControllerUnavailableError as ControllerUnavailableError
-from hightide.client_errors import CoordinatorUnavailableError as CoordinatorUnavailableError
-from hightide.client_errors import DeliveryPendingError as DeliveryPendingError
-from hightide.client_errors import DeliveryTimeoutError as DeliveryTimeoutError
-from hightide.client_errors import DeserializationError as DeserializationError
-from hightide.client_errors import ForkedClientError as ForkedClientError
-from hightide.client_errors import InvalidArgumentError as InvalidArgumentError
-from hightide.client_errors import NoCommittedOffsetError as NoCommittedOffsetError
-from hightide.client_errors import NotAssignedError as NotAssignedError
-from hightide.client_errors import RangeDeletedError as RangeDeletedError
-from hightide.client_errors import RangeLostError as RangeLostError
-from hightide.client_errors import RecordTooLargeError as RecordTooLargeError
-from hightide.client_errors import RequestTimeoutError as RequestTimeoutError
-from hightide.client_errors import SchemaRegistryError as SchemaRegistryError
-from hightide.client_errors import SerializationError as SerializationError
-from hightide.client_errors import TlsFault as TlsFault
-from hightide.client_errors import TlsHandshakeError as TlsHandshakeError
-from hightide.client_errors import TlsRefusedError as TlsRefusedError
-from hightide.client_errors import TokenNotSentError as TokenNotSentError
-from hightide.client_errors import TopicRecreatedError as TopicRecreatedError
-from hightide.client_errors import UndeliveredError as UndeliveredError
-from hightide.client_errors import UnexpectedAnswerError as UnexpectedAnswerError
-from hightide.client_errors import WrongEventLoopError as WrongEventLoopError
-from hightide.error_base import HightideError as HightideError
-from hightide.error_base import ServerError as ServerError
-from hightide.group_errors import AnswerOutOfTurnError as AnswerOutOfTurnError
-from hightide.group_errors import CommitGoesBackError as CommitGoesBackError
-from hightide.group_errors import ConsumerIdTakenError as ConsumerIdTakenError
-from hightide.group_errors import CoordinatorLoadingError as CoordinatorLoadingError
-from hightide.group_errors import FencedGenerationError as FencedGenerationError
-from hightide.group_errors import FencedInstanceError as FencedInstanceError
-from hightide.group_errors import GroupNotEmptyError as GroupNotEmptyError
-from hightide.group_errors import InvalidGroupNameError as InvalidGroupNameError
-from hightide.group_errors import InvalidPatternError as InvalidPatternError
-from hightide.group_errors import InvalidSessionTimeoutError as InvalidSessionTimeoutError
-from hightide.group_errors import NotCoordinatorError as NotCoordinatorError
-from hightide.group_errors import SessionTimedOutError as SessionTimedOutError
-from hightide.group_errors import StaleCoordinatorEpochError as StaleCoordinatorEpochError
-from hightide.group_errors import UnknownAssignorError as UnknownAssignorError
-from hightide.group_errors import UnknownGroupError as UnknownGroupError
-from hightide.group_errors import UnknownMemberError as UnknownMemberError
+from hightide.errors.base import ServerError
 from hightide.v1 import errors_pb2
-from hightide.v1.errors_pb2 import ErrorCode
-
-ERROR_DOMAIN: Final = "hightide"
-_PREFIX: Final = "ERROR_CODE_"
 
 
 class UnknownServerError(ServerError):
@@ -469,47 +409,6 @@ class DivergingLogError(ServerError):
         """The offset up to which the log still agrees with the records that this client read; seek to it to
         go on. -1 if it is not known."""
         return int(self.metadata.get("diverging_end_offset", -1))
-
-
-def _catalogue() -> dict[int, type[ServerError]]:
-    return {cls.code: cls for cls in ServerError.__subclasses__() if cls is not UnknownServerError}
-
-
-CATALOGUE: Final[Mapping[int, type[ServerError]]] = _catalogue()
-
-
-def from_code(
-    code: int,
-    message: str,
-    *,
-    topic: str | None = None,
-    partition: int | None = None,
-    address: str | None = None,
-    metadata: Mapping[str, str] | None = None,
-) -> ServerError:
-    """The exception for an error code inside of a result. Called by the cores for each failed partition."""
-    assert code != errors_pb2.ERROR_CODE_UNSPECIFIED, "unspecified means that nothing failed"
-    cls = CATALOGUE.get(code, UnknownServerError)
-    text = message or (cls.__doc__ or "").strip()
-    if cls is UnknownServerError:
-        text = f"error code {code}: {text}"
-    return cls(text, topic=topic, partition=partition, address=address, metadata=metadata)
-
-
-def from_reason(
-    reason: str, message: str, *, address: str | None = None, metadata: Mapping[str, str] | None = None
-) -> ServerError:
-    """The exception for the `ErrorInfo` of a failed call: `reason` is a code's name without ERROR_CODE_."""
-    details = dict(metadata or {})
-    partition = details.get("partition", "")
-    topic = details.get("topic")
-    number = int(partition) if partition.isascii() and partition.isdigit() and len(partition) < 10 else None
-    if _PREFIX + reason in ErrorCode.keys():  # noqa: SIM118 - a protobuf enum wrapper, not a dict
-        code = ErrorCode.Value(_PREFIX + reason)
-        if code in CATALOGUE:
-            return from_code(code, message, topic=topic, partition=number, address=address, metadata=details)
-    text = f"error {reason}: {message}"
-    return UnknownServerError(text, topic=topic, partition=number, address=address, metadata=details)
 
 
 class UnreadableBatchError(CorruptBatchError):
