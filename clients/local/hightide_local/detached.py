@@ -1,9 +1,10 @@
 """The cluster of `hightide dev up`, which runs on when the command has ended."""
 
-import contextlib
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from hightide_runtime.znodes.coordination_znode import Coordination
 from platformdirs import user_state_path
@@ -11,6 +12,17 @@ from platformdirs import user_state_path
 from hightide_local.cluster import ClusterError, FirstPorts, LocalCluster
 from hightide_local.layout import ClusterLayout, controllers_wanted
 
+_OF_A_PROCESS: Final = re.compile(r"(?:broker|controller|coordinator|network|zookeeper)(?:-\d+)*(?:\.\w+)*")
+#: The names that a cluster gives to what it makes, by the folder below its directory.
+_MADE: Final = {
+    "certificates": re.compile(
+        r"(?:ca|(?:broker|client|controller|coordinator|zookeeper)-[^.]+)\.(?:crt|key)"
+    ),
+    "data": _OF_A_PROCESS,
+    "logs": _OF_A_PROCESS,
+    "traces": _OF_A_PROCESS,
+    "zookeeper": re.compile(r"data|key_store\.pem|zoo\.cfg"),
+}
 #: The ports that clients try by default. Further processes take the next ones.
 FIRST_PORTS = FirstPorts(zookeeper=2181, broker=9092, controller=9192, coordinator=9292)
 
@@ -114,13 +126,29 @@ def down(directory: Path, *, delete: bool = False) -> list[str]:
 
 
 def _delete(cluster: LocalCluster) -> None:
-    """Delete what a stopped cluster has made, and its directory if nothing else is there: a user may have
-    named one with files of his own. Raises OSError."""
-    made = ("certificates", "data", cluster.log_directory.name, cluster.trace_directory.name, "zookeeper")
-    for name in made:
-        with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(cluster.directory / name)
+    """Delete what a stopped cluster has made, and the directories in which nothing else is: a user may have
+    named one with files of his own, also below `data` or `logs`. Raises OSError."""
+    for name, of_the_cluster in _MADE.items():
+        folder = cluster.directory / name
+        if not folder.is_dir():
+            continue
+        for path in list(folder.iterdir()):
+            if of_the_cluster.fullmatch(path.name):
+                _remove(path)
+        _remove_if_empty(folder)
     for name in (".lock", "cluster.json"):
         (cluster.directory / name).unlink(missing_ok=True)
-    if not any(cluster.directory.iterdir()):
-        cluster.directory.rmdir()
+    _remove_if_empty(cluster.directory)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
+
+
+def _remove_if_empty(directory: Path) -> None:
+    # A user may have linked `data` to another disk.
+    if not directory.is_symlink() and not any(directory.iterdir()):
+        directory.rmdir()
