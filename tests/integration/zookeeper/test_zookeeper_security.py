@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
+from hightide_cli.doctor.zookeeper_probe import ZooKeeperProbeError, look_at
 from hightide_local.certificates import CertificateAuthority, CertificateFiles
 from hightide_local.processes.embedded_zookeeper import EmbeddedZooKeeper
 from hightide_local.processes.ports import HOST
@@ -369,3 +370,32 @@ def test_tls_1_1_is_not_spoken(secure: Secure) -> None:
     context = secure.tls().context()
     assert context.minimum_version.name == "TLSv1_2"
     assert context.check_hostname
+
+
+# -- what `hightide doctor` sees
+
+
+def test_a_doctor_looks_at_a_server_by_tls_as_by_plaintext(secure: Secure) -> None:
+    by_tls = look_at(secure.server.tls_address, PATIENCE_S, secure.tls())
+    plain = look_at(secure.server.address, PATIENCE_S)
+    assert by_tls.mode == plain.mode == "standalone"
+    assert by_tls.version == plain.version is not None
+    assert (by_tls.session_timeout_min_ms, by_tls.session_timeout_max_ms) == (
+        plain.session_timeout_min_ms,
+        plain.session_timeout_max_ms,
+    )
+
+
+def test_a_doctor_without_tls_names_the_option_for_it(secure: Secure) -> None:
+    with pytest.raises(ZooKeeperProbeError, match=r"or it wants TLS \(--zookeeper-tls-ca\)"):
+        look_at(secure.server.tls_address, PATIENCE_S)
+
+
+def test_a_doctor_with_the_wrong_ca_or_without_a_certificate_is_told_so(secure: Secure) -> None:
+    other = CertificateAuthority.create(secure.root / "third-ca").issue(
+        "zookeeper/1", [HOST], secure.root / "third"
+    )
+    with pytest.raises(ZooKeeperProbeError, match="its certificate is not accepted"):
+        look_at(secure.server.tls_address, PATIENCE_S, ZooKeeperTls(other.ca))
+    with pytest.raises(ZooKeeperProbeError, match="wants one"):
+        look_at(secure.server.tls_address, PATIENCE_S, ZooKeeperTls(secure.tls().ca))

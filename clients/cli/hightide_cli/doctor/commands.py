@@ -1,9 +1,12 @@
 """`hightide doctor`: what is wrong between here, ZooKeeper and the servers, and what to do about it."""
 
+from pathlib import Path
+
 import click
 
 from hightide_cli.command_line.choices import choices
 from hightide_cli.command_line.options import common_options
+from hightide_cli.command_line.zookeeper_tls import zookeeper_tls, zookeeper_tls_options
 from hightide_cli.printing.output import emit, wants_document
 
 
@@ -16,6 +19,7 @@ from hightide_cli.printing.output import emit, wants_document
     show_envvar=True,
     help="The ZooKeeper of the cluster; the default is that of the context or of `dev up`.",
 )
+@zookeeper_tls_options
 @click.option(
     "--timeout",
     "timeout_s",
@@ -25,7 +29,14 @@ from hightide_cli.printing.output import emit, wants_document
     help="Seconds to wait for each answer.",
 )
 @click.pass_context
-def doctor(ctx: click.Context, zookeeper: str | None, timeout_s: float) -> None:
+def doctor(
+    ctx: click.Context,
+    zookeeper: str | None,
+    ca: Path | None,
+    certificate: Path | None,
+    key: Path | None,
+    timeout_s: float,
+) -> None:
     """Look for what is wrong between this machine, ZooKeeper and the servers.
 
     It checks Java, ZooKeeper and the session timeouts that it grants, the addresses that servers advertise,
@@ -40,7 +51,10 @@ def doctor(ctx: click.Context, zookeeper: str | None, timeout_s: float) -> None:
     from hightide_cli.doctor.findings import Verdict, findings_document, findings_text, worst
 
     target = choices(ctx).target()
-    findings = examine(target, zookeeper or target.zookeeper, timeout_s)
+    tls = zookeeper_tls(ca, certificate, key)
+    if tls is not None:
+        tls.check()
+    findings = examine(target, zookeeper or target.zookeeper, timeout_s, tls)
     if wants_document(ctx):
         emit(ctx, {"bootstrap": target.bootstrap, **findings_document(findings)})
     else:

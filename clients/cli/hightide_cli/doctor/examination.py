@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from hightide import Admin
 from hightide.calls.addresses import bootstrap_addresses
@@ -44,6 +44,9 @@ from hightide_cli.doctor.findings import (
 from hightide_cli.doctor.zookeeper_probe import ZooKeeperFacts, ZooKeeperProbeError, look_at, servers_in
 from hightide_cli.version import client_version
 
+if TYPE_CHECKING:
+    from hightide_runtime.zookeeper.tls_socket import ZooKeeperTls
+
 T = TypeVar("T")
 
 _AT_ONCE: Final = 16
@@ -52,13 +55,15 @@ _JAVA_TIMEOUT_S: Final = 10.0
 _CLOCKS_TIMEOUT_S: Final = 15.0
 
 
-def examine(target: Target, zookeeper: str | None, timeout_s: float) -> list[Finding]:
+def examine(
+    target: Target, zookeeper: str | None, timeout_s: float, zookeeper_tls: "ZooKeeperTls | None" = None
+) -> list[Finding]:
     """All findings, those of this machine first. Called by `hightide doctor`. Raises InvalidArgumentError if
     the bootstrap address is not an address."""
     addresses = bootstrap_addresses(target.bootstrap)
     findings = [_java(), _file_limit()]
     servers, metadata, found = _cluster(addresses, target, timeout_s)
-    limits_ms, told = _zookeeper(zookeeper, timeout_s)
+    limits_ms, told = _zookeeper(zookeeper, timeout_s, zookeeper_tls)
     findings += told + found
     hosts = sorted({each.rpartition(":")[0] for each in (*addresses, *(each.address for each in servers))})
     findings += proxy_findings(os.environ, hosts)
@@ -98,7 +103,9 @@ def _file_limit() -> Finding:
     return file_limit_finding(-1 if soft == resource.RLIM_INFINITY else soft)
 
 
-def _zookeeper(connection: str | None, timeout_s: float) -> tuple[tuple[int, int] | None, list[Finding]]:
+def _zookeeper(
+    connection: str | None, timeout_s: float, tls: "ZooKeeperTls | None"
+) -> tuple[tuple[int, int] | None, list[Finding]]:
     """The session timeouts that ZooKeeper grants, and the findings about it."""
     if connection is None:
         step = "say where it is with --zookeeper HOST:PORT, or in the context"
@@ -106,7 +113,7 @@ def _zookeeper(connection: str | None, timeout_s: float) -> tuple[tuple[int, int
 
     def ask(address: str) -> ZooKeeperFacts | ZooKeeperProbeError:
         try:
-            return look_at(address, timeout_s)
+            return look_at(address, timeout_s, tls)
         except ZooKeeperProbeError as error:
             return error
 

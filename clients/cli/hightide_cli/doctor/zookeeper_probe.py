@@ -1,13 +1,21 @@
 """A ZooKeeper server's report about itself, and the session timeouts that it grants: two short conversations
-over a plain socket, both bounded in time and size. It uses no client library, which would reconnect and
+over a socket, both bounded in time and size. It uses no client library, which would reconnect and
 wait."""
 
 import re
 import socket
+import ssl
 import struct
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+if TYPE_CHECKING:
+    from hightide_runtime.zookeeper.tls_socket import ZooKeeperTls
+
+_Connect: TypeAlias = Callable[[], socket.socket]
 
 _ANSWER_BYTES_MAX: Final = 64 << 10
 # A ConnectRequest: protocol version, last zxid seen, timeout asked for, session id, password.
@@ -44,22 +52,26 @@ def servers_in(connection: str) -> list[str]:
     return [each if ":" in each else f"{each}:2181" for each in named][:20]
 
 
-def look_at(address: str, timeout_s: float) -> ZooKeeperFacts:
+def look_at(address: str, timeout_s: float, tls: "ZooKeeperTls | None" = None) -> ZooKeeperFacts:
     """Ask one server. Raises ZooKeeperProbeError."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit() or not 0 < int(port) < 65536:
         raise ZooKeeperProbeError(f"{address!r} is not host:port")
-    where = (host.strip("[]"), int(port))
+    connect = partial(_connect, (host.strip("[]"), int(port)), timeout_s, tls)
     try:
         begun_s = time.monotonic()
-        least_ms = _granted(where, 1, timeout_s)
+        least_ms = _granted(connect, 1)
         connect_ms = (time.monotonic() - begun_s) * 1000
-        most_ms = _granted(where, 2**31 - 1, timeout_s)
-        told = _four_letters(where, timeout_s)
+        most_ms = _granted(connect, 2**31 - 1)
+        told = _four_letters(connect)
     except OSError as error:
-        raise ZooKeeperProbeError(f"{address} cannot be reached: {error.strerror or error}") from error
+        why = _tls_failure(error) or error.strerror or error
+        raise ZooKeeperProbeError(f"{address} cannot be reached: {why}") from error
     except struct.error as error:
-        raise ZooKeeperProbeError(f"the process that answers at {address} is not ZooKeeper") from error
+        wants_tls = "" if tls else ", or it wants TLS (--zookeeper-tls-ca)"
+        raise ZooKeeperProbeError(
+            f"the process that answers at {address} is not ZooKeeper{wants_tls}"
+        ) from error
     fields = {name.strip().lower(): value.strip() for name, value in _FIELD.findall(told)}
     version = re.match(r"[0-9.]+", fields.get("zookeeper", ""))
     latency = re.fullmatch(r"[0-9.]+/([0-9.]+)/[0-9.]+", fields.get("latency", ""))
@@ -74,10 +86,30 @@ def look_at(address: str, timeout_s: float) -> ZooKeeperFacts:
     )
 
 
-def _granted(where: tuple[str, int], asked_ms: int, timeout_s: float) -> int:
+def _connect(where: tuple[str, int], timeout_s: float, tls: "ZooKeeperTls | None") -> socket.socket:
+    """A connection that waits for each answer this long. Raises OSError."""
+    plain = socket.create_connection(where, timeout_s)
+    if tls is None:
+        return plain
+    try:
+        return tls.context().wrap_socket(plain, server_hostname=where[0])
+    except BaseException:
+        plain.close()
+        raise
+
+
+def _tls_failure(error: OSError) -> str:
+    """Why TLS with the server failed, with the next step; empty if it is not TLS that failed."""
+    if not isinstance(error, ssl.SSLError):
+        return ""
+    from hightide_runtime.zookeeper.tls_socket import tls_failure
+
+    return tls_failure(error)
+
+
+def _granted(connect: _Connect, asked_ms: int) -> int:
     """Open a session, close it, and return the granted timeout. Raises OSError, struct.error."""
-    with socket.create_connection(where, timeout_s) as connection:
-        connection.settimeout(timeout_s)
+    with connect() as connection:
         connection.sendall(_CONNECT.pack(_CONNECT.size - 4, 0, 0, asked_ms, 0, 16, bytes(16)))
         (length,) = struct.unpack(">i", _read(connection, 4))
         if not _CONNECT_ANSWER.size <= length <= 1024:
@@ -101,11 +133,10 @@ def _read(connection: socket.socket, length: int) -> bytes:
     return read
 
 
-def _four_letters(where: tuple[str, int], timeout_s: float) -> str:
-    """The answer to `srvr`, which a server may not be willing to give."""
+def _four_letters(connect: _Connect) -> str:
+    """The answer to `srvr`, which a server may not be willing to give. Raises OSError."""
     read = b""
-    with socket.create_connection(where, timeout_s) as connection:
-        connection.settimeout(timeout_s)
+    with connect() as connection:
         connection.sendall(b"srvr")
         while len(read) < _ANSWER_BYTES_MAX and (chunk := connection.recv(4096)):
             read += chunk

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from hightide_cli.command_line.choices import choices
+from hightide_cli.command_line.zookeeper_tls import zookeeper_tls, zookeeper_tls_options
 
 if TYPE_CHECKING:
     from hightide_runtime.zookeeper.security import ZooKeeperSecurity
@@ -22,30 +23,7 @@ _OPTIONS = (
         show_envvar=True,
         help="The ZooKeeper of the cluster; the default is that of the context or of `dev up`.",
     ),
-    click.option(
-        "--zookeeper-tls-ca",
-        "ca",
-        type=_FILE,
-        envvar="HIGHTIDE_ZOOKEEPER_TLS_CA",
-        show_envvar=True,
-        help="The CAs that may have signed the certificates of ZooKeeper servers: turns TLS on.",
-    ),
-    click.option(
-        "--zookeeper-tls-certificate",
-        "certificate",
-        type=_FILE,
-        envvar="HIGHTIDE_ZOOKEEPER_TLS_CERTIFICATE",
-        show_envvar=True,
-        help="The certificate for servers that ask for one.",
-    ),
-    click.option(
-        "--zookeeper-tls-key",
-        "key",
-        type=_FILE,
-        envvar="HIGHTIDE_ZOOKEEPER_TLS_KEY",
-        show_envvar=True,
-        help="The key of the certificate.",
-    ),
+    zookeeper_tls_options,
     click.option(
         "--zookeeper-credentials-file",
         "credentials_file",
@@ -90,13 +68,8 @@ class ZooKeeperOptions:
     def security(self) -> "ZooKeeperSecurity":
         """Read the files. Raises StartupError, click.UsageError."""
         from hightide_runtime.zookeeper.security import ZooKeeperSecurity
-        from hightide_runtime.zookeeper.tls_socket import ZooKeeperTls
 
-        if (self.certificate is None) != (self.key is None):
-            raise click.UsageError("give both of --zookeeper-tls-certificate and --zookeeper-tls-key")
-        if self.certificate is not None and self.ca is None:
-            raise click.UsageError("--zookeeper-tls-certificate needs --zookeeper-tls-ca, which turns TLS on")
-        tls = None if self.ca is None else ZooKeeperTls(self.ca, self.certificate, self.key)
+        tls = zookeeper_tls(self.ca, self.certificate, self.key)
         return ZooKeeperSecurity.of(tls, self.credentials_file)
 
 
