@@ -7,10 +7,10 @@ partitions is limited, so that the cost for the cluster does not grow with it.
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
+
+from hightide_runtime.process.repeated_step import RepeatedStep
 
 from hightide_coordinator.core.effects import LookUpOffsets
 from hightide_coordinator.core.state.group import Group
@@ -22,8 +22,6 @@ __all__ = ["GROUPS_MAX", "PARTITIONS_MAX", "GroupLag", "chosen_offsets", "lags_o
 
 GROUPS_MAX: Final = 100
 PARTITIONS_MAX: Final = 5_000
-
-_log = logging.getLogger(__name__)
 
 Offsets = Mapping[str, Mapping[TopicPartition, int]]
 
@@ -38,30 +36,22 @@ class GroupLag:
         """Records, by group, as of the last look-up. Groups of which some end was not found are left out."""
         self._groups = groups
         self.ends = ends
-        self._interval_s = interval_ms / 1000
-        self._task: asyncio.Task[None] | None = None
+        self._is_on = interval_ms > 0
+        self._looking = RepeatedStep("the look-up of the lag of groups", interval_ms / 1000, self._measure)
         self._look_ups = 0
 
     def start(self) -> None:
         """Begin to measure, if that is switched on."""
-        if self._interval_s:
-            self._task = asyncio.get_running_loop().create_task(self._run(), name="group-lag")
+        if self._is_on:
+            self._looking.start()
 
     async def close(self) -> None:
         """Stop measuring."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        await self._looking.close()
         await self.ends.close()
 
-    async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(self._interval_s)
-            try:
-                self.lags = await self._look_up()
-            except Exception:  # noqa: BLE001 - the top of a task
-                # A failed look-up must not be the last.
-                _log.exception("the lag of groups is looked up again in %.1f s", self._interval_s)
+    async def _measure(self) -> None:
+        self.lags = await self._look_up()
 
     async def _look_up(self) -> Mapping[str, int]:
         committed = chosen_offsets(self._groups())

@@ -8,12 +8,11 @@ coordinator, and no candidate.
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Sequence
 
+from hightide_runtime.process.repeated_step import RepeatedStep
 from hightide_runtime.zookeeper.session import ZooKeeperError
 
 from hightide_coordinator.core.events import Endpoint
@@ -25,6 +24,8 @@ _log = logging.getLogger(__name__)
 
 Place = tuple[str, int]
 """Host and port, by which a process is the same in all lists."""
+Shares = tuple[tuple[Place | None, ...], frozenset[Place]]
+"""The coordinators by shard, and the candidates."""
 
 
 def shard_to_give_up(me: Place, holders: Sequence[Place | None], candidates: Collection[Place]) -> int | None:
@@ -60,36 +61,31 @@ class Balance:
         self._me = _place_of(identity)
         self._watches = watches
         self._read_candidates = read_candidates
-        self._interval_s = interval_ms / 1000
-        self._task: asyncio.Task[None] | None = None
+        self._is_on = interval_ms > 0 and len(watches.candidacies) > 1
+        self._before: Shares | None = None
+        self._comparing = RepeatedStep("the comparison of shards", interval_ms / 1000, self._compare)
 
     def start(self) -> None:
         """Begin. With a single shard there is nothing to spread."""
-        if self._interval_s and len(self._watches.candidacies) > 1:
-            self._task = asyncio.create_task(self._run(), name="balance")
+        if self._is_on:
+            self._comparing.start()
 
     async def close(self) -> None:
         """Stop."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        await self._comparing.close()
 
-    async def _run(self) -> None:
-        before = None
-        while True:
-            await asyncio.sleep(self._interval_s)
-            try:
-                now = await self._look()
-            except ZooKeeperError:
-                before = None
-                continue
-            if now == before and now is not None:
-                self._give_up(*now)
-            before = now
+    async def _compare(self) -> None:
+        before, self._before = self._before, None
+        try:
+            now = await self._look()
+        except ZooKeeperError:
+            return
+        if now == before and now is not None:
+            self._give_up(*now)
+        self._before = now
 
-    async def _look(self) -> tuple[tuple[Place | None, ...], frozenset[Place]] | None:
-        """The coordinators by shard, and the candidates; None while this process has no shard to give up."""
+    async def _look(self) -> Shares | None:
+        """What there is now; None while this process has no shard to give up."""
         if not self._watches.connected.is_set() or not self._watches.held():
             return None
         candidates = frozenset(_place_of(each) for each in await self._read_candidates())

@@ -8,11 +8,11 @@ ZooKeeper is not available at all, there is no election. Then the brokers name t
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
+
+from hightide_runtime.process.repeated_step import RepeatedStep
 
 from hightide_coordinator.core.events import Endpoint
 from hightide_coordinator.zookeeper.watches import CoordinatorWatches
@@ -38,27 +38,21 @@ class IsolationCheck:
         self._identity = Endpoint(identity.id, identity.host, identity.port)
         self._watches = watches
         self._ask = ask
-        self._task: asyncio.Task[None] | None = None
+        self._was_connected = True
+        self._checking = RepeatedStep("the check for isolation", _CHECK_S, self._check)
 
     def start(self) -> None:
         """Start the checks."""
-        self._task = asyncio.create_task(self._run(), name="isolation")
+        self._checking.start()
 
     async def close(self) -> None:
         """Stop the checks."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+        await self._checking.close()
 
-    async def _run(self) -> None:
-        was_connected = True
-        while True:
-            await asyncio.sleep(_CHECK_S)
-            is_connected = self._watches.connected.is_set()
-            if not (is_connected or was_connected) and self._watches.held():
-                await self._look()
-            was_connected = is_connected
+    async def _check(self) -> None:
+        was_connected, self._was_connected = self._was_connected, self._watches.connected.is_set()
+        if not (self._was_connected or was_connected) and self._watches.held():
+            await self._look()
 
     async def _look(self) -> None:
         answers = await self._ask()
