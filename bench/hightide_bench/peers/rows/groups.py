@@ -54,7 +54,7 @@ class Groups(Row):
                     ]
                     for worker in workers:
                         worker.wait_until_ready()
-                    figures = _GroupRun(stage.clusters[entrant.system], workers).run()
+                    figures = GroupRun(stage.clusters[entrant.system], workers).run()
                     for worker in workers:
                         worker.stop()
                 return figures
@@ -62,24 +62,23 @@ class Groups(Row):
             yield measure
 
 
-class _GroupRun:
-    """One measurement of one system."""
+class GroupRun:
+    """One measurement of one system. `cover` is what the members have said."""
 
     def __init__(self, cluster: PeerCluster, workers: Sequence[LoadWorker]) -> None:
         self._cluster, self._workers = cluster, list(workers)
-        self._cover = GroupCover(PARTITIONS_READ, MEMBERS)
+        self.cover = GroupCover(PARTITIONS_READ, MEMBERS)
 
     def run(self) -> Figures:
         """Let all join, one leave, and one be killed."""
         pids = self._cluster.all_pids()
         used_s = sum(map(process_seconds, pids))
         began_s = time.monotonic()
-        for worker in self._workers:
-            worker.ask("join")
+        self.order_all("join")
         joined_ms = self._whole_after_ms(began_s, set(), "all had joined")
         join_cpu_s = sum(map(process_seconds, pids)) - used_s
         began_s = time.monotonic()
-        self._take(0, self._workers[0].ask("leave"))
+        self._order(0, "leave")
         left_ms = self._whole_after_ms(began_s, {_FIRST}, "one had left")
         began_s = time.monotonic()
         os.kill(self._workers.pop().pid, signal.SIGKILL)
@@ -95,15 +94,20 @@ class _GroupRun:
         """Wait until the group is whole and has been for a while. Return when it became so."""
         while time.monotonic() - began_s < _STEP_S:
             time.sleep(_LOOK_S)
-            for process, worker in enumerate(self._workers):
-                self._take(process, worker.ask("tell"))
-            since_s = self._cover.whole_since_s(gone)
+            self.order_all("tell")
+            since_s = self.cover.whole_since_s(gone)
             if since_s is not None and since_s > began_s and time.monotonic() - since_s > _STEADY_S:
                 return (since_s - began_s) * 1000
         raise LoadFailedError(f"not every partition had one reader within {_STEP_S:.0f} s after {what}")
 
-    def _take(self, process: int, told: dict[str, list[tuple[float, int, list[int]]]]) -> None:
-        self._cover.take(process, told["events"])
+    def order_all(self, what: str) -> None:
+        """Give all processes an order."""
+        for process in range(len(self._workers)):
+            self._order(process, what)
+
+    def _order(self, process: int, what: str) -> None:
+        # Each answer has what happened since the one before, whatever the order was.
+        self.cover.take(process, self._workers[process].ask(what)["events"])
 
 
 ROWS: Final[tuple[Row, ...]] = (Groups(),)
