@@ -64,14 +64,18 @@ def look_at(address: str, timeout_s: float, tls: "ZooKeeperTls | None" = None) -
         connect_ms = (time.monotonic() - begun_s) * 1000
         most_ms = _granted(connect, 2**31 - 1)
         told = _four_letters(connect)
+    except (struct.error, ConnectionResetError, BrokenPipeError) as error:
+        or_else = (
+            "it refuses the certificate of --zookeeper-tls-certificate, or wants one"
+            if tls
+            else "it wants TLS (--zookeeper-tls-ca)"
+        )
+        raise ZooKeeperProbeError(
+            f"the process that answers at {address} is not ZooKeeper, or {or_else}"
+        ) from error
     except OSError as error:
         why = _tls_failure(error) or error.strerror or error
         raise ZooKeeperProbeError(f"{address} cannot be reached: {why}") from error
-    except struct.error as error:
-        wants_tls = "" if tls else ", or it wants TLS (--zookeeper-tls-ca)"
-        raise ZooKeeperProbeError(
-            f"the process that answers at {address} is not ZooKeeper{wants_tls}"
-        ) from error
     fields = {name.strip().lower(): value.strip() for name, value in _FIELD.findall(told)}
     version = re.match(r"[0-9.]+", fields.get("zookeeper", ""))
     latency = re.fullmatch(r"[0-9.]+/([0-9.]+)/[0-9.]+", fields.get("latency", ""))
