@@ -7,7 +7,7 @@ from typing import Self
 from adversary.batches import good_batch
 from adversary.raw_client import ANSWER_S, Answer, RawClient, name_of
 from hightide.v1 import broker_service_pb2 as broker_pb2
-from hightide.v1 import metadata_pb2
+from hightide.v1 import errors_pb2, metadata_pb2
 from hightide_local.histories.waiting import wait_until
 
 BROKER = "/hightide.v1.BrokerService"
@@ -26,6 +26,8 @@ class Target:
         self.leader = RawClient(self.address_of(self.leader_id))
         self.next_offset = 0
         if alone:
+            # Without a controller, a broker tells of its election a moment before it leads; clients retry.
+            wait_until(f"broker {self.leader_id} leads {topic}", self._is_led, 30)
             self.produce_good()
 
     @classmethod
@@ -43,6 +45,11 @@ class Target:
         found = wait_until(f"leaders of {self.topic}", described, 30)
         assert found is not None
         return found
+
+    def _is_led(self) -> bool:
+        asked = offsets_result(self.send_list_offsets(broker_pb2.OFFSET_SPEC_LATEST))
+        waits = {errors_pb2.ERROR_CODE_PARTITION_OFFLINE, errors_pb2.ERROR_CODE_NOT_LEADER}
+        return asked.error_code not in waits
 
     def cluster_metadata(self) -> broker_pb2.GetMetadataResponse:
         """What a broker tells of the cluster and of this topic."""
