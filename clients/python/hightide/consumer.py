@@ -125,7 +125,7 @@ class Consumer(ConsumerPositions):
         )
         callbacks = GroupCallbacks(on_assign, on_revoke, on_lost)
         credentials = chosen_credentials(tls_ca, tls_certificate, tls_key, token, token_file)
-        self._transport = Transport(client_id, credentials)
+        self._transport = Transport(client_id, credentials, shares_connections=True)
         self._compose(settings, group_settings, callbacks, topics, client_id)
 
     def _compose(

@@ -1,4 +1,5 @@
-"""The connections of one client: the channel to each address, and when a channel is dropped.
+"""A pool of connections: the channel to each address, and when a channel is dropped. Who has a pool:
+`hightide.transport.connections`.
 
 A gRPC channel to an address where no process answers keeps trying to connect, five times a second with our
 options, for as long as it exists, even without calls. So a channel on which a call failed as unreachable is
@@ -14,7 +15,6 @@ import grpc
 from hightide.calls.call import Method
 from hightide.errors import AddressUnreachableError, ClosedError, HightideError, RequestTimeoutError
 from hightide.transport.bearer_token import Metadata
-from hightide.transport.home import ProcessHome
 from hightide.transport.idle_call import IdleCall
 
 # The methods of which both sides are streams.
@@ -67,15 +67,12 @@ class PooledChannel(Generic[ChannelT]):
 
 
 class ChannelPool(Generic[ChannelT]):
-    """All channels of one client. Thread-safe. `connect` opens a channel; all are used at `home` only.
-    Without `keeps_failed`, a channel on which a call failed as unreachable takes no more calls, even while
-    others are under way on it: it may have been opened with a certificate that was renewed meanwhile."""
+    """The channels of one client, or of several. Thread-safe. `connect` opens a channel. Without
+    `keeps_failed`, a channel on which a call failed as unreachable takes no more calls, even while others are
+    under way on it: it may have been opened with a certificate that was renewed meanwhile."""
 
-    def __init__(
-        self, connect: Callable[[str], ChannelT], home: ProcessHome, *, keeps_failed: bool = True
-    ) -> None:
+    def __init__(self, connect: Callable[[str], ChannelT], *, keeps_failed: bool = True) -> None:
         self._connect = connect
-        self._home = home
         self._keeps_failed = keeps_failed
         self.has_been_reached = False
         """Whether any address ever answered."""
@@ -86,8 +83,7 @@ class ChannelPool(Generic[ChannelT]):
 
     def begin(self, address: str, method: Method) -> PooledChannel[ChannelT]:
         """The channel for a call, with this method among its `methods`. `end` follows. Raises ClosedError,
-        ForkedClientError, WrongEventLoopError, and what `connect` raises."""
-        self._home.enter()
+        and what `connect` raises."""
         with self._lock:
             if self._is_closed:
                 raise ClosedError("this client is closed")
@@ -127,8 +123,6 @@ class ChannelPool(Generic[ChannelT]):
 
     def close(self) -> list[ChannelT]:
         """Refuse calls from now on. Returns the channels, which the caller closes."""
-        if self._home.is_elsewhere:
-            return []
         with self._lock:
             self._is_closed = True
             lines = [*self._lines.values(), *self._replaced]

@@ -128,11 +128,12 @@ class Driver:
         return self._thread is not None and self.failure is None and not self._stopping
 
     def stop(self) -> None:
-        """End the thread; calls under way are dropped. Called once, without the lock."""
+        """End the thread and drop the calls under way. Called once, without the lock."""
         self._stopping = True
         self._inbox.put(None)
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout=10.0)
+        self._drop_calls()
         if self._is_traced:
             with self._changed:
                 facts = self._core.facts(is_last=True)
@@ -149,8 +150,14 @@ class Driver:
         if self._thread is not None:
             self._thread.join(timeout_s)
 
+    def _drop_calls(self) -> None:
+        """Give up the calls under way: others may use their connections, which do not end then."""
+        for call in list(self._under_way.values()):
+            call.cancel()
+
     def _end_alone(self) -> None:
         """Do what `stop` and the closing of the client do otherwise."""
+        self._drop_calls()
         if self._is_traced:
             with self._changed:
                 facts = self._core.facts(is_last=True)

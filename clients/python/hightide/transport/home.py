@@ -26,6 +26,11 @@ class ProcessHome:
             raise ForkedClientError(f"process {self._pid} used this client before process {pid} was forked")
 
     @property
+    def place(self) -> object:
+        """Where in its process the client is used: None is for anywhere."""
+        return None
+
+    @property
     def is_elsewhere(self) -> bool:
         """Whether the client belongs to another process: nothing of it can be closed here."""
         return self._pid is not None and self._pid != os.getpid()
@@ -37,6 +42,11 @@ class LoopHome(ProcessHome):
     def __init__(self) -> None:
         super().__init__()
         self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def place(self) -> asyncio.AbstractEventLoop | None:
+        """The event loop."""
+        return self._loop
 
     def enter(self) -> None:
         """Note the process and the event loop of the first use. What only looks at the client may do so

@@ -25,7 +25,7 @@ _OPTIONS: Final[tuple[tuple[str, int], ...]] = (
     ("grpc.initial_reconnect_backoff_ms", 50),
     ("grpc.min_reconnect_backoff_ms", 1_000),
     ("grpc.max_reconnect_backoff_ms", 200),
-    # The connections of a client are shared with no other client: closing the client ends them.
+    # A channel shares its connection with no other channel: closing it ends the connection.
     ("grpc.use_local_subchannel_pool", 1),
     # A proxy from the environment never applies to brokers.
     ("grpc.enable_http_proxy", 0),

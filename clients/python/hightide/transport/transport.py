@@ -1,12 +1,13 @@
 """The one place of the SDK that makes RPCs: sync for threads, aio for asyncio.
 
 Bytes go in and bytes come out; every failure comes out as a typed error. Each address that can be reached has
-one channel (`hightide.transport.channels`), opened by `hightide.transport.opening`.
+one channel (`hightide.transport.channels`), opened by `hightide.transport.opening`. Consumers share channels
+(`hightide.transport.connections`).
 """
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import grpc
 import grpc.aio
@@ -28,6 +29,7 @@ from hightide.errors import (
 )
 from hightide.transport.bearer_token import BearerToken, Metadata
 from hightide.transport.channels import ChannelPool, PooledChannel
+from hightide.transport.connections import Connections
 from hightide.transport.home import LoopHome, ProcessHome
 from hightide.transport.opening import aio_channel_opener, channel_opener
 from hightide.transport.streams import AioStream, Heard, Stream
@@ -36,6 +38,8 @@ from hightide.transport.tls_failures import TlsFailures
 _RECORDS: Final = frozenset({Method.PRODUCE, Method.FETCH})
 
 NO_CREDENTIALS: Final = Credentials()
+
+ChannelT = TypeVar("ChannelT")
 
 Done = Callable[[Call[Any], bytes | HightideError], None]
 
@@ -94,14 +98,19 @@ def _error_info(rpc_error: grpc.Call | grpc.aio.AioRpcError) -> error_details_pb
 class Transport:
     """The channels of one client, for threads. Thread-safe."""
 
-    def __init__(self, client_id: str | None = None, credentials: Credentials = NO_CREDENTIALS) -> None:
+    def __init__(
+        self,
+        client_id: str | None = None,
+        credentials: Credentials = NO_CREDENTIALS,
+        *,
+        shares_connections: bool = False,
+    ) -> None:
         """Raises InvalidArgumentError if the files of the credentials cannot be used."""
-        tls = credentials.tls
         self._token = _token_of(credentials)
-        opener = channel_opener(tls, client_id)
+        opener = channel_opener(credentials.tls, client_id)
         self.home = ProcessHome()
-        self._lines = ChannelPool(opener, self.home, keeps_failed=tls is None)
-        self._tls_failures = TlsFailures(tls)
+        self._lines = _connections(opener, self.home, client_id, credentials, shares=shares_connections)
+        self._tls_failures = TlsFailures(credentials.tls)
 
     def start(self, call: Call[Any], request: bytes, done: Done) -> Any:
         """Begin a call; returns its grpc.Future, for cancelling. `done` is called once, on one of gRPC's
@@ -171,9 +180,23 @@ class Transport:
         return self._tls_failures.awaited(error, address, has_been_reached=self._lines.has_been_reached)
 
     def close(self) -> None:
-        """End all connections; calls under way fail."""
+        """End all connections but those that others share; calls under way on them fail."""
         for channel in self._lines.close():
             channel.close()
+
+
+def _connections(
+    opener: Callable[[str], ChannelT],
+    home: ProcessHome,
+    client_id: str | None,
+    credentials: Credentials,
+    *,
+    shares: bool,
+) -> Connections[ChannelT]:
+    def open_pool() -> ChannelPool[ChannelT]:
+        return ChannelPool(opener, keeps_failed=credentials.tls is None)
+
+    return Connections(open_pool, home, (client_id, credentials) if shares else None)
 
 
 def _token_of(credentials: Credentials) -> BearerToken | None:
@@ -192,7 +215,7 @@ def _metadata_of(call: Call[Any]) -> tuple[tuple[str, str], ...] | None:
 
 
 def _failed(
-    lines: ChannelPool[Any],
+    lines: Connections[Any],
     tls_failures: TlsFailures,
     token: BearerToken | None,
     line: PooledChannel[Any],
@@ -214,14 +237,19 @@ def _failed(
 class AioTransport:
     """The channels of one client, for one event loop."""
 
-    def __init__(self, client_id: str | None = None, credentials: Credentials = NO_CREDENTIALS) -> None:
+    def __init__(
+        self,
+        client_id: str | None = None,
+        credentials: Credentials = NO_CREDENTIALS,
+        *,
+        shares_connections: bool = False,
+    ) -> None:
         """Raises InvalidArgumentError if the files of the credentials cannot be used."""
-        tls = credentials.tls
         self._token = _token_of(credentials)
-        opener = aio_channel_opener(tls, client_id)
+        opener = aio_channel_opener(credentials.tls, client_id)
         self.home = LoopHome()
-        self._lines = ChannelPool(opener, self.home, keeps_failed=tls is None)
-        self._tls_failures = TlsFailures(tls)
+        self._lines = _connections(opener, self.home, client_id, credentials, shares=shares_connections)
+        self._tls_failures = TlsFailures(credentials.tls)
 
     async def exchange(
         self, call: Call[Any], request: bytes, metadata: tuple[tuple[str, str], ...] | None = None
@@ -257,6 +285,6 @@ class AioTransport:
         return _failed(self._lines, self._tls_failures, self._token, line, rpc_error, call)
 
     async def close(self) -> None:
-        """End all connections; calls under way fail."""
+        """End all connections but those that others share; calls under way on them fail."""
         for channel in self._lines.close():
             await channel.close(None)

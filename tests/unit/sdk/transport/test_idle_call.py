@@ -16,7 +16,6 @@ from hightide.calls.call import Method
 from hightide.calls.credentials import Credentials
 from hightide.errors import AddressUnreachableError, HightideError, UnexpectedAnswerError
 from hightide.transport.channels import ChannelPool
-from hightide.transport.home import ProcessHome
 from hightide.transport.idle_call import IN_VAIN_MAX, IdleCall
 from hightide.transport.transport import NO_CREDENTIALS, Transport
 from hightide_local.histories.waiting import wait_until
@@ -273,7 +272,7 @@ def test_a_channel_that_is_dropped_takes_its_idle_call_along(
 def test_the_pool_ends_the_idle_call_of_a_channel_that_somebody_still_holds(
     place: Place, server: Server, before: set[threading.Thread], is_closed: bool
 ) -> None:
-    pool = ChannelPool(grpc.insecure_channel, ProcessHome())
+    pool = ChannelPool(grpc.insecure_channel)
     line = pool.begin(place.address, Method.PRODUCE)
     line.keep_idle_call(None)
     server.asked.get(timeout=PATIENCE_S)

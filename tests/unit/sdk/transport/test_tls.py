@@ -26,7 +26,6 @@ from hightide.errors import (
     TlsRefusedError,
 )
 from hightide.transport.channels import ChannelPool
-from hightide.transport.home import ProcessHome
 from hightide.transport.tls_diagnosis import diagnose
 from hightide.transport.transport import AioTransport, Transport
 from hightide.v1.broker_service_pb2 import GetMetadataRequest, GetMetadataResponse
@@ -497,7 +496,7 @@ class Opened:
 
 def test_a_channel_on_which_a_call_failed_takes_no_more_calls_while_others_are_under_way() -> None:
     """Else a client that always has a call under way would keep the certificate that the server refuses."""
-    pool = ChannelPool(Opened, ProcessHome(), keeps_failed=False)
+    pool = ChannelPool(Opened, keeps_failed=False)
     parked = pool.begin("b:1", Method.FETCH)
     failed = pool.begin("b:1", Method.GET_METADATA)
     assert failed is parked
@@ -512,7 +511,7 @@ def test_a_channel_on_which_a_call_failed_takes_no_more_calls_while_others_are_u
 
 
 def test_a_pool_that_closes_ends_the_channels_that_were_replaced_too() -> None:
-    pool = ChannelPool(Opened, ProcessHome(), keeps_failed=False)
+    pool = ChannelPool(Opened, keeps_failed=False)
     parked = pool.begin("b:1", Method.FETCH)
     parked.is_unreachable = True
     pool.begin("b:1", Method.GET_METADATA)
