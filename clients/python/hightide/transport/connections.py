@@ -22,7 +22,7 @@ from hightide.errors import ClosedError
 from hightide.transport.channels import ChannelPool, PooledChannel
 from hightide.transport.home import ProcessHome
 
-#: With as many, all answers of `fetch_max_bytes` together are as much as a broker holds for one connection.
+#: A broker holds a fifth of 256 MiB for the answers of one connection: 13 of `fetch_max_bytes`.
 SHARERS_MAX: Final = 16
 
 ChannelT = TypeVar("ChannelT")
