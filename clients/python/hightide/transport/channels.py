@@ -74,8 +74,6 @@ class ChannelPool(Generic[ChannelT]):
     def __init__(self, connect: Callable[[str], ChannelT], *, keeps_failed: bool = True) -> None:
         self._connect = connect
         self._keeps_failed = keeps_failed
-        self.has_been_reached = False
-        """Whether any address ever answered."""
         self._lines: dict[str, PooledChannel[ChannelT]] = {}
         self._replaced: set[PooledChannel[ChannelT]] = set()
         self._lock = threading.Lock()
@@ -105,7 +103,6 @@ class ChannelPool(Generic[ChannelT]):
         with self._lock:
             line.under_way -= 1
             assert line.under_way >= 0, f"more calls to {line.address} ended than began"
-            self.has_been_reached = self.has_been_reached or line.is_reached
             if line.under_way:
                 return
             if line in self._replaced:

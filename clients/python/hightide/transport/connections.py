@@ -98,11 +98,8 @@ class Connections(Generic[ChannelT]):
         self._shared: SharedPool | None = None
         self._pool: ChannelPool[ChannelT] | None = None
         self._is_closed = False
-
-    @property
-    def has_been_reached(self) -> bool:
-        """Whether any address ever answered on these connections."""
-        return self._pool is not None and self._pool.has_been_reached
+        self.has_been_reached = False
+        """Whether an address that this client called ever answered."""
 
     def begin(self, address: str, method: Method) -> PooledChannel[ChannelT]:
         """The channel for a call, with this method among its `methods`. `end` follows. Raises ClosedError,
@@ -130,6 +127,7 @@ class Connections(Generic[ChannelT]):
     def end(self, line: PooledChannel[ChannelT]) -> None:
         """End a call on the channel. Its outcome was noted on the channel before."""
         assert self._pool is not None, f"a call to {line.address} ended that never began"
+        self.has_been_reached = self.has_been_reached or line.is_reached
         self._pool.end(line)
 
     def close(self) -> list[ChannelT]:

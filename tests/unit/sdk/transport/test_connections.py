@@ -175,6 +175,18 @@ def test_with_asyncio_clients_of_one_loop_share_and_those_of_another_do_not(
     of_threads.close()
 
 
+def test_what_answered_another_client_has_not_answered_this_one(server: Server, place: Place) -> None:
+    """A client whose cluster refuses its TLS fails at once, whatever another cluster said to its sharers."""
+    one, other, nobody = sharing(), sharing(), Place()
+    ask(one, server, place)
+    with pytest.raises(AddressUnreachableError):
+        other.run(metadata_call(nobody.address))
+    assert one._lines.has_been_reached
+    assert not other._lines.has_been_reached
+    for each in (one, other, nobody):
+        each.close()
+
+
 class Opened:
     """A channel that connects nowhere."""
 
