@@ -55,9 +55,10 @@ class SharedPools:
         key: object,
         open_pool: Callable[[], ChannelPool[ChannelT]],
     ) -> SharedPool:
-        """A pool of this key that has a place for one more client, or a new one."""
+        """The fullest pool of this key that has a place for one more client, or a new one."""
         with self._lock:
-            shared = next((each for each in self._pools if _has_place(each, key)), None)
+            of_key = [each for each in self._pools if _has_place(each, key)]
+            shared = max(of_key, key=lambda each: len(each.sharers), default=None)
             if shared is None:
                 shared = SharedPool(key, open_pool())
                 self._pools.add(shared)

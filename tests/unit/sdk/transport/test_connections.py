@@ -15,7 +15,7 @@ from hightide.calls.call import Method
 from hightide.calls.credentials import Credentials
 from hightide.errors import AddressUnreachableError, ClosedError, HightideError
 from hightide.transport.channels import ChannelPool
-from hightide.transport.connections import SHARERS_MAX, Connections, SharedPools
+from hightide.transport.connections import _SHARED, SHARERS_MAX, Connections, SharedPools
 from hightide.transport.home import ProcessHome
 from hightide.transport.transport import NO_CREDENTIALS, AioTransport, Transport
 from unit.sdk.producer_bench import TOPIC, metadata
@@ -98,6 +98,12 @@ def server(place: Place) -> Iterator[Server]:
     made = Server(place.address)
     yield made
     made.stop()
+
+
+@pytest.fixture(autouse=True)
+def no_pools() -> None:
+    """Other tests may have left clients behind."""
+    _SHARED.forget()
 
 
 def sharing(credentials: Credentials = NO_CREDENTIALS, client_id: str | None = None) -> Transport:
