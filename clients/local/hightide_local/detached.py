@@ -12,7 +12,9 @@ from platformdirs import user_state_path
 from hightide_local.cluster import ClusterError, FirstPorts, LocalCluster
 from hightide_local.layout import ClusterLayout, controllers_wanted
 
-_OF_A_PROCESS: Final = re.compile(r"(?:broker|controller|coordinator|network|zookeeper)(?:-\d+)*(?:\.\w+)*")
+_OF_A_PROCESS: Final = re.compile(
+    r"(?:(?:broker|controller|coordinator)(?:-\d+)+|network|zookeeper)(?:\.\w+)*"
+)
 #: The names that a cluster gives to what it makes, by the folder below its directory.
 _MADE: Final = {
     "certificates": re.compile(

@@ -36,7 +36,7 @@ def test_what_was_in_the_directory_besides_the_cluster_stays(
 
 OWN = (
     *("certificates/my.crt", "data/measured.csv", "data/brokers.csv", "logs/build.log", "traces/run.jsonl"),
-    "zookeeper/README",
+    *("data/broker.csv", "logs/controller.log", "zookeeper/README"),
 )
 
 
