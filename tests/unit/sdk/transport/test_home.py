@@ -7,12 +7,14 @@ Nothing connects before these tests fork: a child may die if gRPC is at work in 
 import asyncio
 import gc
 import os
+import signal
 import time
 from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
 from hightide import Admin, Consumer, Delivery, Producer, TopicPartition, aio
 from hightide.aio.delivery import Delivery as AioDelivery
+from hightide.calls.call import Method
 from hightide.errors import (
     AddressUnreachableError,
     BrokersUnavailableError,
@@ -22,11 +24,16 @@ from hightide.errors import (
     WrongEventLoopError,
 )
 from hightide.transport import at_exit
+from hightide.transport.channels import ChannelPool
+from hightide.transport.connections import _SHARED, Connections
 from hightide.transport.driver import now_ms
+from hightide.transport.home import ProcessHome
 from unit.sdk.producer_bench import TOPIC
 from unit.sdk.producing.test_closing import NOBODY, aio_with_a_record, led_by_nobody
 
 PLACE = TopicPartition(TOPIC, 0)
+CHILD_S = 60
+"""A child that hangs is ended after this time, and said nothing."""
 
 # Clients of a loop that has ended cannot be closed.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
@@ -44,6 +51,8 @@ def in_child(act: Callable[[], object]) -> str:
     reading, writing = os.pipe()
     child = os.fork()
     if not child:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(CHILD_S)
         try:
             said = ""
             said = repr(act())
@@ -186,3 +195,34 @@ def test_an_asyncio_client_that_is_made_outside_of_a_loop_belongs_to_the_loop_th
 def test_errors_of_the_wrong_place_are_not_retried() -> None:
     assert not ForkedClientError.retriable
     assert not WrongEventLoopError.retriable
+
+
+class Opened:
+    """A channel that connects nowhere."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    def unary_unary(self, *_: object, **__: object) -> str:
+        return "method"
+
+
+def shared_channel() -> object:
+    """The channel of one more client of those that share."""
+    connections = Connections(lambda: ChannelPool(Opened), ProcessHome(), "of-this-test")
+    clients.append(connections)
+    return connections.begin(NOBODY, Method.FETCH).channel
+
+
+clients: list[Connections[Opened]] = []
+"""A pool lives as long as one of them."""
+
+
+def test_a_child_process_does_not_share_the_connections_of_its_parent() -> None:
+    """Also if another thread was just about to join at the moment of the fork."""
+    of_parent = shared_channel()
+    assert shared_channel() is of_parent
+    with _SHARED._lock:
+        assert in_child(lambda: shared_channel() is of_parent) == "False"
+    assert in_child(lambda: shared_channel() is shared_channel()) == "True"
+    clients.clear()
