@@ -451,8 +451,8 @@ class Consumer(ConsumerPositions):
             raise InvalidArgumentError("nothing is assigned; give topics=, or call subscribe() or assign()")
 
     def close(self) -> None:
-        """Stop fetching and close all connections. In a group, first commit the records that were returned
-        (with auto_commit), and leave at once. Closing twice does nothing."""
+        """Stop fetching and close the connections that no other consumer shares. In a group, first commit the
+        records that were returned (with auto_commit), and leave at once. Closing twice does nothing."""
         self._close(is_settled=True)
 
     def _close(self, *, is_settled: bool) -> None:

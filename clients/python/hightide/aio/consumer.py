@@ -453,8 +453,8 @@ class Consumer(ConsumerPositions):
             raise InvalidArgumentError("nothing is assigned; give topics=, or call subscribe() or assign()")
 
     async def close(self) -> None:
-        """Stop fetching and close all connections. In a group, first commit the records that were returned
-        (with auto_commit), and leave at once. Closing twice does nothing."""
+        """Stop fetching and close the connections that no other consumer shares. In a group, first commit the
+        records that were returned (with auto_commit), and leave at once. Closing twice does nothing."""
         await self._close(is_settled=True)
 
     async def _close(self, *, is_settled: bool) -> None:

@@ -1,9 +1,9 @@
 """The connections of one client: its own, or those that it shares with other clients of its process.
 
 A consumer is for one thread, so a program that reads with many threads has many consumers. A connection for
-threads has a thread of gRPC's, which wakes five times a second. With the connections of a hundred consumers,
-the threads of a process had little time left for anything else (bench/README.md, "What members of one process
-share").
+threads has a thread of gRPC's, which wakes five times a second. Of a hundred consumers in one process, each
+took three times the processor time to join a group that one alone takes: most of the rest were changes from
+one thread to another (bench/README.md, "What members of one process share").
 
 Therefore consumers share their connections, if they are of one process, and with asyncio of one event loop,
 and would open the same ones: with the same credentials and client ID. A server gives each connection a share
