@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from hightide import Admin
+from hightide import Admin, TopicPartition
 from hightide_local.cluster import LocalCluster
 from hightide_local.errors import ClusterError
 from hightide_runtime.process.environment import service_environment
@@ -87,10 +87,16 @@ class HightideCluster:
         """Return the present state of all partitions of these topics."""
         with Admin(self.bootstrap, timeout_ms=_CALL_TIMEOUT_MS) as admin:
             return [
-                LedPartition(topic.name, each.partition, each.leader, len(each.isr))
+                LedPartition(topic.name, each.partition, each.leader, each.replicas[0], len(each.isr))
                 for topic in admin.describe_topics(list(topics))
                 for each in topic.partitions
             ]
+
+    def elect_preferred_leaders(self, topics: Sequence[str]) -> None:
+        """Ask for the preferred leaders of all partitions of these topics, and wait for nothing."""
+        partitions = [TopicPartition(each.topic, each.partition) for each in self.partitions(topics)]
+        with Admin(self.bootstrap, timeout_ms=_CALL_TIMEOUT_MS) as admin:
+            admin.elect_leaders("preferred", partitions)
 
     def broker_pids(self) -> list[int]:
         """The processes of the brokers that run."""

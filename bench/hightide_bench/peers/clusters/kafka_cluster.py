@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, TypeVar
 
-from confluent_kafka import KafkaException
+from confluent_kafka import ElectionType, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._metadata import ClusterMetadata
 from confluent_kafka.cimpl import NewTopic
@@ -155,10 +155,19 @@ class KafkaCluster:
     def partitions(self, topics: Sequence[str]) -> list[LedPartition]:
         """Return the present state of all partitions of these topics."""
         return [
-            LedPartition(name, number, None if each.leader < 0 else each.leader, len(each.isrs))
+            LedPartition(
+                name, number, None if each.leader < 0 else each.leader, each.replicas[0], len(each.isrs)
+            )
             for name in topics
             for number, each in self._listed(name).topics[name].partitions.items()
         ]
+
+    def elect_preferred_leaders(self, topics: Sequence[str]) -> None:
+        """Ask for the preferred leaders of all partitions of these topics, and wait for nothing."""
+        partitions = [TopicPartition(each.topic, each.partition) for each in self.partitions(topics)]
+        # Without a timeout: confluent-kafka 2.16.1 raises SystemError for a named one.
+        elected = self._admin.elect_leaders(ElectionType.PREFERRED, partitions)
+        _answer("Kafka elected no preferred leaders", elected.result)
 
     def broker_pids(self) -> list[int]:
         """The processes of the brokers that run."""

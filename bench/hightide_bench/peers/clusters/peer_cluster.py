@@ -1,7 +1,6 @@
 """What a row may ask of a cluster, whichever system runs it."""
 
 import signal
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
@@ -17,11 +16,13 @@ PARTITIONS_A_TOPIC: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class LedPartition:
-    """One partition, as the metadata of its cluster show it. `leader` is None while there is none."""
+    """One partition, as the metadata of its cluster show it. `leader` is None while there is none.
+    `preferred` is the first of its replicas."""
 
     topic: str
     partition: int
     leader: int | None
+    preferred: int
     in_sync: int
 
     @property
@@ -70,6 +71,9 @@ class PeerCluster(Protocol):
     def partitions(self, topics: Sequence[str]) -> list[LedPartition]:
         """Return the present state of all partitions of these topics."""
 
+    def elect_preferred_leaders(self, topics: Sequence[str]) -> None:
+        """Ask for the preferred leaders of all partitions of these topics, and wait for nothing."""
+
     def broker_pids(self) -> list[int]:
         """The processes of the brokers that run."""
 
@@ -87,10 +91,3 @@ def topic_sizes(partitions: int) -> list[int]:
     """Return the partitions of each topic if no topic has more than 1,000: full ones first."""
     begun = range(0, partitions, PARTITIONS_A_TOPIC)
     return [min(PARTITIONS_A_TOPIC, partitions - first) for first in begun]
-
-
-def leader_of_most(partitions: Sequence[LedPartition]) -> tuple[int, int]:
-    """Return the broker that leads the most of these partitions, and how many it leads."""
-    leaders = Counter(each.leader for each in partitions if each.leader is not None)
-    assert leaders, "no partition has a leader"
-    return leaders.most_common(1)[0]

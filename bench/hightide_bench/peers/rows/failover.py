@@ -12,7 +12,7 @@ from hightide_local.errors import ClusterError
 
 from hightide_bench.loads.load_worker import LoadWorker
 from hightide_bench.peers.clusters.kafka_properties import KafkaSettings
-from hightide_bench.peers.clusters.peer_cluster import PeerCluster, leader_of_most, topic_sizes
+from hightide_bench.peers.clusters.peer_cluster import LedPartition, PeerCluster, topic_sizes
 from hightide_bench.peers.rows.row import HIGHTIDE, KAFKA_DEFAULT, Entrant, Figure, Figures, Row, Stage
 
 #: A wait is measured for so long and no longer; what is above it means that nothing came back.
@@ -24,6 +24,7 @@ _LOOK_S: Final = 0.25
 _SETTLE_S: Final = 3.0
 _WHOLE_S: Final = 300.0
 _LOADED: Final = 6
+_VICTIM: Final = 1
 _SHORT_SESSION: Final = KafkaSettings(session_timeout_ms=500)
 _SIGNALS: Final = {"kill": signal.SIGKILL, "term": signal.SIGTERM, "stop": signal.SIGSTOP}
 
@@ -57,7 +58,7 @@ class Failover(Row):
         with ExitStack() as stack:
             sizes = topic_sizes(count)
             topics = [
-                stack.enter_context(stage.topic(f"{self.name}-{number}", size, assignment=_led_by_one(size)))
+                stack.enter_context(stage.topic(f"{self.name}-{number}", size, assignment=_assignment(size)))
                 for number, size in enumerate(sizes)
             ]
             for entrant in self.entrants:
@@ -74,30 +75,29 @@ class Failover(Row):
         self, stage: Stage, entrant: Entrant, topics: Sequence[str], loaded: Sequence[tuple[str, int]]
     ) -> Figures:
         cluster = stage.clusters[entrant.system]
-        until_whole(cluster, topics)
+        until_led_as_at_first(cluster, topics)
         time.sleep(_SETTLE_S)
-        victim, _ = leader_of_most(cluster.partitions(topics))
         # More than 6 partitions: the load is to be negligible.
         interval_ms = 5 if self._partitions is not None else 10
         with stage.worker(entrant, "failover_load", partitions=loaded, interval_ms=interval_ms) as load:
             load.wait_until_ready()
             try:
                 struck_s = time.monotonic()
-                cluster.strike(victim, self._signal)
+                cluster.strike(_VICTIM, self._signal)
                 _until_fresh(load, struck_s)
                 ended_s = time.monotonic()
                 told = load.ask("end")
             finally:
                 if self._signal is signal.SIGSTOP:
-                    cluster.strike(victim, signal.SIGKILL)
-        cluster.revive(victim)
+                    cluster.strike(_VICTIM, signal.SIGKILL)
+        cluster.revive(_VICTIM)
         waits = silences_ms(told["acknowledged_s"], struck_s, ended_s)
         return {"unavailable_ms_max": max(waits), "unavailable_ms_p50": statistics.median(waits)}
 
 
-def _led_by_one(partitions: int) -> list[list[int]]:
-    """All led by broker 1; the other two take over half each."""
-    return [[1, 2, 3] if number % 2 else [1, 3, 2] for number in range(partitions)]
+def _assignment(partitions: int) -> list[list[int]]:
+    """Return the replicas of so many partitions: all led by the victim; the other two take over half each."""
+    return [[_VICTIM, 2, 3] if number % 2 else [_VICTIM, 3, 2] for number in range(partitions)]
 
 
 def spread(partitions: Sequence[tuple[str, int]], count: int) -> list[tuple[str, int]]:
@@ -119,12 +119,21 @@ def silences_ms(acknowledged_s: Sequence[Sequence[float]], struck_s: float, ende
     return waits
 
 
-def until_whole(cluster: PeerCluster, topics: Sequence[str]) -> None:
-    """Wait until every partition is whole. Raises ClusterError if that takes too long."""
+def until_led_as_at_first(cluster: PeerCluster, topics: Sequence[str]) -> None:
+    """Wait until every partition is whole, and led by its preferred leader again: the round before moved the
+    leaders, and not all to one broker. Raises ClusterError if that takes too long."""
+    _until_all(cluster, topics, lambda each: each.is_whole, "in sync")
+    cluster.elect_preferred_leaders(topics)
+    _until_all(cluster, topics, lambda each: each.leader == each.preferred, "led by its preferred leader")
+
+
+def _until_all(
+    cluster: PeerCluster, topics: Sequence[str], holds: Callable[[LedPartition], bool], what: str
+) -> None:
     ends_s = time.monotonic() + _WHOLE_S
-    while not all(each.is_whole for each in cluster.partitions(topics)):
+    while not all(holds(each) for each in cluster.partitions(topics)):
         if time.monotonic() > ends_s:
-            raise ClusterError(f"not all replicas of {cluster.system} were in sync after {_WHOLE_S:.0f} s")
+            raise ClusterError(f"not every partition of {cluster.system} was {what} after {_WHOLE_S:.0f} s")
         time.sleep(_LOOK_S)
 
 

@@ -1,10 +1,13 @@
 """The rows of the table: their names, and what they compute of a failover."""
 
+from collections.abc import Sequence
+from typing import cast
+
 import pytest
-from hightide_bench.peers.clusters.peer_cluster import LedPartition, leader_of_most, topic_sizes
+from hightide_bench.peers.clusters.peer_cluster import LedPartition, PeerCluster, System, topic_sizes
 from hightide_bench.peers.loads.values import values_of
 from hightide_bench.peers.rows.catalogue import ROWS, UnknownRowError, rows_named
-from hightide_bench.peers.rows.failover import silences_ms, spread
+from hightide_bench.peers.rows.failover import silences_ms, spread, until_led_as_at_first
 from hightide_bench.peers.rows.row import with_whole_cpu
 
 
@@ -56,9 +59,32 @@ def test_no_topic_has_more_than_a_thousand_partitions() -> None:
     assert topic_sizes(2_500) == [1_000, 1_000, 500]
 
 
-def test_the_victim_is_who_leads_the_most() -> None:
-    led = [LedPartition("t", number, leader, 3) for number, leader in enumerate([1, 2, 2, None])]
-    assert leader_of_most(led) == (2, 2)
+class AfterAFailover:
+    """What a cluster shows right after a round: the victim is back, and other brokers lead. A look later its
+    replicas are in sync; when asked, the preferred leaders lead, again a look later."""
+
+    system: System = "kafka"
+
+    def __init__(self) -> None:
+        self.leaders, self.in_sync, self.asked = [2, 3], 2, False
+
+    def partitions(self, topics: Sequence[str]) -> list[LedPartition]:
+        shown = [LedPartition(topics[0], n, leader, 1, self.in_sync) for n, leader in enumerate(self.leaders)]
+        self.in_sync = 3
+        if self.asked:
+            self.leaders = [1, 1]
+        return shown
+
+    def elect_preferred_leaders(self, topics: Sequence[str]) -> None:
+        assert topics == ["t"]
+        assert self.in_sync == 3, "an election passes over a replica that is not in sync"
+        self.asked = True
+
+
+def test_a_round_begins_when_the_victim_leads_everything_again() -> None:
+    cluster = AfterAFailover()
+    until_led_as_at_first(cast(PeerCluster, cluster), ["t"])
+    assert cluster.leaders == [1, 1]
 
 
 def test_the_processor_time_of_a_gigabyte_is_that_of_both_sides() -> None:
