@@ -92,11 +92,11 @@ class HightideCluster:
                 for each in topic.partitions
             ]
 
-    def elect_preferred_leaders(self, topics: Sequence[str]) -> None:
-        """Ask for the preferred leaders of all partitions of these topics, and wait for nothing."""
-        partitions = [TopicPartition(each.topic, each.partition) for each in self.partitions(topics)]
+    def elect_preferred_leaders(self, partitions: Sequence[LedPartition]) -> None:
+        """Ask for the preferred leaders of these partitions, and wait for nothing."""
+        named = [TopicPartition(each.topic, each.partition) for each in partitions]
         with Admin(self.bootstrap, timeout_ms=_CALL_TIMEOUT_MS) as admin:
-            admin.elect_leaders("preferred", partitions)
+            admin.elect_leaders("preferred", named)
 
     def broker_pids(self) -> list[int]:
         """The processes of the brokers that run."""

@@ -162,11 +162,11 @@ class KafkaCluster:
             for number, each in self._listed(name).topics[name].partitions.items()
         ]
 
-    def elect_preferred_leaders(self, topics: Sequence[str]) -> None:
-        """Ask for the preferred leaders of all partitions of these topics, and wait for nothing."""
-        partitions = [TopicPartition(each.topic, each.partition) for each in self.partitions(topics)]
+    def elect_preferred_leaders(self, partitions: Sequence[LedPartition]) -> None:
+        """Ask for the preferred leaders of these partitions, and wait for nothing."""
+        named = [TopicPartition(each.topic, each.partition) for each in partitions]
         # Without a timeout: confluent-kafka 2.16.1 raises SystemError for a named one.
-        elected = self._admin.elect_leaders(ElectionType.PREFERRED, partitions)
+        elected = self._admin.elect_leaders(ElectionType.PREFERRED, named)
         _answer("Kafka elected no preferred leaders", elected.result)
 
     def broker_pids(self) -> list[int]:

@@ -71,8 +71,8 @@ class PeerCluster(Protocol):
     def partitions(self, topics: Sequence[str]) -> list[LedPartition]:
         """Return the present state of all partitions of these topics."""
 
-    def elect_preferred_leaders(self, topics: Sequence[str]) -> None:
-        """Ask for the preferred leaders of all partitions of these topics, and wait for nothing."""
+    def elect_preferred_leaders(self, partitions: Sequence[LedPartition]) -> None:
+        """Ask for the preferred leaders of these partitions, and wait for nothing."""
 
     def broker_pids(self) -> list[int]:
         """The processes of the brokers that run."""

@@ -1,6 +1,7 @@
 """The rows of the table: their names, and what they compute of a failover."""
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import cast
 
 import pytest
@@ -60,31 +61,37 @@ def test_no_topic_has_more_than_a_thousand_partitions() -> None:
 
 
 class AfterAFailover:
-    """What a cluster shows right after a round: the victim is back, and other brokers lead. A look later its
-    replicas are in sync; when asked, the preferred leaders lead, again a look later."""
+    """What a cluster shows after a round. A look later its replicas are in sync; when asked, the preferred
+    leaders lead, again a look later."""
 
     system: System = "kafka"
 
-    def __init__(self) -> None:
-        self.leaders, self.in_sync, self.asked = [2, 3], 2, False
+    def __init__(self, leaders: list[int]) -> None:
+        self.leaders, self.in_sync = leaders, 2
+        self.asked: list[list[int]] = []
 
     def partitions(self, topics: Sequence[str]) -> list[LedPartition]:
         shown = [LedPartition(topics[0], n, leader, 1, self.in_sync) for n, leader in enumerate(self.leaders)]
         self.in_sync = 3
-        if self.asked:
-            self.leaders = [1, 1]
+        for number in chain(*self.asked):
+            self.leaders[number] = 1
         return shown
 
-    def elect_preferred_leaders(self, topics: Sequence[str]) -> None:
-        assert topics == ["t"]
-        assert self.in_sync == 3, "an election passes over a replica that is not in sync"
-        self.asked = True
+    def elect_preferred_leaders(self, partitions: Sequence[LedPartition]) -> None:
+        assert all(each.is_whole for each in partitions), "an election passes over who is not in sync"
+        self.asked.append([each.partition for each in partitions])
 
 
 def test_a_round_begins_when_the_victim_leads_everything_again() -> None:
-    cluster = AfterAFailover()
+    cluster = AfterAFailover([2, 1, 3])
     until_led_as_at_first(cast(PeerCluster, cluster), ["t"])
-    assert cluster.leaders == [1, 1]
+    assert (cluster.leaders, cluster.asked) == ([1, 1, 1], [[0, 2]])
+
+
+def test_no_election_is_asked_for_if_the_victim_leads_everything() -> None:
+    cluster = AfterAFailover([1, 1])
+    until_led_as_at_first(cast(PeerCluster, cluster), ["t"])
+    assert cluster.asked == []
 
 
 def test_the_processor_time_of_a_gigabyte_is_that_of_both_sides() -> None:
