@@ -134,7 +134,7 @@ def until_led_as_at_first(cluster: PeerCluster, topics: Sequence[str]) -> None:
         if now_s > ends_s:
             raise ClusterError(
                 f"{cluster.system} after {_WHOLE_S:.0f} s: {len(moved)} of {len(partitions)} partitions are"
-                f" not led by their preferred leader, and {'all' if whole else 'not all'} replicas are in sync"
+                f" not led by their preferred leader; {'all' if whole else 'not all'} replicas are in sync"
             )
         # Not again at once: the controller of Kafka 4.3.1 may step down for an election that changes nothing.
         if whole and now_s > asks_at_s:
