@@ -120,10 +120,14 @@ def silences_ms(acknowledged_s: Sequence[Sequence[float]], struck_s: float, ende
     return waits
 
 
-def until_led_as_at_first(cluster: PeerCluster, topics: Sequence[str]) -> None:
+def until_led_as_at_first(
+    cluster: PeerCluster, topics: Sequence[str], *, ask_again_s: float = _ASK_AGAIN_S
+) -> None:
     """Wait until every partition is whole, and led by its preferred leader again: the round before moved the
-    leaders, and not all to one broker. Raises ClusterError if that takes too long."""
+    leaders, and not all to one broker. A refused election is asked for again after `ask_again_s`. Raises
+    ClusterError if it takes too long."""
     ends_s, asks_at_s = time.monotonic() + _WHOLE_S, 0.0
+    refused = ""
     while True:
         partitions = cluster.partitions(topics)
         moved = [each for each in partitions if each.leader != each.preferred]
@@ -135,11 +139,16 @@ def until_led_as_at_first(cluster: PeerCluster, topics: Sequence[str]) -> None:
             raise ClusterError(
                 f"{cluster.system} after {_WHOLE_S:.0f} s: {len(moved)} of {len(partitions)} partitions are"
                 f" not led by their preferred leader; {'all' if whole else 'not all'} replicas are in sync"
+                f"{refused}"
             )
-        # Not again at once: the controller of Kafka 4.3.1 may step down for an election that changes nothing.
         if whole and now_s > asks_at_s:
-            cluster.elect_preferred_leaders(moved)
-            asks_at_s = time.monotonic() + _ASK_AGAIN_S
+            # With 10,000 partitions the controller of Kafka 4.3.1 may step down ("Append failed because there
+            # are no records"), most likely when it knows of the leaders already and the brokers do not yet.
+            try:
+                cluster.elect_preferred_leaders(moved)
+            except ClusterError as error:
+                refused = f"; {error}"
+            asks_at_s = time.monotonic() + ask_again_s
         time.sleep(_LOOK_S)
 
 

@@ -10,6 +10,7 @@ from hightide_bench.peers.loads.values import values_of
 from hightide_bench.peers.rows.catalogue import ROWS, UnknownRowError, rows_named
 from hightide_bench.peers.rows.failover import silences_ms, spread, until_led_as_at_first
 from hightide_bench.peers.rows.row import with_whole_cpu
+from hightide_local.errors import ClusterError
 
 
 def names(*wanted: str) -> list[str]:
@@ -66,8 +67,8 @@ class AfterAFailover:
 
     system: System = "kafka"
 
-    def __init__(self, leaders: list[int]) -> None:
-        self.leaders, self.in_sync = leaders, 2
+    def __init__(self, leaders: list[int], refusals: int = 0) -> None:
+        self.leaders, self.in_sync, self.refusals = leaders, 2, refusals
         self.asked: list[list[int]] = []
 
     def partitions(self, topics: Sequence[str]) -> list[LedPartition]:
@@ -79,6 +80,9 @@ class AfterAFailover:
 
     def elect_preferred_leaders(self, partitions: Sequence[LedPartition]) -> None:
         assert all(each.is_whole for each in partitions), "an election passes over who is not in sync"
+        if self.refusals:
+            self.refusals -= 1
+            raise ClusterError("not now")
         self.asked.append([each.partition for each in partitions])
 
 
@@ -86,6 +90,12 @@ def test_a_round_begins_when_the_victim_leads_everything_again() -> None:
     cluster = AfterAFailover([2, 1, 3])
     until_led_as_at_first(cast(PeerCluster, cluster), ["t"])
     assert (cluster.leaders, cluster.asked) == ([1, 1, 1], [[0, 2]])
+
+
+def test_an_election_that_is_refused_is_asked_for_again() -> None:
+    cluster = AfterAFailover([2], refusals=2)
+    until_led_as_at_first(cast(PeerCluster, cluster), ["t"], ask_again_s=0)
+    assert (cluster.leaders, cluster.refusals) == ([1], 0)
 
 
 def test_no_election_is_asked_for_if_the_victim_leads_everything() -> None:
