@@ -3,9 +3,9 @@
 import asyncio
 import errno
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 import uvicorn
@@ -43,7 +43,24 @@ def serve(
         HOST, own_port, cluster, origin, allows_changes=allows_changes, acts_as=identity_of(arguments)
     )
     with listener:
-        asyncio.run(_serve(settings, arguments, trace_directories, listener, announce))
+        run_until_interrupted(_serve(settings, arguments, trace_directories, listener, announce))
+
+
+def run_until_interrupted(serving: Coroutine[Any, Any, None]) -> None:
+    """Run it in an event loop of its own. Called by `serve`. Raises KeyboardInterrupt for Ctrl-C, but only
+    when the loop has ended: uvicorn sends itself the signal that ended it once more. If that left the loop
+    from one of its callbacks, others that are due would stay in it and run twice while it closes. That of
+    gRPC then has nothing to read, and asyncio writes a traceback."""
+    if asyncio.run(_is_interrupted(serving)):
+        raise KeyboardInterrupt
+
+
+async def _is_interrupted(serving: Coroutine[Any, Any, None]) -> bool:
+    try:
+        await serving
+    except KeyboardInterrupt:
+        return True
+    return False
 
 
 class Server(uvicorn.Server):

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import signal
 import socket
 from typing import Any
 
@@ -9,9 +10,10 @@ import click
 import pytest
 import uvicorn
 from hightide_cli.command_line.client_arguments import ClientArguments
+from hightide_cli.command_line.interrupts import interruptible
 from hightide_console.app import application
 from hightide_console.looks import Survey
-from hightide_console.server import Server, serve
+from hightide_console.server import Server, run_until_interrupted, serve
 from unit.console.canned_cluster import CannedDoor, canned_console
 
 
@@ -47,3 +49,21 @@ def test_it_stops_by_itself_when_the_watch_of_the_cluster_has_failed() -> None:
         return console.watch.failure
 
     assert isinstance(asyncio.run(run()), ZeroDivisionError)
+
+
+def test_ctrl_c_runs_no_callback_twice(caplog: pytest.LogCaptureFixture) -> None:
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    received: list[bytes] = []
+
+    async def interrupted_while_a_callback_is_due() -> None:
+        asyncio.get_running_loop().add_reader(near, lambda: received.append(near.recv(1)))
+        far.send(b"x")
+        await asyncio.sleep(0)
+        assert not received, "the callback is due after this task"
+        signal.raise_signal(signal.SIGINT)
+
+    with near, far, interruptible(), pytest.raises(KeyboardInterrupt):
+        run_until_interrupted(interrupted_while_a_callback_is_due())
+    assert received == [b"x"]
+    assert [record.getMessage() for record in caplog.records] == []
