@@ -32,7 +32,7 @@ def test_both_systems_are_measured_and_nothing_is_left_behind(cache: Path, tmp_p
     run = subprocess.run(
         [
             *(sys.executable, "-m", "hightide_cli.main", "bench", "peers", *rows, "--json"),
-            *("--rounds", "2", "--seconds", "0.5", "--size-mb", "5"),
+            *("--rounds", "1", "--seconds", "0.5", "--size-mb", "5"),
             *("--cache", str(cache), "--directory", str(tmp_path)),
         ],
         capture_output=True,
