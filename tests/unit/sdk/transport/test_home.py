@@ -30,6 +30,7 @@ from hightide.transport.driver import now_ms
 from hightide.transport.home import ProcessHome
 from unit.sdk.producer_bench import TOPIC
 from unit.sdk.producing.test_closing import NOBODY, aio_with_a_record, led_by_nobody
+from unit.sdk.transport.unconnected_channel import UnconnectedChannel
 
 PLACE = TopicPartition(TOPIC, 0)
 CHILD_S = 60
@@ -197,24 +198,14 @@ def test_errors_of_the_wrong_place_are_not_retried() -> None:
     assert not WrongEventLoopError.retriable
 
 
-class Opened:
-    """A channel that connects nowhere."""
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-
-    def unary_unary(self, *_: object, **__: object) -> str:
-        return "method"
-
-
 def shared_channel() -> object:
     """The channel of one more client of those that share."""
-    connections = Connections(lambda: ChannelPool(Opened), ProcessHome(), "of-this-test")
+    connections = Connections(lambda: ChannelPool(UnconnectedChannel), ProcessHome(), "of-this-test")
     clients.append(connections)
     return connections.begin(NOBODY, Method.FETCH).channel
 
 
-clients: list[Connections[Opened]] = []
+clients: list[Connections[UnconnectedChannel]] = []
 """A pool lives as long as one of them."""
 
 

@@ -31,6 +31,7 @@ from hightide.transport.transport import AioTransport, Transport
 from hightide.v1.broker_service_pb2 import GetMetadataRequest, GetMetadataResponse
 from hightide_local.histories.waiting import aio_wait_until, wait_until
 from tls_server import Authority, Place
+from unit.sdk.transport.unconnected_channel import UnconnectedChannel
 
 PATIENCE_S = 30.0
 CONNECTIONS_OF_A_LOOK = 3
@@ -484,19 +485,9 @@ def test_a_range_reader_too_reads_files_again_that_it_finds_half_renewed(ca: Aut
             list(reader.read("t", b"i" * 16, 0, 0, 1))
 
 
-class Opened:
-    """A channel that counts its calls."""
-
-    def __init__(self, address: str) -> None:
-        self.address = address
-
-    def unary_unary(self, *_: object, **__: object) -> str:
-        return "method"
-
-
 def test_a_channel_on_which_a_call_failed_takes_no_more_calls_while_others_are_under_way() -> None:
     """Else a client that always has a call under way would keep the certificate that the server refuses."""
-    pool = ChannelPool(Opened, keeps_failed=False)
+    pool = ChannelPool(UnconnectedChannel, keeps_failed=False)
     parked = pool.begin("b:1", Method.FETCH)
     failed = pool.begin("b:1", Method.GET_METADATA)
     assert failed is parked
@@ -511,7 +502,7 @@ def test_a_channel_on_which_a_call_failed_takes_no_more_calls_while_others_are_u
 
 
 def test_a_pool_that_closes_ends_the_channels_that_were_replaced_too() -> None:
-    pool = ChannelPool(Opened, keeps_failed=False)
+    pool = ChannelPool(UnconnectedChannel, keeps_failed=False)
     parked = pool.begin("b:1", Method.FETCH)
     parked.is_unreachable = True
     pool.begin("b:1", Method.GET_METADATA)
