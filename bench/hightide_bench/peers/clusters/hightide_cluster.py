@@ -93,7 +93,7 @@ class HightideCluster:
             ]
 
     def elect_preferred_leaders(self, partitions: Sequence[LedPartition]) -> None:
-        """Ask for the preferred leaders of these partitions, and wait for nothing."""
+        """Ask for the preferred leaders of these partitions. They may lead only after this has returned."""
         named = [TopicPartition(each.topic, each.partition) for each in partitions]
         with Admin(self.bootstrap, timeout_ms=_CALL_TIMEOUT_MS) as admin:
             admin.elect_leaders("preferred", named)

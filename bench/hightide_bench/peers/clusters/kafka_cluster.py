@@ -163,7 +163,7 @@ class KafkaCluster:
         ]
 
     def elect_preferred_leaders(self, partitions: Sequence[LedPartition]) -> None:
-        """Ask for the preferred leaders of these partitions, and wait for nothing."""
+        """Ask for the preferred leaders of these partitions. They may lead only after this has returned."""
         named = [TopicPartition(each.topic, each.partition) for each in partitions]
         # Without a timeout: confluent-kafka 2.16.1 raises SystemError for a named one.
         elected = self._admin.elect_leaders(ElectionType.PREFERRED, named)

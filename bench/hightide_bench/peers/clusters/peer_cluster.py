@@ -72,7 +72,7 @@ class PeerCluster(Protocol):
         """Return the present state of all partitions of these topics."""
 
     def elect_preferred_leaders(self, partitions: Sequence[LedPartition]) -> None:
-        """Ask for the preferred leaders of these partitions, and wait for nothing."""
+        """Ask for the preferred leaders of these partitions. They may lead only after this has returned."""
 
     def broker_pids(self) -> list[int]:
         """The processes of the brokers that run."""

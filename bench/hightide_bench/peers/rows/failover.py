@@ -82,6 +82,8 @@ class Failover(Row):
         interval_ms = 5 if self._partitions is not None else 10
         with stage.worker(entrant, "failover_load", partitions=loaded, interval_ms=interval_ms) as load:
             load.wait_until_ready()
+            # A busy Kafka may have moved leaders since.
+            until_led_as_at_first(cluster, topics)
             try:
                 struck_s = time.monotonic()
                 cluster.strike(_VICTIM, self._signal)
